@@ -121,7 +121,6 @@ def _printer(results: Results, shown: Mapping[str, Any]) -> Callable[[Results], 
     """The function that the evaluation's record names to print results."""
     from importlib import import_module
 
-    from pdtools.evaluation.record import evaluations
-
-    module, _, name = evaluations()[results.settings["task"]].printer.partition(":")
+    assert results.evaluation is not None
+    module, _, name = results.evaluation.printer.partition(":")
     return partial(getattr(import_module(module), name), **shown)

@@ -27,6 +27,7 @@ from . import (
     config,
     decode,
     eval_attention,
+    eval_benchmark,
     eval_blimp,
     eval_cfl,
     eval_classify,
@@ -118,6 +119,9 @@ _command("eval-parse", short_help="Recall, precision and F1 of predicted trees, 
 _command("eval-ppl", short_help="Perplexity per token and per word.")(eval_ppl.eval_ppl)
 _command("eval-blimp", short_help="Score minimal pairs (BLiMP).")(eval_blimp.eval_blimp)
 _command("eval-sg", short_help="Score test suites in SyntaxGym's format.")(eval_sg.eval_sg)
+_command("eval-benchmark", short_help="Score any benchmark of strings, by its file.")(
+    eval_benchmark.eval_benchmark
+)
 _command("eval-attention", short_help="Attention to regions of test suites, by layer and head.")(
     eval_attention.eval_attention
 )

@@ -22,6 +22,7 @@ from pdtools.evaluation.record import (
     SOME_STRINGS,
     STRING,
     STRINGS,
+    Evaluation,
     evaluations,
 )
 from pdtools.files import (
@@ -114,12 +115,19 @@ class Results:
         counts: how many of what.
         settings: what was done, and in which units.
         tables: ``items`` (one row per item) and whatever else goes beside it, each a Parquet file.
+        record: what the evaluation is; by default the one that ``settings.task`` names.
     """
 
     scores: dict[str, Any]
     counts: dict[str, Any]
     settings: dict[str, Any]
     tables: Mapping[str, pa.Table | Batches] = field(default_factory=dict)
+    record: Evaluation | None = None
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """What the evaluation is; None: not known."""
+        return self.record or evaluations().get(self.settings.get("task", ""))
 
     def table(self, name: str) -> pa.Table:
         """One of the tables, all rows of it."""
@@ -134,8 +142,7 @@ class Results:
             "counts": self.counts,
             "settings": self.settings,
         }
-        record = evaluations().get(self.settings.get("task", ""))
-        if record is not None:
+        if (record := self.evaluation) is not None:
             with contextlib.suppress(InputError):  # of a document that lacks what records read
                 check_values(document, record.read, RESULTS, optional=record.may_be_missing)
                 document["evaluation"] = record.as_data(document)

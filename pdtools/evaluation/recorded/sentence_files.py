@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.pairs import Pair
 from pdtools.evaluation.sg.evaluate import present
 from pdtools.evaluation.sg.suites import Suite, sentences
@@ -15,11 +16,13 @@ from pdtools.files import atomic_table, atomic_text
 
 SG_COLUMNS = ("suite", "item", "condition")
 BLIMP_COLUMNS = ("paradigm", "pair", "side")
+BENCHMARK_COLUMNS = ("group", "item", "string")
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedSentence:
-    """A sentence and where it stands in the data: (suite, item, condition) or (paradigm, pair, side)."""
+    """A sentence and where it stands in the data: (suite, item, condition), (paradigm, pair, side) or
+    (group, item, string)."""
 
     place: tuple[str, str, str]
     text: str
@@ -42,6 +45,13 @@ def blimp_sentences(pairs: Iterable[Pair]) -> Iterator[PlacedSentence]:
     for pair in pairs:
         for side, text in (("good", pair.good), ("bad", pair.bad)):
             yield PlacedSentence((pair.paradigm, pair.number, side), text)
+
+
+def benchmark_strings(items: Items) -> Iterator[PlacedSentence]:
+    """Every string of a benchmark, in the order of the items."""
+    for item in items:
+        for name, string in item.strings.items():
+            yield PlacedSentence((items.named(item.levels), str(item.number), name), string.text)
 
 
 def place_names(columns: Sequence[str], found: Iterable[PlacedSentence]) -> Iterator[str]:

@@ -1,0 +1,124 @@
+"""``pdtools eval-benchmark``: any benchmark of strings, by its file."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pdtools.search.options import AUTO
+
+from .arguments import pick_source
+from .evaluating import Evaluating
+from .options import (
+    ContextOptions,
+    DetailsOption,
+    EvaluatedModelOption,
+    LatexOption,
+    RecordedOptions,
+    ResultsFolderOption,
+    RunOptions,
+    option_blocks,
+)
+from .outputs import required_output
+from .recorded import recorded_scorer, write_for_others
+from .running import model_settings, read_context
+
+
+@option_blocks(without=("stride",))
+def eval_benchmark(
+    context: typer.Context,
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="The benchmark's folder, a zip of it, or one of its files.")
+    ],
+    run: RunOptions,
+    recorded: RecordedOptions,
+    reading: ContextOptions,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            rich_help_panel="Input",
+            metavar="NAME|FILE.toml",
+            help="The benchmark: one of pdtools benchmarks list, or a file of your own.",
+        ),
+    ],
+    model: EvaluatedModelOption = None,
+    output: ResultsFolderOption = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            rich_help_panel="Input",
+            min=1,
+            help="Only the first items of each finest group, at most this many.",
+        ),
+    ] = None,
+    details: DetailsOption = False,
+    latex: LatexOption = False,
+) -> None:
+    """Score a benchmark: does the prediction about each item's strings hold?
+
+    What the strings are, and which of their scores has to be higher, stands in a TOML file: one that comes
+    with pdtools (pdtools benchmarks list), or one of your own. The overall score is the mean of the finest
+    groups. A tie is not right. Items with a string that the model cannot score are excluded and counted.
+
+    For a model outside of pdtools, --write-sentences writes every string (group, item, string, text), and
+    --surprisals reads the model's surprisals for them, as in pdtools eval-blimp.
+
+    With --context the same sentences (one a line of FILE) are read before every string. --beam auto scores
+    every item with a narrow search, and those whose outcome could still change with wider ones.
+
+    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler), with the same result; --resume continues a killed run.
+
+    \b
+    Example:
+      pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
+      pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine --beam auto
+    """
+    sources = {
+        "--model": model,
+        "--surprisals": recorded.surprisals,
+        "--write-sentences": recorded.write_sentences,
+    }
+    pick_source(context, sources)
+    from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
+    from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+    from pdtools.evaluation.benchmark.items import Items
+    from pdtools.evaluation.recorded.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
+
+    benchmark = read_benchmark(name)
+    inputs = {"data": data, "benchmark": None if name in bundled() else name}
+    if recorded.write_sentences is not None:
+        read = {role: path for role, path in inputs.items() if path is not None}
+        strings = Items(data, benchmark, limit)
+        write_for_others(recorded, run, read, lambda: benchmark_strings(strings), BENCHMARK_COLUMNS)
+        return
+    evaluating = Evaluating.begin(
+        required_output(output),
+        run,
+        {**inputs, "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        also=[reading.preceding],
+        latex=latex,
+    )
+    preceding = read_context(reading, documents=False)
+    items = Items(data, benchmark, limit)
+    if model is not None:
+        settings = model_settings(evaluating.plan, model, run, context=preceding)
+        with evaluating.scorer_or_comparer(settings) as scorer:
+            progress = evaluating.bar("items" if run.beam == AUTO else "strings")
+            results = evaluate_benchmark(items, scorer, progress)
+            evaluating.deliver(results, details=details)
+    else:
+        scored = recorded_scorer(recorded, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
+        results = evaluate_benchmark(items, scored, evaluating.bar("strings"), in_order=True)
+        evaluating.deliver(results, details=details)
+    if excluded := results.counts["items_unscorable"]:
+        evaluating.say(f"{excluded} items could not be scored (items.parquet says why)")
+    for what in ("identical", "repeated"):
+        if number := results.counts[what]:
+            about = {"identical": "have strings that are all the same", "repeated": "repeat earlier ones"}
+            evaluating.say(f"{number} items {about[what]}")
+    if unknown := results.counts["strings_with_unknown_words"]:
+        evaluating.say(f"{unknown} strings have words that the model reads as <unk>")

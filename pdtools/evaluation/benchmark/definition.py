@@ -1,0 +1,442 @@
+"""A benchmark as its TOML file says it: where its strings are, and which of their scores has to be higher."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.templates import Template
+from pdtools.evaluation.sg.formula import Formula
+from pdtools.files import decode_utf8, read_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KINDS = ("tsv", "csv", "txt", "jsonl", "json", "parquet", "xlsx")
+"""Forms of files, by the end of their names."""
+SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
+"""What the log-probability of a string is divided by: nothing, its tokens, …; slln: tokens to a power."""
+RIGHT, OTHERS = "right", "others"
+# Columns of items.parquet that no level and no string may be called.
+_TAKEN = {
+    "item",
+    "prediction",
+    "group",
+    "formula",
+    "outcome",
+    "correct",
+    "reason",
+    "beam",
+    "margin",
+    "overall",
+}
+_NAME = re.compile(r"[A-Za-z]\w*")
+_ABOUT = ("title", "right", "cite", "url", "licence", "get")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A string of an item: what is scored, and what stands before it.
+
+    Attributes:
+        text: the scored part.
+        context: what it is conditioned on; None: the whole string is scored.
+        blank: what is between the two; it belongs to the text.
+    """
+
+    text: Template
+    context: Template | None = None
+    blank: str = " "
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Strings one of which is right.
+
+    Attributes:
+        texts: a template each, or one of a list.
+        context: what all of them are conditioned on; None: nothing.
+        blank: as of :class:`Text`.
+        right: which one is, from 0; or a template of that number, of one of ``labels``, or of the right text.
+        labels: names of the options, in their order.
+    """
+
+    texts: tuple[Template, ...]
+    right: int | Template
+    context: Template | None = None
+    blank: str = " "
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows that make one item.
+
+    Attributes:
+        every: so many after each other; None: those with the same ``by``.
+        by: what the rows of an item share.
+        role: what a row is, by one of ``roles``' values; None: its place, in the order of ``roles``.
+        roles: names of the rows, and what ``role`` says of each.
+    """
+
+    every: int | None
+    by: Template | None
+    role: Template | None
+    roles: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What is compared of strings: one of ``SCORES``; ``alpha`` is the power of slln."""
+
+    kind: str = "sum"
+    alpha: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """A benchmark.
+
+    Attributes:
+        name: of the file, without its ending.
+        about: title, right (what a right answer is), cite, url, licence, get (where its files are to be had).
+        files: patterns of their names, in a folder or zip.
+        path: a regular expression of files' paths whose groups are columns; None: none.
+        form: of the files: kind, delimiter, quote, header.
+        reader: of files that are no tables; None: none.
+        rows: those that make an item; None: each row does.
+        strings: by name.
+        options: strings one of which is right; None: there are none.
+        predictions: formulas over the strings' names (and right, others); the first counts.
+        scores: what each prediction compares.
+        levels: templates of the groups that an item is in, the finest last.
+        chance: the share of right items by guessing, by prediction.
+        published: numbers of others, with their source.
+        digest: SHA-256 of all that results depend on.
+    """
+
+    name: str
+    about: Mapping[str, str]
+    files: tuple[str, ...]
+    path: re.Pattern[str] | None
+    form: Mapping[str, Any]
+    reader: str | None
+    rows: Rows | None
+    strings: Mapping[str, Text]
+    options: Options | None
+    predictions: Mapping[str, str]
+    scores: Mapping[str, Score]
+    levels: Mapping[str, Template]
+    chance: Mapping[str, float]
+    published: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+
+    @property
+    def title(self) -> str:
+        """A heading."""
+        return self.about.get("title", self.name)
+
+    @property
+    def task(self) -> str:
+        """What results call it."""
+        return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)
+
+    def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:
+        """The predictions, of items with so many options of which this one, from 0, is right."""
+        return [_formula(text, tuple(self.strings), right, options) for text in self.predictions.values()]
+
+
+def option_name(number: int) -> str:
+    """The name of an option, from 0."""
+    return f"option_{number + 1}"
+
+
+@lru_cache(maxsize=256)
+def _formula(text: str, strings: tuple[str, ...], right: int | None, options: int) -> Formula:
+    names = [option_name(i) for i in range(options)]
+    if right is not None:
+        others = ", ".join(name for i, name in enumerate(names) if i != right)
+        text = re.sub(rf"\b{OTHERS}\b", others, re.sub(rf"\b{RIGHT}\b", names[right], text))
+    return Formula.parse(text, (*strings, *names))
+
+
+def bundled() -> list[str]:
+    """Names of the benchmarks that come with pdtools (``configs/benchmarks/*.toml``)."""
+    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
+
+
+def text_of(source: str) -> str:
+    """The TOML of a benchmark, by its bundled name or its path.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if source in bundled() and not Path(source).is_file():
+        return str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
+    if not Path(source).is_file():
+        hint = f"benchmarks: {', '.join(bundled())}, or a TOML file"
+        raise InputError("no such file, nor a benchmark of this name", file=source, hint=hint)
+    return decode_utf8(read_bytes(source), source)
+
+
+def read_benchmark(source: str) -> Benchmark:
+    """A benchmark by its bundled name, or from a TOML file.
+
+    Raises:
+        InputError: if there is none, or it is none.
+    """
+    text = text_of(source)
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"not TOML: {error}", file=source) from error
+    return benchmark_from(table, source, Path(source).stem)
+
+
+def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark:
+    """A benchmark from what TOML holds.
+
+    Args:
+        place: to name in messages.
+        name: of the benchmark.
+
+    Raises:
+        InputError: naming the place, and what is wrong.
+    """
+    try:
+        return _Reading(table).benchmark(name)
+    except PdtoolsError as error:
+        raise InputError(str(error), file=place) from None
+
+
+def _folder() -> Any:
+    return resources.files("pdtools.configs").joinpath("benchmarks")
+
+
+_KEYS = (*_ABOUT, "files", "path", "form", "reader", "rows", "strings", "options", "predictions", "scores")
+_ALL_KEYS = (*_KEYS, "levels", "chance", "published")
+
+
+class _Reading:
+    """The parts of a file, checked one after the other."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.table = table
+
+    def benchmark(self, name: str) -> Benchmark:
+        _check_keys(self.table, _ALL_KEYS, "a benchmark")
+        strings, options = self.strings(), self.options()
+        if not strings and options is None:
+            _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
+        predictions = self.predictions(strings, options)
+        files = self.table.get("files", ())
+        about = {key: _string(self.table[key], key) for key in _ABOUT if key in self.table}
+        return Benchmark(
+            name=name,
+            about=about,
+            files=(files,) if isinstance(files, str) else _strings(files, "files"),
+            path=self.path(),
+            form=self.form(),
+            reader=self.reader(),
+            rows=self.rows(),
+            strings=strings,
+            options=options,
+            predictions=predictions,
+            scores=self.scores(predictions),
+            levels=self.levels(strings),
+            chance=self.chance(predictions),
+            published=self.part("published"),
+            digest=_digest(
+                {key: each for key, each in self.table.items() if key not in (*_ABOUT, "published")}
+            ),
+        )
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        found = self.table.get(name, {})
+        if not isinstance(found, dict):
+            _refuse(f"{name} has to be a table")
+        return found
+
+    def path(self) -> re.Pattern[str] | None:
+        if "path" not in self.table:
+            return None
+        try:
+            return re.compile(_string(self.table["path"], "path"))
+        except re.error as error:
+            _refuse(f"path is no regular expression: {error}")
+
+    def form(self) -> Mapping[str, Any]:
+        found = self.part("form")
+        kinds = {"kind": str, "delimiter": str, "quote": bool, "header": bool}
+        _check_keys(found, tuple(kinds), "form")
+        for key, value in found.items():
+            if not isinstance(value, kinds[key]):
+                _refuse(f"form.{key} has to be {'a string' if kinds[key] is str else 'true or false'}")
+        if found.get("kind", "tsv") not in KINDS:
+            _refuse(f"form.kind has to be one of {', '.join(KINDS)}")
+        if len(found.get("delimiter", ",")) != 1:
+            _refuse("form.delimiter has to be one character")
+        return found
+
+    def reader(self) -> str | None:
+        from pdtools.evaluation.benchmark.readers import READERS
+
+        if "reader" not in self.table:
+            return None
+        if (name := _string(self.table["reader"], "reader")) not in READERS:
+            _refuse(f"unknown reader {name!r} (known: {', '.join(READERS)})")
+        return name
+
+    def rows(self) -> Rows | None:
+        if "rows" not in self.table:
+            return None
+        found = dict(self.part("rows"))
+        every, by, role, names = (found.pop(key, None) for key in ("every", "by", "role", "as"))
+        if (every is None) == (by is None):
+            _refuse("rows has either every, a number of rows, or by, a template of what they share")
+        if every is not None and (type(every) is not int or every < 2):
+            _refuse("rows.every has to be a number from 2 on")
+        if (role is None) == (names is None):
+            _refuse(
+                "rows has either as, the rows' names in their order, or role, a template of what a row is"
+            )
+        if names is not None:
+            if found or every is None or len({*_strings(names, "rows.as")}) != every:
+                _refuse("rows.as has a name for each of rows.every rows, and nothing beside it")
+            return Rows(every, None, None, dict.fromkeys(names, ""))
+        roles = {key: _string(value, f"rows.{key}") for key, value in found.items()}
+        if len({*roles.values()}) < max(2, len(roles), every or 0):
+            _refuse('rows.role goes with a name for each value of it: good = "True", bad = "False"')
+        return Rows(
+            every, None if by is None else _template(by, "rows.by"), _template(role, "rows.role"), roles
+        )
+
+    def strings(self) -> dict[str, Text]:
+        found: dict[str, Text] = {}
+        for name, given in self.part("strings").items():
+            where = f"strings.{name}"
+            if not _NAME.fullmatch(name) or name in (*_TAKEN, RIGHT, OTHERS, "max", "min"):
+                _refuse(f"{where}: a string cannot be called that")
+            if isinstance(given, str):
+                found[name] = Text(_template(given, where))
+                continue
+            if not isinstance(given, dict):
+                _refuse(f"{where} has to be a template, or a table of context and text")
+            _check_keys(given, ("context", "text", "blank"), where)
+            if not {"context", "text"} <= given.keys():
+                _refuse(f"{where} has context and text")
+            text, context = (_template(given[key], f"{where}.{key}") for key in ("text", "context"))
+            found[name] = Text(text, context, _string(given.get("blank", " "), f"{where}.blank"))
+        return found
+
+    def options(self) -> Options | None:
+        if "options" not in self.table:
+            return None
+        given = self.part("options")
+        _check_keys(given, ("texts", "right", "context", "blank", "labels"), "options")
+        if not {"texts", "right"} <= given.keys():
+            _refuse("options has texts, and right, which of them is")
+        texts, right = given["texts"], given["right"]
+        several = (texts,) if isinstance(texts, str) else _strings(texts, "options.texts")
+        if type(right) is not int:
+            right = _template(right, "options.right")
+        context = _template(given["context"], "options.context") if "context" in given else None
+        return Options(
+            tuple(_template(each, "options.texts") for each in several),
+            right,
+            context,
+            _string(given.get("blank", " "), "options.blank"),
+            _strings(given.get("labels", ()), "options.labels"),
+        )
+
+    def predictions(self, strings: Mapping[str, Text], options: Options | None) -> dict[str, str]:
+        given = self.part("predictions")
+        if not given and options is not None:
+            given = {"main": f"{RIGHT} > max({OTHERS})"}
+        elif not given and {*strings} >= {"good", "bad"}:
+            given = {"main": "good > bad"}
+        if not given:
+            _refuse('no predictions: [predictions] has formulas such as main = "good > bad"')
+        found: dict[str, str] = {}
+        for name in sorted(given, key=lambda name: name != "main"):  # a stable order: main first
+            found[name] = _string(given[name], f"predictions.{name}")
+            of_options = (0, 2) if options is not None else (None, 0)
+            try:
+                _formula(found[name], tuple(strings), *of_options)
+            except PdtoolsError as error:
+                _refuse(f"predictions.{name}: {error}")
+        return found
+
+    def scores(self, predictions: Mapping[str, str]) -> dict[str, Score]:
+        given = self.part("scores")
+        _check_keys(given, tuple(predictions), "scores: of predictions")
+        return {name: _score(given.get(name, "sum"), f"scores.{name}") for name in predictions}
+
+    def levels(self, strings: Mapping[str, Text]) -> dict[str, Template]:
+        given = self.part("levels") or {"file": "{file}"}
+        for name in given:
+            if not _NAME.fullmatch(name) or name in _TAKEN or name in strings or name.startswith("option_"):
+                _refuse(f"levels.{name}: a level cannot be called that")
+        return {name: _template(each, f"levels.{name}") for name, each in given.items()}
+
+    def chance(self, predictions: Mapping[str, str]) -> dict[str, float]:
+        given = self.part("chance")
+        _check_keys(given, tuple(predictions), "chance: of predictions")
+        for name, share in given.items():
+            if type(share) not in (int, float) or not 0 <= share <= 1:
+                _refuse(f"chance.{name} has to be a number from 0 to 1")
+        return {name: float(share) for name, share in given.items()}
+
+
+def _score(given: Any, where: str) -> Score:
+    if isinstance(given, dict) and [*given] == ["slln"] and type(given["slln"]) in (int, float):
+        return Score("slln", float(given["slln"]))
+    if given not in SCORES or given == "slln":
+        known = ", ".join(SCORES[:-1])
+        _refuse(f"{where} has to be one of {known}, or {{slln = 0.8}}, tokens to this power")
+    return Score(given)
+
+
+def _template(given: Any, where: str) -> Template:
+    try:
+        return Template.parse(_string(given, where))
+    except PdtoolsError as error:
+        _refuse(f"{where}: {error}" if not str(error).startswith(where) else str(error))
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    if unknown := next((key for key in given if key not in known), None):
+        _refuse(f"{what} has no {unknown!r} (known: {', '.join(known)})")
+
+
+def _string(given: Any, where: str) -> str:
+    if not isinstance(given, str):
+        _refuse(f"{where} has to be a string")
+    return given
+
+
+def _strings(given: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        _refuse(f"{where} has to be a list of strings")
+    return tuple(given)
+
+
+def _digest(table: Mapping[str, Any]) -> str:
+    return hashlib.sha256(
+        json.dumps(table, sort_keys=True, default=str).encode(errors="surrogatepass")
+    ).hexdigest()
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise PdtoolsError(reason)

@@ -1,0 +1,216 @@
+"""The items of a benchmark, read from its files as often as they are needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.definition import Benchmark, Options, option_name
+from pdtools.evaluation.benchmark.rows import Row, data_files, items_of, write
+from pdtools.files import is_stream
+
+_NONE = "none"  # the name of a finest group that the data do not name
+
+
+@dataclass(frozen=True, slots=True)
+class String:
+    """A string of an item.
+
+    Attributes:
+        text: the whole of it.
+        start: where what it is conditioned on ends, in characters; None: all of it is scored, and its end.
+    """
+
+    text: str
+    start: int | None = None
+
+    @property
+    def scored(self) -> str:
+        """The scored part."""
+        return self.text if self.start is None else self.text[self.start :].lstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item.
+
+    Attributes:
+        number: from 1, in the order of files and rows.
+        file: where it is.
+        strings: by name; options are ``option_1``, …
+        levels: the groups that it is in, the finest last; None: the data name none.
+        right: which option is right, from 0; None: there are no options.
+        options: how many there are.
+    """
+
+    number: int
+    file: str
+    strings: dict[str, String]
+    levels: tuple[str | None, ...]
+    right: int | None = None
+    options: int = 0
+
+
+@dataclass(slots=True)
+class FileCounts:
+    """Items of a file, those whose strings are all the same, and those that repeat earlier ones."""
+
+    items: int = 0
+    identical: int = 0
+    repeated: int = 0
+
+    def add(self, strings: list[String], seen: set[int]) -> None:
+        """Count one more item, whose mark joins those that were seen."""
+        self.items += 1
+        self.identical += len({*strings}) == 1 < len(strings)
+        mark = hash(tuple(strings))
+        self.repeated += mark in seen
+        seen.add(mark)
+
+
+class Items:
+    """The items of a benchmark in a file, a folder or a zip archive.
+
+    The files are read once to check them, and again each time that the items are gone through.
+
+    Args:
+        source: where they are.
+        benchmark: what they are.
+        limit: only the first so many items of each finest group; None: all.
+
+    Attributes:
+        by_file: what is in each file, by its path; the limit aside.
+        names: of all strings.
+        nested: whether a finest group belongs to one group of each level, so that its name is enough.
+
+    Raises:
+        InputError: for a missing source, one without items, or a row that makes none.
+    """
+
+    def __init__(self, source: str | Path, benchmark: Benchmark, limit: int | None = None) -> None:
+        self.benchmark, self.limit = benchmark, limit
+        self._files = data_files(source, benchmark)
+        self._kept: list[Item] | None = [] if is_stream(source) else None  # that cannot be read again
+        self.by_file: dict[str, FileCounts] = {}
+        groups: dict[tuple[str | None, ...], None] = {}
+        there: set[int] = set()
+        options, chance, total = 0, 0.0, 0
+        for item in self._read():
+            total += 1
+            if item.file not in self.by_file:
+                there.clear()
+            self.by_file.setdefault(item.file, FileCounts()).add([*item.strings.values()], there)
+            groups[item.levels] = None
+            options = max(options, item.options)
+            chance += 1 / item.options if item.options else 0.0
+            if self._kept is not None:
+                self._kept.append(item)
+        if not total:
+            raise InputError(f"no items of {benchmark.title} in it", file=source)
+        self.names = [*benchmark.strings, *map(option_name, range(options))]
+        self.nested = len({group[-1] for group in groups}) == len(groups)
+        self._chance = chance / total if benchmark.options is not None else None
+
+    @property
+    def chance(self) -> float | None:
+        """The share of right items by guessing; None: not known."""
+        main = next(iter(self.benchmark.predictions))
+        return self.benchmark.chance.get(main, self._chance)
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Columns of the groups above the finest."""
+        names = tuple(self.benchmark.levels)
+        return names[:-1] if self.nested else names
+
+    @property
+    def unit(self) -> str:
+        """The column of the finest groups: the last level, or what all levels say."""
+        return [*self.benchmark.levels][-1] if self.nested else "group"
+
+    def named(self, levels: Sequence[str | None]) -> str:
+        """The name of a finest group."""
+        return levels[-1] or _NONE if self.nested else " / ".join(each or _NONE for each in levels)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of all groups of an item."""
+        names = tuple(self.benchmark.levels)
+        return names if self.nested else ("group", *names)
+
+    def groups(self, levels: Sequence[str | None]) -> list[str | None]:
+        """What stands in these columns."""
+        above = [*levels[:-1]] if self.nested else [*levels]
+        return [*above, self.named(levels)] if self.nested else [self.named(levels), *above]
+
+    def refused(self, reason: str) -> InputError:
+        """Why the benchmark cannot be evaluated."""
+        return InputError(reason, file=self._files[0].name)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The items, in the order of file names and rows."""
+        taken: Counter[tuple[str | None, ...]] = Counter()
+        for item in self._kept or self._read():
+            taken[item.levels] += 1
+            if self.limit is None or taken[item.levels] <= self.limit:
+                yield item
+
+    def _read(self) -> Iterator[Item]:
+        rows = (row for file in self._files for row in items_of(file, self.benchmark))
+        return (_item(row, number, self.benchmark) for number, row in enumerate(rows, start=1))
+
+
+def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
+    strings = {
+        name: _string(write(of.text, row), None if of.context is None else write(of.context, row), of.blank)
+        for name, of in benchmark.strings.items()
+    }
+    right = None
+    if benchmark.options is not None:
+        texts, right = _options(row, benchmark.options)
+        context = None if benchmark.options.context is None else write(benchmark.options.context, row)
+        strings |= {
+            option_name(i): _string(text, context, benchmark.options.blank) for i, text in enumerate(texts)
+        }
+    levels = tuple(write(level, row) or None for level in benchmark.levels.values())
+    return Item(number, row.file, strings, levels, right, len(strings) - len(benchmark.strings))
+
+
+def _string(text: str, context: str | None, blank: str) -> String:
+    if context is None:
+        return String(text)
+    edges = (context[-1:], text[:1])
+    apart = "" if not all(edges) or any(edge.isspace() for edge in edges) else blank
+    return String(f"{context}{apart}{text}", len(context))
+
+
+def _options(row: Row, options: Options) -> tuple[list[str], int]:
+    """The texts of the options, and which one is right, from 0.
+
+    Raises:
+        InputError: if not exactly one is.
+    """
+
+    def refuse(reason: str) -> NoReturn:
+        raise InputError(reason, file=row.file, line=row.line)
+
+    try:
+        values = [each.value(row.cells) for each in options.texts]
+        texts = values[0] if len(values) == 1 else values
+        right = options.right if isinstance(options.right, int) else options.right.value(row.cells)
+    except PdtoolsError as error:
+        refuse(str(error))
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts) or len(texts) < 2:
+        refuse(f"the options are {texts!r}, not a list of two texts or more")
+    if isinstance(right, str):
+        named = [i for i, name in enumerate(options.labels or texts) if name == right]
+        if len(named) > 1:
+            refuse(f"{len(named)} of {len(texts)} options are right: {right!r}")
+        right = named[0] if named else int(right) if right.isdecimal() and not options.labels else right
+    if type(right) is not int or not 0 <= right < len(texts):
+        refuse(f"none of {len(texts)} options is right: {right!r}")
+    return texts, right

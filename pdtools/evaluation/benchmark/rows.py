@@ -1,0 +1,295 @@
+"""The rows of a benchmark's files: tables, JSON and text, in folders and zip archives."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
+from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows
+from pdtools.evaluation.benchmark.readers import READERS
+from pdtools.evaluation.benchmark.templates import Cells, Template
+from pdtools.files import is_stream, read_bytes, read_lines
+from pdtools.files.json_input import parse_json
+from pdtools.files.zips import SUFFIX, is_data, list_zip
+
+_COMPRESSED = (".gz", ".zst")
+_SHOWN = 3
+_DELIMITERS = {"tsv": "\t", "csv": ","}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a line, or several that make an item, hold by column, and where that is."""
+
+    file: str
+    line: int
+    cells: Cells
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file, and its whole path."""
+
+    name: str
+    path: PurePosixPath
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """What every row of the file has: file (its name without endings) and dir."""
+        return {"file": self.path.name.partition(".")[0], "dir": self.path.parent.name}
+
+
+def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
+    """The files of a benchmark in a folder or zip archive, by name; a single file is itself one.
+
+    Raises:
+        InputError: if there are none, or two of the same name.
+    """
+    if is_stream(source):
+        return [DataFile(str(source), PurePosixPath("stdin"))]
+    path = Path(source)
+    if not path.exists():
+        raise InputError("no such file or folder", file=source)
+    if path.is_dir():
+        found = sorted(each for each in path.rglob("*") if each.is_file())
+        names = [str(each) for each in found if is_data(each.relative_to(path).as_posix())]
+    elif path.suffix == SUFFIX:
+        names = [each for each in list_zip(str(source), ("",)) if each[-1] != "/"]
+    else:
+        return [DataFile(str(source), _path(source))]
+    patterns = benchmark.files or tuple(f"*.{kind}" for kind in KINDS)
+    every = [DataFile(name, _path(name)) for name in names]
+    wanted = [each for each in every if any(each.path.match(one) for one in patterns)]
+    if not wanted:
+        there = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
+        hint = f"they are called {', '.join(patterns)}; there are: {there or 'none'}"
+        raise InputError(f"no files of {benchmark.title} in it", file=source, hint=hint)
+    if benchmark.files:
+        depth = max(len(PurePosixPath(each).parts) for each in patterns)
+        tails = [each.path.parts[-depth:] for each in wanted]
+        if twice := next((tail for tail, times in Counter(tails).items() if times > 1), None):
+            one, other, *_ = (each for each, tail in zip(wanted, tails, strict=True) if tail == twice)
+            reason = f"two sets in it: {one.name} and {other.name}"
+            raise InputError(reason, file=source, hint="name the folder of one, or unpack the archive")
+    return wanted
+
+
+def _path(name: str | Path) -> PurePosixPath:
+    """The whole path of a file, without the ending of a compression."""
+    return PurePosixPath(_plain(Path(name).absolute().as_posix()))
+
+
+def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
+    """The items of a file: its rows, or those that belong together as one.
+
+    Raises:
+        InputError: for what cannot be read, and rows that do not make an item.
+    """
+    columns: dict[str, Any] = {**file.columns}
+    if benchmark.path is not None:
+        found = benchmark.path.search(str(file.path))
+        if found is None:
+            raise InputError(f"its path is not of the form {benchmark.path.pattern}", file=file.name)
+        columns |= found.groupdict()
+    lines = (
+        READERS[benchmark.reader](file.name) if benchmark.reader else table_rows(file.name, benchmark.form)
+    )
+    rows = (
+        Row(file.name, line, {**columns, "row": str(number), **cells})
+        for number, (line, cells) in enumerate(lines, start=1)
+    )
+    if benchmark.rows is None:
+        return rows
+    return _after_each_other(rows, benchmark.rows) if benchmark.rows.every else _by_key(rows, benchmark.rows)
+
+
+def _after_each_other(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
+    group: dict[str, Row] = {}
+    names = list(form.roles)
+    for row in rows:
+        name = names[len(group)] if form.role is None else _role(row, form)
+        if name in group:
+            raise InputError(f"a second {name} where the rows of an item end", file=row.file, line=row.line)
+        group[name] = row
+        if len(group) == form.every:
+            yield _joined(group)
+            group = {}
+    _check_none([group] if group else [], form)
+
+
+def _by_key(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
+    assert form.by is not None
+    pending: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        key, name = write(form.by, row), _role(row, form)
+        group = pending.setdefault(key, {})
+        if name in group:
+            raise InputError(f"a second {name} of the item {key}", file=row.file, line=row.line)
+        group[name] = row
+        if len(group) == len(form.roles):
+            yield _joined(pending.pop(key))
+    _check_none(pending.values(), form)
+
+
+def _check_none(groups: Iterable[Mapping[str, Row]], form: Rows) -> None:
+    """Refuse items of which a row is missing."""
+    left = [*groups]
+    for group in left[:1]:
+        lacking = ", ".join(name for name in form.roles if name not in group)
+        first = next(iter(group.values()))
+        others = f", nor have {len(left) - 1} others theirs" if len(left) > 1 else ""
+        raise InputError(f"an item without {lacking}{others}", file=first.file, line=first.line)
+
+
+def _role(row: Row, form: Rows) -> str:
+    assert form.role is not None
+    value = write(form.role, row)
+    for name, wanted in form.roles.items():
+        if value == wanted:
+            return name
+    known = ", ".join(form.roles.values())
+    raise InputError(f"{form.role.text} is {value!r}, not one of {known}", file=row.file, line=row.line)
+
+
+def _joined(group: Mapping[str, Row]) -> Row:
+    """Rows as one: their columns after their names (``good.text``), those of the first also as they are."""
+    first = min(group.values(), key=lambda row: row.line)
+    cells = {f"{name}.{column}": value for name, row in group.items() for column, value in row.cells.items()}
+    return Row(first.file, first.line, {**first.cells, **cells})
+
+
+def write(template: Template, row: Row) -> str:
+    """What a template says of a row.
+
+    Raises:
+        InputError: with the row's place.
+    """
+    try:
+        return template.write(row.cells)
+    except PdtoolsError as error:
+        raise InputError(str(error), file=row.file, line=row.line) from None
+
+
+# --- files to rows ----------------------------------------------------------------------------
+
+
+def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells]]:
+    """The lines of a file with their numbers: each a value by column; without a header columns are 1, 2, …
+
+    Args:
+        form: see :class:`Benchmark`; what it does not say the file's ending does.
+
+    Raises:
+        InputError: for a file that cannot be read, or a line that does not fit the header.
+    """
+    kind = form.get("kind") or _plain(name).rpartition(".")[2].lower()
+    if kind not in KINDS:
+        kind = "tsv" if form.get("delimiter") else "txt"
+    if kind in ("jsonl", "json"):
+        return _json_rows(name, lines=kind == "jsonl")
+    if kind == "parquet":
+        return _parquet_rows(name)
+    if kind == "xlsx":
+        return _sheet_rows(name)
+    if kind == "txt" and "delimiter" not in form:
+        return ((number, {"1": line}) for number, line in read_lines(name) if line.strip())
+    return _cells_by_column(name, _delimited(name, kind, form), form.get("header", kind != "txt"))
+
+
+def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
+    lines = _Lines(name)
+    delimiter = form.get("delimiter") or _DELIMITERS.get(kind, "\t")
+    if kind == "csv" and "delimiter" not in form and lines.first.count(";") > lines.first.count(delimiter):
+        delimiter = ";"
+    quoting = csv.QUOTE_MINIMAL if form.get("quote", kind == "csv") else csv.QUOTE_NONE
+    try:
+        for cells in csv.reader(lines, delimiter=delimiter, strict=True, quoting=quoting):
+            if any(cells):
+                yield lines.number, cells
+    except csv.Error as error:
+        raise InputError(f"not {kind.upper()}: {error}", file=name, line=lines.number) from error
+
+
+class _Lines:
+    """The lines of a file, with the number of the last one that was given, and the first to look at."""
+
+    def __init__(self, name: str) -> None:
+        self._lines = read_lines(name)
+        self.number, self.first = next(self._lines, (1, ""))
+
+    def __iter__(self) -> Iterator[str]:
+        yield self.first + "\n"
+        for number, line in self._lines:
+            self.number = number
+            yield line + "\n"
+
+
+def _cells_by_column(
+    name: str, lines: Iterator[tuple[int, list[Any]]], header: bool
+) -> Iterator[tuple[int, Cells]]:
+    columns: list[str] | None = None
+    if header:
+        number, found = next(lines, (1, []))
+        columns = [str(each or "").strip() for each in found]
+        if twice := next((each for each, times in Counter(columns).items() if times > 1 and each), None):
+            raise InputError(f"two columns {twice!r} in the header", file=name, line=number)
+    for number, cells in lines:
+        if columns is None:
+            columns = [str(i) for i in range(1, len(cells) + 1)]
+        if len(cells) != len(columns):
+            where = "the header" if header else "the first line"
+            reason = f"{len(cells)} columns, {where} has {len(columns)}"
+            raise InputError(reason, file=name, line=number)
+        yield number, dict(zip(columns, cells, strict=True))
+
+
+def _json_rows(name: str, *, lines: bool) -> Iterator[tuple[int, Cells]]:
+    if lines:
+        found: Iterable[tuple[int, Any]] = (
+            (number, parse_json(line, name, number)) for number, line in read_lines(name) if line.strip()
+        )
+    else:
+        data = parse_json(read_bytes(name).decode("utf-8-sig", "replace"), name)
+        if not isinstance(data, list):
+            hint = 'objects on lines of their own are read with form = {kind = "jsonl"}'
+            raise InputError("not a list of objects", file=name, hint=hint)
+        found = enumerate(data, start=1)
+    for number, value in found:
+        if not isinstance(value, dict):
+            raise InputError("not a JSON object", file=name, line=number)
+        yield number, value
+
+
+def _parquet_rows(name: str) -> Iterator[tuple[int, Cells]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(pa.BufferReader(read_bytes(name)))
+        rows = (row for batch in table.iter_batches() for row in batch.to_pylist())
+        yield from enumerate(rows, start=1)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
+
+
+def _sheet_rows(name: str) -> Iterator[tuple[int, Cells]]:
+    try:
+        import openpyxl
+    except ImportError as error:
+        raise MissingDependencyError("openpyxl", "xlsx", "save it as .csv") from error
+    sheet = openpyxl.load_workbook(io.BytesIO(read_bytes(name)), read_only=True).worksheets[0]
+    rows = ((n, [*row]) for n, row in enumerate(sheet.iter_rows(values_only=True), start=1) if any(row))
+    return _cells_by_column(name, rows, header=True)
+
+
+def _plain(name: str) -> str:
+    """A name without the ending of a compression."""
+    for ending in _COMPRESSED:
+        name = name.removesuffix(ending)
+    return name

@@ -1,0 +1,37 @@
+"""What evaluations of benchmarks print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pdtools.evaluation.results import Results
+from pdtools.report.evaluations import percent
+from pdtools.report.tables import Cell, print_table
+
+
+def print_benchmark(results: Results, *, details: bool = False) -> None:
+    """Accuracy overall and by level; with ``details``, or with one level only, by the finest groups too."""
+    scores, counts = results.scores, results.counts
+    assert results.evaluation is not None
+    assert results.evaluation.outcomes is not None
+    outcomes = results.evaluation.outcomes
+    overall = (percent(scores["overall"]), *(counts[key] for key in ("items", "items_scored", "ties")))
+    columns = ["accuracy", "items", "scored", "ties"]
+    rows: list[tuple[Cell, ...]] = [("overall", *overall)]
+    rows.append(("mean of items", percent(scores["mean_of_items"]), None, None, None))
+    others = [*scores["by_prediction"].items()][1:]
+    rows += [(f"overall, {name}", percent(score), None, None, None) for name, score in others]
+    print_table([f"{results.evaluation.title} (percent)", *columns], rows)
+    for level in outcomes.levels:
+        if scores[f"by_{level}"]:
+            print()
+            by_level = scores[f"by_{level}"].items()
+            print_table([level, "accuracy"], [(name, percent(score)) for name, score in by_level])
+    if details or not any(scores[f"by_{level}"] for level in outcomes.levels):
+        print()
+        by_unit: dict[str, Any] = counts[f"by_{outcomes.unit}"]
+        units: list[tuple[Cell, ...]] = [
+            (name, percent(score), *(by_unit[name][key] for key in ("items", "scored", "ties")))
+            for name, score in scores[f"by_{outcomes.unit}"].items()
+        ]
+        print_table([outcomes.unit, *columns], units)

@@ -1,0 +1,175 @@
+"""eval-benchmark: what it prints and writes, in pieces too, and that all that reads results reads its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from search_oracle import save_checkpoints
+
+from pdtools.cli.main import run
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+# Nobody has foreseen it: three strings, of which the middle one has to be in the middle.
+MINE = """
+title = "Three of a kind"
+files = "*.csv"
+form = { delimiter = "|" }
+
+[strings]
+low = "{a} {b}"
+middle = "{a}"
+high = "{b|upper|lower}"
+
+[predictions]
+main = "low < middle & middle < high"
+most = "high > max(low, middle) | high + middle > low - 1"
+long = "middle > low"
+
+[scores]
+long = "per_word"
+
+[levels]
+kind = "{kind}"
+"""
+ROWS = "a|b|kind\na b|c|x\nc|a|x\na a b|b c|y\nb|c c|y\nzebra|c|y\nc|c|y\n"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return save_checkpoints(tmp_path_factory.mktemp("models"))[0]
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> list[str]:
+    (tmp_path / "mine.toml").write_text(MINE)
+    (tmp_path / "mine.csv").write_text(ROWS)
+    return ["eval-benchmark", str(tmp_path / "mine.csv"), "--as", str(tmp_path / "mine.toml"), "--quiet"]
+
+
+def document(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def items(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / "items.parquet").to_pylist()
+    return rows
+
+
+@pytest.mark.parametrize("search", [["--beam", "4"], ["--beam", "auto"]])
+def test_blimp_by_its_file_is_eval_blimp_to_the_bit(tmp_path: Path, search: list[str]) -> None:
+    how = ["--model", "demo", *search, "--limit", "2", "--quiet"]
+    data = str(REPOSITORY / "data" / "blimp")
+    assert run(["eval-benchmark", data, "--as", "blimp", *how, "-o", str(tmp_path / "a")]) == 0
+    assert run(["eval-blimp", data, *how, "-o", str(tmp_path / "b")]) == 0
+    a, b = document(tmp_path / "a"), document(tmp_path / "b")
+    for name in ("overall", "mean_of_items", "by_field", "by_phenomenon", "by_paradigm"):
+        assert a["scores"][name] == b["scores"][name]
+    assert a["scores"]["by_prediction"]["per_token"] == b["scores"]["overall_per_token"]
+    rows, pairs = [row for row in items(tmp_path / "a") if row["prediction"] == 1], items(tmp_path / "b")
+    assert len(rows) == len(pairs) == 24
+    for row, pair in zip(rows, pairs, strict=True):
+        for name in ("logprob_good", "logprob_bad", "tokens_good", "dropped_bad", "outcome", "correct"):
+            # --beam auto: how widely an item is searched depends on the scores per token too.
+            assert row[name] == pair[name] or (search[1] == "auto" and row["beam"] != pair["beam"])
+
+
+def test_one_that_nobody_has_foreseen(
+    tmp_path: Path,
+    models: dict[str, Path],
+    mine: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole, merged, base = (tmp_path / name for name in ("whole", "merged", "base"))
+    searched = ["--model", str(models["pushdown"]), "--beam", "4", "--max-batch", "2"]
+    assert run([*mine, *searched, "-o", str(whole)]) == 0
+    for shard in ("0/2", "1/2"):
+        command = [*mine, *searched, "-o", str(merged), "--shard", shard]
+        monkeypatch.setattr("sys.argv", ["pdtools", *command])
+        assert run(command) == 0
+    assert run(["merge", str(merged)]) == 0
+    assert run([*mine, "--model", str(models["base"]), "-o", str(base), "--json"]) == 0
+    assert document(whole)["scores"] == document(merged)["scores"]
+    assert items(whole) == items(merged)
+    capsys.readouterr()
+
+    found = document(whole)
+    assert found["settings"]["task"] == "benchmark-mine"
+    assert found["evaluation"]["title"] == "Three of a kind"
+    assert found["counts"]["items"] == 6
+    assert found["counts"]["items_scored"] == 5
+    rows = items(whole)
+    assert [row["prediction"] for row in rows[:4]] == [1, 2, 3, 1]
+    assert (
+        rows[12]["reason"]
+        == "low: words unknown to the model: zebra; middle: words unknown to the model: zebra"
+    )
+    for row in rows:
+        if row["correct"] is not None and row["prediction"] == 1:
+            holds = row["logprob_low"] < row["logprob_middle"] < row["logprob_high"]
+            assert (row["outcome"] == "right") == holds
+    assert rows[15]["outcome"] in ("tie", "wrong")  # c is c
+
+    assert run(["compare", str(whole), str(base), "--json"]) == 0
+    compared = json.loads(capsys.readouterr().out)
+    assert compared["task"] == "benchmark-mine"
+    assert [(group["level"], group["name"]) for group in compared["groups"]] == [
+        ("overall", ""),
+        ("kind", "x"),
+        ("kind", "y"),
+    ]
+    assert compared["groups"][0]["a"] == pytest.approx(found["scores"]["overall"])
+    page = tmp_path / "page.html"
+    assert run(["view", str(whole), str(base), "-o", str(page), "--quiet"]) == 0
+    assert "Three of a kind" in page.read_text("utf-8")
+
+
+def test_what_it_prints(
+    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [*mine, "--model", str(models["base"])]
+    assert run([*given, "-o", str(tmp_path / "a")]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("Three of a kind (percent)")
+    assert [line.split()[0] for line in printed.splitlines() if line] == [
+        *("Three", "overall", "mean", "overall,", "overall,", "kind", "x", "y")
+    ]
+    assert run([*given, "-o", str(tmp_path / "b"), "--latex"]) == 0
+    assert r"\toprule" in capsys.readouterr().out
+    assert run([*given, "-o", str(tmp_path / "c"), "--json", "--limit", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["items"] == 2
+
+
+def test_surprisals_of_other_programs(
+    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.csv").write_text(ROWS.replace("zebra|c|y\n", ""))
+    written, surprisals = str(tmp_path / "strings.txt"), str(tmp_path / "surprisals.tsv")
+    assert run([*mine, "--write-sentences", str(tmp_path / "strings.tsv")]) == 0
+    assert (tmp_path / "strings.tsv").read_text().splitlines()[:3] == [
+        *("group\titem\tstring\ttext", "x\t1\tlow\ta b c", "x\t1\tmiddle\ta b")
+    ]
+    assert run([*mine, "--write-sentences", written, "--text-only"]) == 0
+    model = ["--model", str(models["base"])]
+    assert run(["surprisal", written, *model, "-o", surprisals, "--quiet"]) == 0
+    assert run([*mine, "--surprisals", surprisals, "-o", str(tmp_path / "a")]) == 0
+    assert run([*mine, *model, "-o", str(tmp_path / "b")]) == 0
+    assert document(tmp_path / "a")["scores"] == document(tmp_path / "b")["scores"]
+
+
+def test_what_is_refused(
+    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = ["--model", str(models["base"]), "-o", str(tmp_path / "out")]
+    assert run([*mine[:2], "--as", "nothing", *model]) == 1
+    assert "no such file, nor a benchmark of this name (benchmarks: blimp, " in capsys.readouterr().err
+    (tmp_path / "mine.toml").write_text(MINE.replace("{kind}", "{sort}"))
+    assert run([*mine, *model]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "mine.csv:2: no column 'sort' (there are: file, dir, row, a, b, kind)" in line
+    assert not (tmp_path / "out").exists()
