@@ -69,9 +69,10 @@ _WITH_MODEL = dict.fromkeys(
 _WITH_FILES = {
     "text_only": ("--write-sentences",),
     "nats": ("--surprisals",),
+    "lower_is_better": ("--scores",),
     "on_error": ("--surprisals",),
     "text_style": ("--write-sentences", "--surprisals"),
-    "output": ("--model", "--surprisals", "--from-items"),
+    "output": ("--model", "--surprisals", "--scores", "--from-items"),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,14 +36,53 @@ def eval_benchmark(
     recorded: RecordedOptions,
     reading: ContextOptions,
     name: Annotated[
-        str,
+        str | None,
         typer.Option(
             "--as",
             rich_help_panel="Input",
             metavar="NAME|FILE.toml",
             help="The benchmark: one of pdtools benchmarks list, or a file of your own.",
         ),
-    ],
+    ] = None,
+    good: Annotated[
+        str | None,
+        typer.Option(
+            "--good",
+            rich_help_panel="Input",
+            metavar="COLUMN",
+            help="Instead of --as: pairs, whose better sentence is in this column.",
+        ),
+    ] = None,
+    bad: Annotated[
+        str | None,
+        typer.Option(
+            "--bad", rich_help_panel="Input", metavar="COLUMN", help="The column of the other sentence."
+        ),
+    ] = None,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--level",
+            rich_help_panel="Input",
+            metavar="COLUMN",
+            help="--good, --bad: a column of groups; repeatable, the finest last.",
+        ),
+    ] = None,
+    given_scores: Annotated[
+        str | None,
+        typer.Option(
+            "--scores",
+            rich_help_panel="Input",
+            metavar="FILE",
+            help="Instead of a model: one published score of each string (columns item, string, score).",
+        ),
+    ] = None,
+    lower_is_better: Annotated[
+        bool,
+        typer.Option(
+            "--lower-is-better", rich_help_panel="Input", help="--scores are surprisals or the like."
+        ),
+    ] = False,
     model: EvaluatedModelOption = None,
     output: ResultsFolderOption = None,
     limit: Annotated[
@@ -64,7 +104,8 @@ def eval_benchmark(
     groups. A tie is not right. Items with a string that the model cannot score are excluded and counted.
 
     For a model outside of pdtools, --write-sentences writes every string (group, item, string, text), and
-    --surprisals reads the model's surprisals for them, as in pdtools eval-blimp.
+    --surprisals reads the model's surprisals for them, as in pdtools eval-blimp. --scores reads one number a
+    string instead: predictions about scores per token are then left out.
 
     With --context the same sentences (one a line of FILE) are read before every string. --beam auto scores
     every item with a narrow search, and those whose outcome could still change with wider ones.
@@ -76,20 +117,28 @@ def eval_benchmark(
     Example:
       pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
       pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine --beam auto
+      pdtools eval-benchmark pairs.csv --good right --bad wrong --level kind --model demo -o results/pairs
     """
     sources = {
         "--model": model,
         "--surprisals": recorded.surprisals,
+        "--scores": given_scores,
         "--write-sentences": recorded.write_sentences,
     }
     pick_source(context, sources)
-    from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
-    from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+    from pdtools.evaluation.benchmark.definition import benchmark_of_columns, bundled, read_benchmark
+    from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
+    from pdtools.evaluation.benchmark.given import GivenScores
     from pdtools.evaluation.benchmark.items import Items
     from pdtools.evaluation.recorded.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
 
-    benchmark = read_benchmark(name)
-    inputs = {"data": data, "benchmark": None if name in bundled() else name}
+    if (name is None) == (good is None or bad is None) or (name is not None and (good or bad or level)):
+        raise typer.BadParameter("give either --as, or --good and --bad (with --level)")
+    if name is not None:
+        benchmark = read_benchmark(name)
+    else:
+        benchmark = benchmark_of_columns(Path(data).stem, str(good), str(bad), level or [])
+    inputs = {"data": data, "benchmark": None if name in (None, *bundled()) else name}
     if recorded.write_sentences is not None:
         read = {role: path for role, path in inputs.items() if path is not None}
         strings = Items(data, benchmark, limit)
@@ -98,7 +147,13 @@ def eval_benchmark(
     evaluating = Evaluating.begin(
         required_output(output),
         run,
-        {**inputs, "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        {
+            **inputs,
+            "model": model,
+            "trees": run.trees,
+            "surprisals": recorded.surprisals,
+            "scores": given_scores,
+        },
         also=[reading.preceding],
         latex=latex,
     )
@@ -110,6 +165,11 @@ def eval_benchmark(
             progress = evaluating.bar("items" if run.beam == AUTO else "strings")
             results = evaluate_benchmark(items, scorer, progress)
             evaluating.deliver(results, details=details)
+    elif given_scores is not None:
+        given = GivenScores(given_scores, lower_is_better=lower_is_better)
+        settings_of_given = {"kind": "scores", "lower_is_better": lower_is_better}
+        results = evaluate_given(items, given, settings_of_given)
+        evaluating.deliver(results, details=details)
     else:
         scored = recorded_scorer(recorded, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
         results = evaluate_benchmark(items, scored, evaluating.bar("strings"), in_order=True)

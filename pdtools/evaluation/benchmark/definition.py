@@ -220,6 +220,28 @@ def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark
         raise InputError(str(error), file=place) from None
 
 
+def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) -> Benchmark:
+    """Pairs of two columns, in groups by others.
+
+    Raises:
+        PdtoolsError: for a column that no template can name.
+    """
+    columns = {re.sub(r"^(?=[\W\d])|\W+", "_", level).strip("_") or "level": level for level in levels}
+    table = {
+        "title": name,
+        "strings": {"good": _column(good), "bad": _column(bad)},
+        "levels": {
+            key if _NAME.fullmatch(key) and key not in _TAKEN else f"level_{key}": _column(level)
+            for key, level in columns.items()
+        },
+    }
+    return benchmark_from(table, "--good, --bad, --level", name)
+
+
+def _column(name: str) -> str:
+    return name if "{" in name else f"{{{name}}}"
+
+
 def _folder() -> Any:
     return resources.files("pdtools.configs").joinpath("benchmarks")
 

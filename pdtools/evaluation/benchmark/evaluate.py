@@ -442,8 +442,9 @@ class _Rows:
         for name in self.items.names:
             string, part = item.strings.get(name), parts.get(name)
             strings += [None, None] if string is None else [string.text, string.start]
-            known = isinstance(part, Part)
-            strings += [part.logprob, part.tokens, part.dropped] if known else [None] * 3
+            strings += (
+                [part.logprob, part.tokens, part.dropped] if isinstance(part, Part) else [None, None, None]
+            )
         wide = (None, None) if searched is None else (searched.beam, searched.margin)
         groups = self.items.groups(item.levels)
         formulas = dict(zip(benchmark.predictions, benchmark.formulas(item.right, item.options), strict=True))

@@ -207,9 +207,14 @@ def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[
     delimiter = form.get("delimiter") or _DELIMITERS.get(kind, "\t")
     if kind == "csv" and "delimiter" not in form and lines.first.count(";") > lines.first.count(delimiter):
         delimiter = ";"
-    quoting = csv.QUOTE_MINIMAL if form.get("quote", kind == "csv") else csv.QUOTE_NONE
+    quoted = form.get("quote", kind == "csv")
     try:
-        for cells in csv.reader(lines, delimiter=delimiter, strict=True, quoting=quoting):
+        for cells in csv.reader(
+            lines,
+            delimiter=delimiter,
+            strict=True,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+        ):
             if any(cells):
                 yield lines.number, cells
     except csv.Error as error:

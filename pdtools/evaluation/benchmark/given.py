@@ -1,0 +1,68 @@
+"""Scores that others published, one of each string."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.items import Item
+from pdtools.files import is_csv, read_table
+
+COLUMNS = ("item", "string", "score")
+
+
+class GivenScores:
+    """A table with a header and the columns ``item`` (its number, from 1), ``string`` (its name), ``score``.
+
+    Others are passed over. :class:`pdtools.evaluation.benchmark.items.Items` numbers items and names strings.
+
+    Args:
+        source: the file, see :func:`pdtools.files.read_table`.
+        lower_is_better: of surprisals, cross entropies and the like.
+
+    Raises:
+        InputError: for a table that lacks a column, has a string twice, or a score that is no number.
+    """
+
+    def __init__(self, source: str | Path, *, lower_is_better: bool = False) -> None:
+        self._source = source
+        self._scores: dict[tuple[int, str], float] = {}
+        sign = -1.0 if lower_is_better else 1.0
+        lines = read_table(source)
+        number, columns = next(lines, (1, [""]))
+        if missing := [name for name in COLUMNS if name not in columns]:
+            reason = f"no column {', '.join(missing)} in the header"
+            hint = "commas" if is_csv(source) else "tabs"
+            raise InputError(reason, file=source, line=number, hint=hint)
+        at = [columns.index(name) for name in COLUMNS]
+        for number, cells in lines:
+            if cells == [""]:
+                continue
+            if len(cells) != len(columns):
+                reason = f"{len(cells)} columns, the header has {len(columns)}"
+                raise InputError(reason, file=source, line=number)
+            item, string, text = (cells[i].strip() for i in at)
+            try:
+                key, score = (int(item), string), float(text)
+            except ValueError:
+                score = math.nan
+            if not math.isfinite(score):
+                reason = f"item {item[:40]!r} with the score {text[:40]!r}: two numbers are needed"
+                raise InputError(reason, file=source, line=number)
+            if key in self._scores:
+                raise InputError(f"a second score of {string} of item {item}", file=source, line=number)
+            self._scores[key] = sign * score
+
+    def __call__(self, item: Item, string: str) -> float:
+        """The score of an item's string, the higher the better.
+
+        Raises:
+            InputError: if there is none.
+        """
+        try:
+            return self._scores[item.number, string]
+        except KeyError:
+            hint = "--write-sentences writes all items and strings"
+            reason = f"no score of {string} of item {item.number}"
+            raise InputError(reason, file=self._source, hint=hint) from None

@@ -1,0 +1,153 @@
+"""One score a string: those that others published come to the accuracies that they are known by."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.definition import benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_given
+from pdtools.evaluation.benchmark.given import GivenScores
+from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.rows import data_files, items_of
+
+
+def known_of(test_data: Path, archive: str) -> tuple[Path, dict[tuple[str, str], float]]:
+    folder = test_data / "benchmarks"
+    if not folder.is_dir():
+        pytest.skip("no published benchmarks there")
+    lines = (folder / "expected.tsv").read_text("utf-8").splitlines()
+    cells = [line.split("\t") for line in lines[1:]]
+    return folder / archive, {(of[1], of[2]): float(of[3]) for of in cells if of[0] == archive}
+
+
+def write(path: Path, scores: list[tuple[int, str, str]]) -> GivenScores:
+    rows = [("item", "string", "score"), *scores]
+    path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
+    return GivenScores(path)
+
+
+def test_roberta_on_zorro(tmp_path: Path, test_data: Path) -> None:
+    source, known = known_of(test_data, "pairs/zorro.zip")
+    table = tmp_path / "scores.tsv"
+    with zipfile.ZipFile(source) as archive, table.open("w") as out:
+        out.write("item\tstring\tscore\n")
+        names = sorted(name for name in archive.namelist() if name.startswith("sentences/"))
+        references = sorted(name for name in archive.namelist() if "/probing_" in name)
+        for number, name in enumerate(references):
+            lines = archive.read(name).decode().splitlines()
+            for i, line in enumerate(lines):  # the wrong one of a pair comes first
+                item = number * 2000 + i // 2 + 1
+                out.write(f"{item}\t{('bad', 'good')[i % 2]}\t{line.rpartition(' ')[2]}\n")
+    results = tmp_path / "results"
+    given = ["--as", "zorro", "--scores", str(table), "--lower-is-better", "-o", str(results), "--quiet"]
+    assert run(["eval-benchmark", str(source), *given]) == 0
+    document = json.loads((results / "results.json").read_text())
+    of_reference: dict[str, dict[str, float]] = {quantity: {} for _, quantity in known}
+    for (member, quantity), value in known.items():
+        paradigm = Path(member).stem.removeprefix("probing_").removesuffix("_results_500000")
+        of_reference[quantity][paradigm] = value
+    right, ties = of_reference["accuracy of RoBERTa-base (tie wrong)"], of_reference["ties"]
+    found = document["scores"]["by_paradigm"]
+    assert found.keys() == right.keys() == {Path(name).stem for name in names}
+    for name in found:
+        assert found[name] == pytest.approx(right[name], abs=5e-5)
+        assert document["counts"]["by_paradigm"][name]["ties"] == ties[name]
+    (mean,) = of_reference["mean accuracy of the 23 paradigms"].values()
+    assert document["scores"]["overall"] == pytest.approx(mean, abs=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("member", "columns"),
+    [
+        ("English/best_model", ["hidden650_batch128_dropout0.2_lr20.0", "freq"]),
+        ("Italian/best_model_mturk", ["hidden650_batch64_dropout0.2_lr10.0", "mturk_count", "freq"]),
+    ],
+)
+def test_lstms_and_people_on_colorlessgreen(
+    tmp_path: Path, test_data: Path, member: str, columns: list[str]
+) -> None:
+    source, known = known_of(test_data, "pairs/colorlessgreen_en_it.zip")
+    member = f"data/evaluation_output/{member}.tab"
+    of = replace(read_benchmark("colorlessgreen"), files=(member,))
+    items = Items(source, of)
+    (counts,) = items.by_file.values()
+    assert counts.items == known[member, "pairs"]
+    (file,) = data_files(source, of)
+    rows = list(items_of(file, of))
+    for column in columns:
+        scores = [
+            (number, side, row.cells[f"{side}.{column}"])
+            for number, row in enumerate(rows, start=1)
+            for side in ("good", "bad")
+        ]
+        results = evaluate_given(items, write(tmp_path / "scores.tsv", scores), {})
+        wanted = {
+            quantity.split(", ")[-1].split()[0]: value
+            for (where, quantity), value in known.items()
+            if where == member and quantity.startswith(f"accuracy {column}, ")
+        }
+        assert set(wanted) == {"original", "generated"}
+        for kind, value in wanted.items():
+            assert results.scores["by_type"][kind] == pytest.approx(value, abs=5e-5)
+
+
+PAIRS = benchmark_from(
+    {
+        "strings": {"good": "{good}", "bad": "{bad}"},
+        "predictions": {"main": "good > bad", "per_token": "good > bad"},
+        "scores": {"per_token": "per_token"},
+    },
+    "toy.toml",
+    "toy",
+)
+
+
+def test_what_is_about_tokens_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("good\tbad\na\tb\nc\td\n")
+    rows = [(1, "good", "2"), (1, "bad", "1"), (2, "good", "1"), (2, "bad", "1")]
+    results = evaluate_given(Items(tmp_path / "a.tsv", PAIRS), write(tmp_path / "scores.tsv", rows), {})
+    assert results.scores["by_prediction"] == {"main": 0.5}
+    assert results.counts["ties"] == 1
+    about_tokens = replace(PAIRS, scores=dict(reversed(PAIRS.scores.items())))
+    with pytest.raises(InputError, match="its prediction is about tokens"):
+        evaluate_given(Items(tmp_path / "a.tsv", about_tokens), lambda item, name: 0.0, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("item\tscore\n1\t2\n", "no column string in the header"),
+        ("item\tstring\tscore\n1\tgood\n", ":2: 2 columns, the header has 3"),
+        ("item\tstring\tscore\nx\tgood\t1\n", ":2: item 'x' with the score '1': two numbers are needed"),
+        ("item\tstring\tscore\n1\tgood\tnan\n", ":2: item '1' with the score 'nan': two numbers"),
+        ("item\tstring\tscore\n1\tgood\t1\n1\tgood\t1\n", ":3: a second score of good of item 1"),
+        ("item\tstring\tscore\n1\tgood\t1\n", "no score of bad of item 1 (--write-sentences writes"),
+    ],
+)
+def test_tables_that_are_no_scores(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "a.tsv").write_text("good\tbad\na\tb\n")
+    (tmp_path / "scores.tsv").write_text(text)
+    with pytest.raises(InputError) as error:
+        evaluate_given(Items(tmp_path / "a.tsv", PAIRS), GivenScores(tmp_path / "scores.tsv"), {})
+    assert reason in str(error.value)
+
+
+def test_pairs_of_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.csv").write_text("sen;wrong;the kind\na;b;x\nc;d;y\ne;f;y\n")
+    scores = [(n, side, str(n * (side == "good"))) for n in (1, 2, 3) for side in ("good", "bad")]
+    write(tmp_path / "scores.tsv", scores)
+    given = ["eval-benchmark", str(tmp_path / "mine.csv"), "--scores", str(tmp_path / "scores.tsv"), "--json"]
+    of_columns = ["--good", "sen", "--bad", "wrong", "--level", "the kind"]
+    assert run([*given, *of_columns, "-o", str(tmp_path / "out")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["scores"]["by_the_kind"] == {"x": 1.0, "y": 1.0}
+    for wrong in (["--good", "sen"], ["--as", "zorro", "--level", "x"], []):
+        assert run([*given, *wrong, "-o", str(tmp_path / "other")]) == 2
+        assert "give either --as, or --good and --bad" in capsys.readouterr().err
