@@ -1,0 +1,150 @@
+"""Scores of a part of a string given what stands before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from search_oracle import save_checkpoints
+from toy_gpt2 import save_gpt2
+
+from pdtools.evaluation.benchmark.definition import benchmark_from
+from pdtools.evaluation.benchmark.evaluate import Part, evaluate_benchmark, part_of
+from pdtools.evaluation.benchmark.items import Items, String
+from pdtools.search import SearchOptions, load_scorer
+from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+
+CONDITIONAL = {
+    "strings": {
+        "good": {"context": "{a}", "text": "{b}"},
+        "bad": {"context": "{c}", "text": "{b}"},
+    },
+}
+EXHAUSTIVE = 10_000
+
+
+def items_of(folder: Path, rows: str, **parts: Any) -> Items:
+    (folder / "a.csv").write_text(rows)
+    return Items(folder / "a.csv", benchmark_from({**CONDITIONAL, **parts}, "toy.toml", "toy"))
+
+
+def logprob(scorer: Scorer, text: str) -> float:
+    """log p of the tokens of a text, not of its end."""
+    (score,) = scorer.score([text])
+    assert isinstance(score, SentenceScore)
+    return float(sum(p for p, word in zip(score.logprobs, score.words, strict=True) if word >= 0))
+
+
+def test_the_blank_belongs_to_the_text_unless_there_is_none(tmp_path: Path) -> None:
+    rows = "a,b,c\nx y,z,\nx y , z,w\n"
+    (first, second) = items_of(tmp_path, rows)
+    assert first.strings == {"good": String("x y z", 3), "bad": String("z", 0)}
+    assert second.strings == {"good": String("x y  z", 4), "bad": String("w z", 1)}
+    glued = {"good": {"context": "{a}", "text": "{b}", "blank": ""}, "bad": "{b}"}
+    (first, _) = items_of(tmp_path, rows, strings=glued)
+    assert first.strings == {"good": String("x yz", 3), "bad": String("z")}
+    assert [string.scored for string in first.strings.values()] == ["z", "z"]
+
+
+def test_only_the_text_is_scored_and_not_the_end(word_scorer: type[Any]) -> None:
+    scorer = word_scorer(pieces=2)
+    for text, start, expected, tokens in (
+        ("ab cd efg", 5, -3.0, 2),
+        ("ab cd efg", 0, -7.0, 6),
+        ("ab cd efg", 4, -4.0, 3),
+        ("abcd efg", 1, -7.0, 4),  # the token "ab" reaches beyond the context
+        ("ab cd efg", None, -8.0, 7),
+    ):
+        part = part_of(String(text, start), next(scorer.score([text])))
+        assert isinstance(part, Part)
+        assert (part.logprob, part.tokens) == (pytest.approx(expected), tokens)
+    nothing = part_of(String("ab", 2), next(scorer.score(["ab"])))
+    assert isinstance(nothing, Unscorable)
+
+
+def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]) -> None:
+    items = items_of(tmp_path, "a,b,c\nx y,z,u v w\nx,zz,x\n")
+    results = evaluate_benchmark(items, word_scorer())
+    table = results.table("items").to_pydict()
+    assert table["outcome"] == ["tie", "tie"]
+    assert table["logprob_good"] == table["logprob_bad"] == [-1.0, -2.0]
+    assert table["start_bad"] == [5, 1]
+
+
+@pytest.mark.parametrize("name", ["base", "pushdown"])
+def test_it_is_what_the_whole_has_less_what_the_context_has(tmp_path: Path, name: str) -> None:
+    """Exactly so where beams are exhaustive: the context is a prefix of the whole in one search."""
+    models, _ = save_checkpoints(tmp_path / "models")
+    scorer = load_scorer(models[name], SearchOptions(beam=EXHAUSTIVE if name == "pushdown" else 10))
+    items = items_of(tmp_path, "a,b,c\na b,c,b\nb,c a,a c\n")
+    table = evaluate_benchmark(items, scorer).table("items").to_pydict()
+    for side in ("good", "bad"):
+        for text, start, found in zip(
+            table[side], table[f"start_{side}"], table[f"logprob_{side}"], strict=True
+        ):
+            assert found == pytest.approx(logprob(scorer, text) - logprob(scorer, text[:start]), abs=1e-5)
+
+
+@pytest.mark.parametrize("bos", [True, False])
+def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
+    minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
+    corpus = ["the dog that chased the cats barks", "a box has the apple in it", "the cats sleep"]
+    folder = save_gpt2(tmp_path / "gpt2", corpus)
+    rows = "a,b,c\nthe dog,barks in it,a box\nthe cats that,chased the dog,the apple\n"
+    results = evaluate_benchmark(items_of(tmp_path, rows), load_scorer(folder, bos=bos))
+    table = results.table("items").to_pydict()
+    theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
+    for side, of_context in (("good", "a"), ("bad", "c")):
+        contexts = [row.split(",")["abc".index(of_context)] for row in rows.splitlines()[1:]]
+        texts = [row.split(",")[1] for row in rows.splitlines()[1:]]
+        expected = theirs.conditional_score(
+            contexts, texts, reduction=lambda scores: scores.sum(0).item(), bos_token=bos
+        )
+        assert table[f"logprob_{side}"] == pytest.approx(expected, abs=1e-4)
+
+
+OPTIONS: dict[str, Any] = {
+    "options": {"context": "{start}", "texts": ["{p}", "{q}", "{r}"], "right": "{label}"},
+    "strings": {},
+}
+
+
+def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
+    rows = "start,p,q,r,label\nx,a,bb,ccc,0\nx,a,bb,ccc,bb\nx,a,bb,a,0\nx,a,bb,bb,0\n"
+    items = items_of(tmp_path, rows, **OPTIONS)
+    assert (items.names, items.chance) == (["option_1", "option_2", "option_3"], pytest.approx(1 / 3))
+    results = evaluate_benchmark(items, word_scorer())
+    table = results.table("items").to_pydict()
+    assert table["outcome"] == ["right", "wrong", "tie", "right"]
+    assert table["option_1"] == ["x a"] * 4
+    letters = {**OPTIONS["options"], "labels": ["A", "B", "C"]}
+    rows = rows.replace(",0\n", ",A\n").replace(",bb\n", ",B\n", 1)
+    items = items_of(tmp_path, rows, options=letters, strings={})
+    assert [item.right for item in items] == [0, 1, 0, 0]
+
+
+BY_HAND = {
+    "sum": (-3.0, -4.0),
+    "per_token": (-3 / 2, -4 / 4),
+    "per_character": (-3 / 2, -4 / 5),
+    "per_byte": (-3 / 4, -4 / 5),
+    "per_word": (-3 / 1, -4 / 3),
+    0.0: (-3.0, -4.0),
+    0.5: (-3 / 2**0.5, -4 / 4**0.5),
+}
+
+
+@pytest.mark.parametrize("score", BY_HAND)
+def test_scores(tmp_path: Path, word_scorer: type[Any], score: str | float) -> None:
+    """Of "éé" and "b b c": log-probabilities of -3 and -4 with the end, 2 and 4 tokens with it."""
+    (tmp_path / "a.csv").write_text("good,bad\néé,b b c\n")
+    of = {
+        "strings": {"good": "{good}", "bad": "{bad}"},
+        "scores": {"main": score if isinstance(score, str) else {"slln": score}},
+    }
+    items = Items(tmp_path / "a.csv", benchmark_from(of, "toy.toml", "toy"))
+    scorer = word_scorer(lambda word: -2.0 if word == "éé" else -1.0)
+    (outcome,) = evaluate_benchmark(items, scorer).table("items")["outcome"].to_pylist()
+    good, bad = BY_HAND[score]
+    assert outcome == ("right" if good > bad else "wrong")
