@@ -22,6 +22,7 @@ from pdtools.revision import DISTRIBUTION, other_distribution
 from pdtools.visible import visible
 
 from . import (
+    benchmarks,
     blocks,
     compare,
     config,
@@ -138,6 +139,9 @@ _command("compare", short_help="Compare two models' results, item by item.")(com
 _command("view", short_help="One HTML file to look at: sentences, results, runs.")(view.view)
 _command("export", short_help="Write a model to give to others, with a card.")(export.export)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
+app.add_typer(
+    benchmarks.app, name="benchmarks", short_help="List benchmarks that are known, say what one is."
+)
 app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
 

@@ -103,6 +103,15 @@ class Score:
     kind: str = "sum"
     alpha: float = 1.0
 
+    @property
+    def described(self) -> str:
+        """The score in words."""
+        if self.kind == "sum":
+            return "log-probability"
+        if self.kind == "slln":
+            return f"log-probability over tokens to the power of {self.alpha:g}"
+        return f"log-probability {self.kind.replace('_', ' ')}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
@@ -113,7 +122,7 @@ class Benchmark:
         about: title, right (what a right answer is), cite, url, licence, get (where its files are to be had).
         files: patterns of their names, in a folder or zip.
         path: a regular expression of files' paths whose groups are columns; None: none.
-        form: of the files: kind, delimiter, quote, header.
+        form: of the files: kind, delimiter, quote, header, and skip: lines that are passed over first.
         reader: of files that are no tables; None: none.
         rows: those that make an item; None: each row does.
         strings: by name.
@@ -300,11 +309,12 @@ class _Reading:
 
     def form(self) -> Mapping[str, Any]:
         found = self.part("form")
-        kinds = {"kind": str, "delimiter": str, "quote": bool, "header": bool}
+        kinds = {"kind": str, "delimiter": str, "quote": bool, "header": bool, "skip": int}
         _check_keys(found, tuple(kinds), "form")
         for key, value in found.items():
-            if not isinstance(value, kinds[key]):
-                _refuse(f"form.{key} has to be {'a string' if kinds[key] is str else 'true or false'}")
+            if type(value) is not kinds[key]:
+                named = {str: "a string", bool: "true or false", int: "a number of lines"}
+                _refuse(f"form.{key} has to be {named[kinds[key]]}")
         if found.get("kind", "tsv") not in KINDS:
             _refuse(f"form.kind has to be one of {', '.join(KINDS)}")
         if len(found.get("delimiter", ",")) != 1:

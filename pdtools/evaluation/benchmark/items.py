@@ -206,6 +206,8 @@ def _options(row: Row, options: Options) -> tuple[list[str], int]:
         refuse(str(error))
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts) or len(texts) < 2:
         refuse(f"the options are {texts!r}, not a list of two texts or more")
+    if isinstance(right, float) and right.is_integer():
+        right = int(right)
     if isinstance(right, str):
         named = [i for i, name in enumerate(options.labels or texts) if name == right]
         if len(named) > 1:

@@ -2,7 +2,74 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import pickle
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-READERS: Mapping[str, Callable[[str], Iterator[tuple[int, Mapping[str, Any]]]]] = {}
+from pdtools.errors import InputError
+from pdtools.files import read_bytes, read_lines
+
+Lines = Iterator[tuple[int, Mapping[str, Any]]]
+
+
+class _Plain(pickle.Unpickler):
+    """An unpickler of dict, list, tuple and str: whatever would call anything by its name is refused."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        """Refuse all of them."""
+        raise pickle.UnpicklingError(f"{module}.{name}, which is no plain data")
+
+
+def lm_syneval(name: str) -> Lines:
+    """LM_syneval's templates: conditions, each a list of tuples, a right sentence and one or two wrong ones.
+
+    Rows have condition, right, wrong, and which, the number of the wrong one.
+    """
+    try:
+        data = _Plain(io.BytesIO(read_bytes(name)), encoding="utf-8").load()
+    except Exception as error:  # whatever damaged data make of it
+        raise InputError(f"not a pickle of plain data: {error}", file=name) from error
+    is_plain = isinstance(data, dict) and all(isinstance(tuples, list) for tuples in data.values())
+    number = 0
+    for condition, tuples in data.items() if is_plain else [("", [()])]:
+        for each in tuples:
+            number += 1
+            if not isinstance(each, tuple) or len(each) < 2 or not all(isinstance(s, str) for s in each):
+                raise InputError("not conditions with tuples of sentences", file=name, line=number)
+            for which, wrong in enumerate(each[1:], start=1):
+                about = {"condition": str(condition), "right": each[0], "wrong": wrong, "which": str(which)}
+                yield number, about
+
+
+def climp(name: str) -> Lines:
+    """CLiMP's tables, with a header or without: the sentence of a row is its longest cell."""
+    try:
+        rows = csv.reader((line for _, line in read_lines(name)), strict=True)
+        for cells in rows:
+            text = max(cells, key=len, default="")
+            if text and not text.isdecimal():  # a header is numbers
+                yield rows.line_num, {"sentence": text}
+    except csv.Error as error:
+        raise InputError(f"not CSV: {error}", file=name) from error
+
+
+def linzen(name: str) -> Lines:
+    """Linzen et al.'s aligned files: ``.gold`` (place, right and wrong form, attractors), ``.text`` beside it.
+
+    Rows have prefix, right, wrong, attractors.
+    """
+    texts = read_lines(name.removesuffix(".gold") + ".text")
+    for number, line in read_lines(name):
+        cells, (_, text) = line.split("\t"), next(texts, (0, ""))
+        words = text.split(" ")
+        if len(cells) < 4 or not cells[0].isdecimal() or int(cells[0]) >= len(words):
+            raise InputError("not a place in its sentence, two forms and a number", file=name, line=number)
+        prefix, found = " ".join(words[: int(cells[0])]), words[int(cells[0])]
+        if found.lower() != cells[1].lower():
+            raise InputError(f"the sentence has {found!r}, not {cells[1]!r}", file=name, line=number)
+        yield number, {"prefix": prefix, "right": cells[1], "wrong": cells[2], "attractors": cells[3]}
+
+
+READERS: Mapping[str, Callable[[str], Lines]] = {"lm_syneval": lm_syneval, "climp": climp, "linzen": linzen}

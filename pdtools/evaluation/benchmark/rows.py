@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -199,7 +200,8 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells]
         return _sheet_rows(name)
     if kind == "txt" and "delimiter" not in form:
         return ((number, {"1": line}) for number, line in read_lines(name) if line.strip())
-    return _cells_by_column(name, _delimited(name, kind, form), form.get("header", kind != "txt"))
+    lines = islice(_delimited(name, kind, form), form.get("skip", 0), None)
+    return _cells_by_column(name, lines, form.get("header", kind != "txt"))
 
 
 def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:

@@ -162,6 +162,23 @@ def test_surprisals_of_other_programs(
     assert document(tmp_path / "a")["scores"] == document(tmp_path / "b")["scores"]
 
 
+def test_benchmarks_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["benchmarks", "list"]) == 0
+    assert "\nzorro" in capsys.readouterr().out
+    assert run(["benchmarks", "list", "--json"]) == 0
+    names = [each["name"] for each in json.loads(capsys.readouterr().out)]
+    assert len(names) > 20
+    for name in names:
+        assert run(["benchmarks", "show", name]) == 0
+        shown = capsys.readouterr().out
+        assert all(f"{key}:" in shown for key in ("title", "right", "licence", "get", "levels"))
+        assert "prediction main: " in shown
+    assert run(["benchmarks", "show", "ewok", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"]["main"]["chance"] == 0.25
+    assert run(["benchmarks", "show", "zorro", "--toml"]) == 0
+    assert capsys.readouterr().out.startswith('title = "Zorro"')
+
+
 def test_what_is_refused(
     tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

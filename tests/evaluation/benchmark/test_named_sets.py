@@ -1,0 +1,299 @@
+"""The benchmarks that come with pdtools, on rows made up here in the form in which each is published."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.items import Items
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+PAIR = {"sentence_good": "she sleeps", "sentence_bad": "she sleep"}
+PAIRS = [("she sleeps", "she sleep")]
+EWOK = "Domain,Context1,Context2,Target1,Target2\nphysics,It fell.,It rose.,It is below.,It is above.\n"
+BOX = {"input_prefix": "Box 0 has", "options": ["a pen", "a cup", "ink", "tea", "it"], "numops": 2}
+CONCEPT = {"property_phrase": "can bark.", "prefix_acceptable": "A dog", "prefix_unacceptable": "A cat"}
+PREFIXED = "pattern\tconstr_id\tsent_id\tform\tclass\ttype\tprefix\n"
+DUTCH = "Phenomenon,Number (paradigm),Paradigm,Item,Grammaticality,Sentence\n"
+
+# Files by path; items as lists of strings, the right one first; groups of each level.
+SETS: dict[str, tuple[dict[str, str | bytes], list[tuple[str, ...]], list[tuple[str | None, ...]]]] = {
+    "multiblimp": (
+        {"deu/data.tsv": 'sen\twrong_sen\tphenomenon\n"sie ""schläft"""\t"sie ""schlafen"""\tSV-#\n'},
+        [('sie "schläft"', 'sie "schlafen"')],
+        [("deu", "SV-#")],
+    ),
+    "zorro": (
+        {"sentences/babyberta/agreement-simple.txt": "she sleep .\nshe sleeps .\n"},
+        [("she sleeps .", "she sleep .")],
+        [("agreement", "agreement-simple")],
+    ),
+    "clams": (
+        {"de_evalset/simple_agrmt.txt": "True\tsie schläft\nFalse\tsie schlafen\n"},
+        [("sie schläft", "sie schlafen")],
+        [("de", "simple_agrmt")],
+    ),
+    "lindsea": (
+        {
+            "lindsea/id/syntax/a.jsonl": lines(
+                {"linguistic_phenomenon": "x", "category": "y", "correct": "dia tidur", "wrong": "tidur dia"}
+            )
+        },
+        [("dia tidur", "tidur dia")],
+        [("id", "x", "y")],
+    ),
+    "blimp": (
+        {"a.jsonl": lines({**PAIR, "field": "syntax", "linguistics_term": "binding", "UID": "u"})},
+        PAIRS,
+        [("syntax", "binding", "u")],
+    ),
+    "blimp-supplement": (
+        {
+            "supplement_filtered/turn_taking.jsonl": lines(
+                {"sentence_good": "Who?\nShe.", "sentence_bad": "Who?\nIt."}
+            )
+        },
+        [("Who?\nShe.", "Who?\nIt.")],
+        [("turn_taking",)],
+    ),
+    "colorlessgreen": (
+        {
+            "data/agreement/English/generated.tab": PREFIXED
+            + 'L\t1\t2\tsleep\twrong\toriginal\t"she ""now"""\n'
+            + 'L\t1\t2\tsleeps\tcorrect\toriginal\t"she ""now"""\n'
+        },
+        [('she "now" sleeps', 'she "now" sleep')],
+        [("English", "original")],
+    ),
+    "linzen": (
+        {
+            "data/linzen_testset/a.gold": "1\tsleeps\tsleep\t0\n",
+            "data/linzen_testset/a.text": "she Sleeps now <eos>\n",
+        },
+        [("she sleeps", "she sleep")],
+        [("0",)],
+    ),
+    "lm-syneval": (
+        {
+            "EMNLP2018/templates/npi.pickle": pickle.dumps(
+                {"past": [("no one ever", "one ever", "a ever")]}, 0
+            ),
+            "data/templates/simple.pickle": pickle.dumps({"sing": [PAIRS[0]]}, 3),
+        },
+        [("no one ever", "one ever"), ("no one ever", "a ever"), PAIRS[0]],
+        [("EMNLP2018", "npi", "past"), ("EMNLP2018", "npi", "past"), ("data", "simple", "sing")],
+    ),
+    "lm-syneval-sample": (
+        {
+            "EMNLP2018/sample_sents.txt": "test case\tgrammatical\tungrammatical\n"
+            "rel--a\tshe sleeps\tshe sleep\n"
+        },
+        PAIRS,
+        [("rel",)],
+    ),
+    "climp": (
+        {
+            "a_1000.csv": ",0,1,2,3\n0,x,y,她睡觉了。,\n1,x,y,睡觉她了。,\n",
+            "ba_construction_1000.csv": "他把书看了。\r\n他书把看了。\r\n",
+        },
+        [("她睡觉了。", "睡觉她了。"), ("他把书看了。", "他书把看了。")],
+        [("a_1000",), ("ba_construction_1000",)],
+    ),
+    "sling": (
+        {
+            "SLING_Data/Anaphor/Plural/b.jsonl": lines(
+                {"sentence_good": "她睡觉。", "sentence_bad": "睡觉她。"}
+            )
+        },
+        [("她睡觉。", "睡觉她。")],
+        [("Anaphor", "Anaphor/Plural/b")],
+    ),
+    "jblimp": (
+        {
+            "jblimp.jsonl": lines(
+                {
+                    "good_sentence": "犬が来た。",
+                    "bad_sentence": "犬を来た。",
+                    "phenomenon": "p",
+                    "paradigm": "q",
+                }
+            )
+        },
+        [("犬が来た。", "犬を来た。")],
+        [("p", "p/q")],
+    ),
+    "rublimp": (
+        {"a.csv": 'source_sentence,target_sentence,level,phenomenon,PID\n"Она, спит","Она, спят",m,p,u\n'},
+        [("Она, спит", "Она, спят")],
+        [("m", "p", "u")],
+    ),
+    "turblimp": (
+        {"data/base/binding.csv": 'iyi;kötü\n"O; uyur";O uyurum\n'},
+        [("O; uyur", "O uyurum")],
+        [("base", "binding")],
+    ),
+    "blimp-nl": (
+        {
+            "Phenomenon01.csv": f"{DUTCH}A,1,b,1,Grammatical,Zij slaapt.\nA,1,b,2,Ungrammatical,Hij lopen.\n"
+            "A,1,b,1,Ungrammatical,Zij slapen.\nA,1,b,2,Grammatical,Hij loopt.\n"
+        },
+        [("Zij slaapt.", "Zij slapen."), ("Hij loopt.", "Hij lopen.")],
+        [("A", "A/b")] * 2,
+    ),
+    "zhoblimp": (
+        {
+            "a.jsonl": lines(
+                {"sentence_good": "她睡。", "sentence_bad": "睡她。", "phenomenon": "p", "UID": "u"}
+            )
+        },
+        [("她睡。", "睡她。")],
+        [("p", "u")],
+    ),
+    "qfrblimp": (
+        {
+            "qfrblimp.jsonl": lines(
+                {"sentence_a": "elle dort", "sentence_b": "elle dors", "label": 0.0, "type": "t"},
+                {"sentence_a": "il dors", "sentence_b": "il dort", "label": 1.0, "type": "t"},
+            )
+        },
+        [("elle dort", "elle dors"), ("il dort", "il dors")],
+        [("t",)] * 2,
+    ),
+    "bl2mp": ({"bl2mp_type.jsonl": lines({**PAIR, "type": "case"})}, PAIRS, [("case",)]),
+    "comps": (
+        {"comps_base.jsonl": lines(CONCEPT)},
+        [("A dog can bark.", "A cat can bark.")],
+        [("comps_base",)],
+    ),
+    "ewok": (
+        {"ewok-core.csv": EWOK},
+        [
+            (
+                *("It fell. It is below.", "It rose. It is below."),
+                *("It fell. It is above.", "It rose. It is above."),
+            )
+        ],
+        [("physics",)],
+    ),
+    "entity-tracking": (
+        {"entity_tracking_filtered/regular.jsonl": lines(BOX)},
+        [tuple(f"Box 0 has {text}" for text in BOX["options"])],
+        [("regular", "2")],
+    ),
+}
+
+
+def write(folder: Path, files: dict[str, str | bytes]) -> None:
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_what_its_files_say(tmp_path: Path, name: str, word_scorer: type[Any]) -> None:
+    files, strings, levels = SETS[name]
+    write(tmp_path / "set", files)
+    benchmark = read_benchmark(name)
+    items = Items(tmp_path / "set", benchmark)
+    found = list(items)
+    with zipfile.ZipFile(tmp_path / "set.zip", "w") as archive:
+        for path in files:
+            archive.write(tmp_path / "set" / path, f"repository/{path}")
+    for item, other in zip(found, Items(tmp_path / "set.zip", benchmark), strict=True):
+        assert (item.strings, item.levels) == (other.strings, other.levels)
+
+    def right_first(texts: list[str], right: int | None) -> tuple[str, ...]:
+        first = right or 0
+        return (texts[first], *texts[:first], *texts[first + 1 :])
+
+    assert [right_first([s.text for s in item.strings.values()], item.right) for item in found] == strings
+    assert [item.levels for item in found] == levels
+    results = evaluate_benchmark(items, word_scorer())
+    assert results.counts["items_scored"] == len(strings)
+    assert results.evaluation is not None
+    assert results.evaluation.outcomes is not None
+    assert results.evaluation.outcomes.chance == pytest.approx(
+        {"ewok": 0.25, "entity-tracking": 0.2}.get(name, 0.5)
+    )
+
+
+def test_each_half_of_ewok_and_both(tmp_path: Path, word_scorer: type[Any]) -> None:
+    """Words that are the same number of letters longer in the target make both halves ties."""
+    write(tmp_path, {"ewok.csv": EWOK})
+    results = evaluate_benchmark(Items(tmp_path, read_benchmark("ewok")), word_scorer())
+    table = results.table("items").to_pydict()
+    assert table["prediction"] == [1, 2, 3, 4]
+    assert table["outcome"] == ["tie"] * 4
+    assert list(results.scores["by_prediction"]) == ["main", "first", "second", "babylm"]
+
+
+class Shout:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return print, ("it ran",)
+
+
+def test_a_pickle_that_calls_something_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for bad in (
+        pickle.dumps({"a": [Shout()]}),
+        b"no pickle",
+        pickle.dumps({"a": [("x",)]}),
+        pickle.dumps([1]),
+    ):
+        write(tmp_path, {"EMNLP2018/templates/a.pickle": bad})
+        with pytest.raises(InputError):
+            Items(tmp_path, read_benchmark("lm-syneval"))
+    assert "it ran" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gold", "reason"),
+    [
+        ("9\tsleeps\tsleep\t0\n", "a.gold:1: not a place in its sentence"),
+        ("0\tsleeps\tsleep\t0\n", "a.gold:1: the sentence has 'she', not 'sleeps'"),
+    ],
+)
+def test_aligned_files_that_are_not(tmp_path: Path, gold: str, reason: str) -> None:
+    write(tmp_path, {"linzen_testset/a.gold": gold, "linzen_testset/a.text": "she sleeps\n"})
+    with pytest.raises(InputError, match=reason):
+        Items(tmp_path, read_benchmark("linzen"))
+
+
+@pytest.mark.parametrize(
+    ("name", "archive", "items"),
+    [
+        ("lm-syneval-sample", "lm_syneval", 80),
+        ("colorlessgreen", "colorlessgreen_en_it", 410 + 1190),
+        ("linzen", "colorlessgreen_en_it", 7489),
+    ],
+)
+def test_published_sets(test_data: Path, name: str, archive: str, items: int) -> None:
+    source = test_data / "benchmarks" / "pairs" / f"{archive}.zip"
+    if not source.is_file():
+        pytest.skip("no published benchmarks there")
+    found = Items(source, read_benchmark(name))
+    assert sum(counts.items for counts in found.by_file.values()) == items
+    if name == "lm-syneval-sample":
+        assert [counts.repeated for counts in found.by_file.values()] == [1]
+
+
+def test_the_published_pickles(test_data: Path) -> None:
+    source = test_data / "benchmarks" / "pairs" / "lm_syneval.zip"
+    if not source.is_file():
+        pytest.skip("no published benchmarks there")
+    found = Items(source, read_benchmark("lm-syneval"))
+    assert len(found.by_file) == 5
+    of_npi = [item for item in found if item.levels[1] == "simple_npi_anim"]
+    assert of_npi[0].strings["good"] == of_npi[1].strings["good"]
+    assert of_npi[0].strings["bad"] != of_npi[1].strings["bad"]
