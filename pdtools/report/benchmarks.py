@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pdtools.evaluation.results import Results
-from pdtools.report.evaluations import percent
+from pdtools.report.evaluations import percent, print_scores
 from pdtools.report.tables import Cell, print_table
 
 
@@ -13,12 +13,17 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
     """Accuracy overall and by level; with ``details``, or with one level only, by the finest groups too."""
     scores, counts = results.scores, results.counts
     assert results.evaluation is not None
-    assert results.evaluation.outcomes is not None
     outcomes = results.evaluation.outcomes
+    if outcomes is None:
+        print_scores(results)
+        return
     overall = (percent(scores["overall"]), *(counts[key] for key in ("items", "items_scored", "ties")))
     columns = ["accuracy", "items", "scored", "ties"]
     rows: list[tuple[Cell, ...]] = [("overall", *overall)]
     rows.append(("mean of items", percent(scores["mean_of_items"]), None, None, None))
+    rows += [
+        (name.upper(), percent(scores[name]), None, None, None) for name in ("mcc", "auc") if name in scores
+    ]
     others = [*scores["by_prediction"].items()][1:]
     rows += [(f"overall, {name}", percent(score), None, None, None) for name, score in others]
     print_table([f"{results.evaluation.title} (percent)", *columns], rows)

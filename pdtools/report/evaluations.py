@@ -10,7 +10,6 @@ from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import PairDifference, Score
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline
-from pdtools.evaluation.record import evaluations
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
@@ -28,7 +27,8 @@ def percent(score: float | None) -> float | None:
 def print_scores(results: Results) -> None:
     """The main scores of any evaluation that has a record."""
     document = results.document({})
-    record = evaluations()[results.settings["task"]]
+    record = results.evaluation
+    assert record is not None
     rows: list[tuple[Cell, ...]] = [
         (label, value, ", ".join(over)) for label, (value, over) in record.main_scores(document).items()
     ]

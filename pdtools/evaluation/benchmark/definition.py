@@ -97,6 +97,39 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Label:
+    """Whether an item's string is acceptable, which a threshold of its score has to say.
+
+    Attributes:
+        value: what the data say.
+        good, bad: the two values of it.
+        threshold: of the score; None: the best one (Matthews' correlation) for the items of ``source``.
+        source: a pattern of files that the threshold is chosen on, and that are not scored otherwise.
+    """
+
+    value: Template
+    good: str
+    bad: str
+    threshold: float | None
+    source: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number of each item, with which scores are correlated.
+
+    Attributes:
+        value: what the data say.
+        against: a formula of scores.
+        correlation: spearman or pearson.
+    """
+
+    value: Template
+    against: str
+    correlation: str
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """What is compared of strings: one of ``SCORES``; ``alpha`` is the power of slln."""
 
@@ -131,6 +164,8 @@ class Benchmark:
         scores: what each prediction compares.
         levels: templates of the groups that an item is in, the finest last.
         chance: the share of right items by guessing, by prediction.
+        label: acceptability, instead of predictions; None: there is none.
+        value: numbers, instead of predictions; None: there are none.
         published: numbers of others, with their source.
         digest: SHA-256 of all that results depend on.
     """
@@ -148,6 +183,8 @@ class Benchmark:
     scores: Mapping[str, Score]
     levels: Mapping[str, Template]
     chance: Mapping[str, float]
+    label: Label | None = None
+    value: Value | None = None
     published: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
 
@@ -256,7 +293,7 @@ def _folder() -> Any:
 
 
 _KEYS = (*_ABOUT, "files", "path", "form", "reader", "rows", "strings", "options", "predictions", "scores")
-_ALL_KEYS = (*_KEYS, "levels", "chance", "published")
+_ALL_KEYS = (*_KEYS, "levels", "chance", "label", "threshold", "value", "published")
 
 
 class _Reading:
@@ -270,7 +307,15 @@ class _Reading:
         strings, options = self.strings(), self.options()
         if not strings and options is None:
             _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
-        predictions = self.predictions(strings, options)
+        label, value = self.label(strings), self.value(strings)
+        if label is not None or value is not None:
+            if label is not None and value is not None:
+                _refuse("either label or value")
+            if {"predictions", "options", "chance"} & self.table.keys():
+                _refuse("label and value go without predictions, options and chance")
+            predictions = {"main": next(iter(strings)) if value is None else value.against}
+        else:
+            predictions = self.predictions(strings, options)
         files = self.table.get("files", ())
         about = {key: _string(self.table[key], key) for key in _ABOUT if key in self.table}
         return Benchmark(
@@ -287,6 +332,8 @@ class _Reading:
             scores=self.scores(predictions),
             levels=self.levels(strings),
             chance=self.chance(predictions),
+            label=label,
+            value=value,
             published=self.part("published"),
             digest=_digest(
                 {key: each for key, each in self.table.items() if key not in (*_ABOUT, "published")}
@@ -409,6 +456,43 @@ class _Reading:
             except PdtoolsError as error:
                 _refuse(f"predictions.{name}: {error}")
         return found
+
+    def label(self, strings: Mapping[str, Text]) -> Label | None:
+        threshold = self.table.get("threshold")
+        if (given := self.table.get("label")) is None:
+            return None if threshold is None else _refuse("threshold goes with label")
+        given = given if isinstance(given, dict) else {"value": given}
+        _check_keys(given, ("value", "good", "bad"), "label")
+        good, bad = (
+            _string(given.get(key, one), f"label.{key}") for key, one in (("good", "1"), ("bad", "0"))
+        )
+        if len(strings) != 1 or good == bad or "value" not in given:
+            _refuse("label is of one string, and has a value, one for good and one for bad")
+        number, source = threshold, None
+        if isinstance(threshold, dict):
+            _check_keys(threshold, ("from",), "threshold")
+            number, source = None, _string(threshold.get("from"), "threshold.from")
+        elif type(threshold) not in (int, float):
+            _refuse('threshold has to be a number, or {from = "*train*"}, files that it is chosen on')
+        return Label(_template(given["value"], "label.value"), good, bad, number, source)
+
+    def value(self, strings: Mapping[str, Text]) -> Value | None:
+        if "value" not in self.table:
+            return None
+        given = self.part("value")
+        _check_keys(given, ("column", "against", "correlation"), "value")
+        if not {"column", "against"} <= given.keys():
+            _refuse("value has column, the number of an item, and against, a formula of scores")
+        correlation = given.get("correlation", "spearman")
+        if correlation not in ("spearman", "pearson"):
+            _refuse("value.correlation has to be spearman or pearson")
+        against = _string(given["against"], "value.against")
+        try:
+            Formula.parse(against, tuple(strings), number=True)
+        except PdtoolsError as error:
+            _refuse(f"value.against: {error}")
+        column = _string(given["column"], "value.column")
+        return Value(_template(_column(column), "value.column"), against, correlation)
 
     def scores(self, predictions: Mapping[str, str]) -> dict[str, Score]:
         given = self.part("scores")

@@ -109,8 +109,10 @@ def evaluate_benchmark(
     Returns:
         Scores (see :func:`scores_of`) and an ``items`` table with a row for each prediction of each item.
     """
-    rows = _Rows(items)
+    rows = _rows_of(items)
     if isinstance(scorer, Comparer):
+        if items.benchmark.label is not None or items.benchmark.value is not None:
+            raise items.refused("--beam auto decides predictions, and it has none: give a number")
         _compare(items, scorer, progress, rows)
         return rows.results(scorer.settings)
     texts_of = _in_order if in_order else _sorted
@@ -147,10 +149,18 @@ def evaluate_given(items: Items, given: Callable[[Item, str], float], settings: 
         given: the score of an item's string, by its name.
         settings: where they are from.
     """
-    rows = _Rows(items, tokens=False)
+    rows = _rows_of(items, tokens=False)
     for block in _blocks(items):
         rows.add(block, [{name: Part(given(item, name), None) for name in item.strings} for item in block])
     return rows.results(dict(settings))
+
+
+def _rows_of(items: Items, *, tokens: bool = True) -> Rows:
+    from pdtools.evaluation.benchmark.graded import LabelRows, ValueRows
+
+    if items.benchmark.label is not None:
+        return LabelRows(items, tokens=tokens)
+    return (Rows if items.benchmark.value is None else ValueRows)(items, tokens=tokens)
 
 
 def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -226,7 +236,7 @@ def _length(part: Part, string: String, score: Score) -> float:
     return 1 / abs(Part(1.0, part.tokens).value(string.scored, score) or 1.0)
 
 
-def _compare(items: Items, comparer: Comparer, progress: Progress, rows: _Rows) -> None:
+def _compare(items: Items, comparer: Comparer, progress: Progress, rows: Rows) -> None:
     blocks = (block for block in _blocks(items))
     contests = (_contest(block[i], items) for block in blocks for i in _alike(block))
     found = iter(progress(comparer.compare(contests), sum(1 for _ in items)))
@@ -305,7 +315,7 @@ class Tally:
     right: int = 0
     ties: int = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome | None) -> None:
         """Count one more item."""
         self.items += 1
         self.scored += outcome != "unscorable"
@@ -362,13 +372,21 @@ def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
     return sorted(tallies, key=lambda key: [level or "" for level in reversed(key)])
 
 
-class _Rows:
+class Rows:
     """Judged items: counted by group, and put into a table block by block.
 
     Args:
         items: what they are.
         tokens: whether numbers of tokens are known: predictions about these are left out otherwise.
+
+    Attributes:
+        more: columns that kinds of benchmarks add, with their types, as :meth:`judged` has them.
     """
+
+    @property
+    def more(self) -> dict[str, pa.DataType]:
+        """See the class."""
+        return {}
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
         self.items = items
@@ -395,6 +413,8 @@ class _Rows:
             for i, (item, of) in enumerate(zip(block, parts, strict=True))
             for row in self._rows(item, of, None if compared is None else compared[i])
         ]
+        if not rows:
+            return
         arrays = [
             pa.array(column, kind)
             for column, kind in zip(zip(*rows, strict=True), self.schema.types, strict=True)
@@ -432,12 +452,12 @@ class _Rows:
                 "outcome": pa.string(),
                 "correct": pa.bool_(),
                 "reason": pa.string(),
+                **self.more,
             }
         )
 
     def _rows(self, item: Item, parts: Parts, searched: Compared | None) -> Iterator[tuple[Any, ...]]:
         """The rows of an item, one for each prediction, with the columns of the schema."""
-        benchmark = self.items.benchmark
         strings: list[Any] = []
         for name in self.items.names:
             string, part = item.strings.get(name), parts.get(name)
@@ -447,13 +467,21 @@ class _Rows:
             )
         wide = (None, None) if searched is None else (searched.beam, searched.margin)
         groups = self.items.groups(item.levels)
-        formulas = dict(zip(benchmark.predictions, benchmark.formulas(item.right, item.options), strict=True))
-        for number, name in enumerate(self.taken, start=1):
-            outcome, reason = judge(formulas[name], benchmark.scores[name], item.strings, parts)
+        judged = self.judged(item, parts)
+        for number, (name, outcome, reason, more) in enumerate(judged, start=1):
             self.tallies[name].setdefault(item.levels, Tally()).add(outcome)
-            correct = None if outcome == "unscorable" else outcome == "right"
-            about = (item.number, number, benchmark.predictions[name])
-            yield (*about, *groups, *strings, *wide, outcome, correct, reason)
+            correct = outcome == "right" if outcome in ("right", "wrong", "tie") else None
+            about = (item.number, number, self.items.benchmark.predictions[name])
+            yield (*about, *groups, *strings, *wide, outcome, correct, reason, *more)
+
+    def judged(
+        self, item: Item, parts: Parts
+    ) -> Iterator[tuple[str, Outcome | None, str | None, tuple[Any, ...]]]:
+        """Of each prediction its name, what became of it, why it has no score, and ``more`` columns."""
+        benchmark = self.items.benchmark
+        formulas = dict(zip(benchmark.predictions, benchmark.formulas(item.right, item.options), strict=True))
+        for name in self.taken:
+            yield name, *judge(formulas[name], benchmark.scores[name], item.strings, parts), ()
 
     def results(self, scorer: dict[str, Any]) -> Results:
         """All of it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import Benchmark, Options, option_name
+from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
 from pdtools.evaluation.benchmark.rows import Row, data_files, items_of, write
 from pdtools.files import is_stream
 
@@ -45,6 +46,9 @@ class Item:
         levels: the groups that it is in, the finest last; None: the data name none.
         right: which option is right, from 0; None: there are no options.
         options: how many there are.
+        label: whether it is acceptable; None: the data do not say.
+        value: a number that people gave it; None: the data have none.
+        trains: whether a threshold is chosen on it.
     """
 
     number: int
@@ -53,6 +57,9 @@ class Item:
     levels: tuple[str | None, ...]
     right: int | None = None
     options: int = 0
+    label: bool | None = None
+    value: float | None = None
+    trains: bool = False
 
 
 @dataclass(slots=True)
@@ -93,7 +100,15 @@ class Items:
 
     def __init__(self, source: str | Path, benchmark: Benchmark, limit: int | None = None) -> None:
         self.benchmark, self.limit = benchmark, limit
-        self._files = data_files(source, benchmark)
+        found = data_files(source, benchmark)
+        self._files = sorted(found, key=lambda file: not _trains(file.name, benchmark))  # those come first
+        if (
+            benchmark.label is not None
+            and benchmark.label.source
+            and not _trains(self._files[0].name, benchmark)
+        ):
+            reason = f"no files to choose a threshold on ({benchmark.label.source})"
+            raise InputError(reason, file=source)
         self._kept: list[Item] | None = [] if is_stream(source) else None  # that cannot be read again
         self.by_file: dict[str, FileCounts] = {}
         groups: dict[tuple[str | None, ...], None] = {}
@@ -104,12 +119,13 @@ class Items:
             if item.file not in self.by_file:
                 there.clear()
             self.by_file.setdefault(item.file, FileCounts()).add([*item.strings.values()], there)
-            groups[item.levels] = None
+            if not item.trains:
+                groups[item.levels] = None
             options = max(options, item.options)
             chance += 1 / item.options if item.options else 0.0
             if self._kept is not None:
                 self._kept.append(item)
-        if not total:
+        if not groups:
             raise InputError(f"no items of {benchmark.title} in it", file=source)
         self.names = [*benchmark.strings, *map(option_name, range(options))]
         self.nested = len({group[-1] for group in groups}) == len(groups)
@@ -177,7 +193,41 @@ def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
             option_name(i): _string(text, context, benchmark.options.blank) for i, text in enumerate(texts)
         }
     levels = tuple(write(level, row) or None for level in benchmark.levels.values())
-    return Item(number, row.file, strings, levels, right, len(strings) - len(benchmark.strings))
+    return Item(
+        number=number,
+        file=row.file,
+        strings=strings,
+        levels=levels,
+        right=right,
+        options=len(strings) - len(benchmark.strings),
+        label=None if benchmark.label is None else _label(row, benchmark.label),
+        value=None if benchmark.value is None else _value(row, benchmark.value),
+        trains=_trains(row.file, benchmark),
+    )
+
+
+def _trains(file: str, benchmark: Benchmark) -> bool:
+    pattern = None if benchmark.label is None else benchmark.label.source
+    return pattern is not None and PurePath(file).match(pattern)
+
+
+def _label(row: Row, label: Label) -> bool:
+    text = write(label.value, row)
+    if text not in (label.good, label.bad):
+        reason = f"the label is {text!r}, not {label.good} or {label.bad}"
+        raise InputError(reason, file=row.file, line=row.line)
+    return text == label.good
+
+
+def _value(row: Row, value: Value) -> float:
+    text = write(value.value, row)
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"the value is {text!r}, no number", file=row.file, line=row.line)
+    return number
 
 
 def _string(text: str, context: str | None, blank: str) -> String:

@@ -56,7 +56,7 @@ def climp(name: str) -> Lines:
 
 
 def linzen(name: str) -> Lines:
-    """Linzen et al.'s aligned files: ``.gold`` (place, right and wrong form, attractors), ``.text`` beside it.
+    """Linzen et al.'s aligned files: ``.gold`` (place, two forms, attractors), and ``.text`` beside it.
 
     Rows have prefix, right, wrong, attractors.
     """

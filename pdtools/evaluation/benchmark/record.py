@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
+from pdtools.evaluation.record import SCORE, Document, Evaluation, MainScores, Outcomes
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.items import Items
 
 
 def record_of(items: Items) -> Evaluation:
-    """The record of a benchmark whose items are right or wrong."""
-    title = items.benchmark.title
+    """The record of a benchmark: of items that are right or wrong, or have a label, or a number."""
+    benchmark, title = items.benchmark, items.benchmark.title
     return Evaluation(
-        name=items.benchmark.task,
+        name=benchmark.task,
         title=title,
         in_text=title,
         printer="pdtools.report.benchmarks:print_benchmark",
         read={"scores.overall": SCORE},
-        outcomes=Outcomes(
+        outcomes=None
+        if benchmark.value is not None
+        else Outcomes(
             score=f"{title}, accuracy (%)",
             counted="items",
             key=("item", "prediction"),
@@ -28,4 +31,24 @@ def record_of(items: Items) -> Evaluation:
             levels=items.levels,
             chance=items.chance,
         ),
+        scores=None if benchmark.label is None and benchmark.value is None else _scores(items),
     )
+
+
+def _scores(items: Items) -> Callable[[Document], MainScores]:
+    """Main scores beside shares of items: of labels Matthews' correlation, of numbers a correlation."""
+    title, value = items.benchmark.title, items.benchmark.value
+    if value is not None:
+        names = {"overall": f"{title}, {CORRELATIONS[value.correlation]} (%)"}
+    else:
+        names = {"overall": f"{title}, accuracy (%)", "mcc": f"{title}, MCC (%)", "auc": f"{title}, AUC (%)"}
+
+    def scores(document: Document) -> MainScores:
+        over = (f"{document['counts']['items_scored']} items",)
+        found = {label: document["scores"].get(name) for name, label in names.items()}
+        return {label: (None if score is None else 100 * score, over) for label, score in found.items()}
+
+    return scores
+
+
+CORRELATIONS = {"spearman": "Spearman's ρ", "pearson": "Pearson's r"}

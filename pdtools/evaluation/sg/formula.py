@@ -87,17 +87,18 @@ class Formula:
     _program: tuple[float | Region | str, ...] = field(repr=False)
 
     @classmethod
-    def parse(cls, text: str, names: Collection[str] | None = None) -> Formula:
+    def parse(cls, text: str, names: Collection[str] | None = None, *, number: bool = False) -> Formula:
         """Parse a formula.
 
         Args:
             names: of strings, whose scores stand for numbers instead of regions' surprisals: each is the
                 region None of a condition of that name. None: regions do.
+            number: whether it stands for a number (:meth:`value`), not for a truth value.
 
         Raises:
             FormulaError: with the column of the first thing that does not fit.
         """
-        program = _Parser(text, names).program()
+        program = _Parser(text, names).program(number=number)
         regions = dict.fromkeys(step for step in program if isinstance(step, tuple))
         return cls(text, tuple(regions), tuple(program))
 
@@ -117,6 +118,16 @@ class Formula:
             surprisal: as of :meth:`holds`.
             doubt: how far off the difference of what is compared may be.
         """
+        return self._run(surprisal, doubt)[1].pop()
+
+    def value(self, surprisal: Callable[[int | None, str], float]) -> float:
+        """The number that the formula stands for; ``surprisal`` as of :meth:`holds`."""
+        return self._run(surprisal, 0.0)[0].pop()
+
+    def _run(
+        self, surprisal: Callable[[int | None, str], float], doubt: float
+    ) -> tuple[list[float], list[bool | None]]:
+        """The stacks of numbers and of truth values, after the last instruction."""
         numbers: list[float] = []
         truths: list[bool | None] = []
         for step in self._program:
@@ -136,7 +147,7 @@ class Formula:
             else:
                 both, ends = {truths.pop(), truths.pop()}, step == "|"
                 truths.append(ends if ends in both else None if None in both else not ends)
-        return truths.pop()
+        return numbers, truths
 
 
 @dataclass(slots=True)
@@ -157,12 +168,13 @@ class _Parser:
         self.depth = 0
         self.steps: list[float | Region | str] = []
 
-    def program(self) -> list[float | Region | str]:
+    def program(self, *, number: bool = False) -> list[float | Region | str]:
         is_truth = self._level(0)
         if self._next.kind != "end":
             raise self._error(f"unexpected {self._name(self._next)}", self._next)
-        if not is_truth:
-            raise self._error("a number, where a comparison is needed", self.lexemes[0])
+        if is_truth == number:
+            kinds = ("a comparison", "a number") if number else ("a number", "a comparison")
+            raise self._error(f"{kinds[0]}, where {kinds[1]} is needed", self.lexemes[0])
         return self.steps
 
     def _lex(self) -> list[_Lexeme]:

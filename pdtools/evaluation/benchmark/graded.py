@@ -1,0 +1,171 @@
+"""Benchmarks without a right answer among strings: labels of acceptability, and numbers that people gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.evaluation.benchmark.evaluate import Outcome, Part, Parts, Rows
+from pdtools.evaluation.benchmark.items import Item, Items
+from pdtools.evaluation.results import Results
+from pdtools.evaluation.sg.formula import Formula
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Judged = Iterator[tuple[str, "Outcome | None", "str | None", tuple[Any, ...]]]
+MAIN = "main"
+
+
+def matthews(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float | None:
+    """Matthews' correlation of labels and predictions; None where one of them does not vary."""
+    both, of_labels, of_predicted = (labels & predicted).sum(), labels.sum(), predicted.sum()
+    n = len(labels)
+    scale = float(of_labels * (n - of_labels)) * float(of_predicted * (n - of_predicted))
+    return float((n * both - of_labels * of_predicted) / scale**0.5) if scale else None
+
+
+def area(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | None:
+    """The share of pairs of a good and a bad item in which the good one has the higher score, equal ones
+    counting half; None where there are no such pairs."""
+    from pdtools.prompts.metrics import ranks
+
+    good = int(labels.sum())
+    pairs = good * (len(labels) - good)
+    return float((ranks(scores)[labels].sum() - good * (good + 1) / 2) / pairs) if pairs else None
+
+
+def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
+    """The threshold with the highest Matthews' correlation, half way between two scores; the lowest of these.
+
+    Scores above it are predicted to be good. Without any, that of all items: below the lowest score.
+    """
+    order = np.argsort(scores, kind="stable")
+    sorted_scores, good_below = scores[order], np.cumsum(labels[order])
+    cuts = np.flatnonzero(np.diff(sorted_scores) > 0)  # after these items
+    if not len(cuts):
+        return float(sorted_scores[0]) - 1 if len(scores) else 0.0
+    n, good = float(len(labels)), float(labels.sum())
+    above = n - (cuts + 1)
+    right = good - good_below[cuts]
+    correlation = (n * right - good * above) / np.sqrt(np.maximum(1e-300, above * (n - above)))
+    cut = cuts[int(np.argmax(correlation))]
+    return float((sorted_scores[cut] + sorted_scores[cut + 1]) / 2)
+
+
+class LabelRows(Rows):
+    """Strings that are acceptable or not, which a threshold of their scores has to say."""
+
+    def __init__(self, items: Items, *, tokens: bool = True) -> None:
+        self._train: list[tuple[float, bool]] = []
+        self._found: list[tuple[tuple[str | None, ...], float, bool]] = []
+        assert items.benchmark.label is not None
+        self._threshold = items.benchmark.label.threshold
+        super().__init__(items, tokens=tokens)
+
+    @property
+    def more(self) -> dict[str, pa.DataType]:
+        """See :class:`Rows`."""
+        import pyarrow as pa
+
+        return {"score": pa.float64(), "acceptable": pa.bool_()}
+
+    def judged(self, item: Item, parts: Parts) -> Judged:
+        """See :class:`Rows`; nothing of items that the threshold is chosen on, which come first."""
+        ((name, string),) = item.strings.items()
+        part, label = parts[name], item.label
+        assert label is not None
+        score = (
+            part.value(string.scored, self.items.benchmark.scores[MAIN]) if isinstance(part, Part) else None
+        )
+        if item.trains:
+            self._train += [] if score is None else [(score, label)]
+            return
+        if score is None:
+            yield MAIN, "unscorable", None if isinstance(part, Part) else part.reason, (None, label)
+            return
+        if self._threshold is None:
+            if not self._train:
+                raise self.items.refused("no item that a threshold could be chosen on has a score")
+            scores, labels = (np.array(column) for column in zip(*self._train, strict=True))
+            self._threshold = best_threshold(labels, scores)
+        self._found.append((item.levels, score, label))
+        yield MAIN, "right" if (score > self._threshold) == label else "wrong", None, (score, label)
+
+    def results(self, scorer: dict[str, Any]) -> Results:
+        """See :class:`Rows`: ``mcc`` and ``auc`` too, of all items and by finest group."""
+        results = super().results(scorer)
+        levels = sorted({levels for levels, _, _ in self._found}, key=self.items.named)
+        of_groups = {
+            self.items.named(group): self._scores([each for each in self._found if each[0] == group])
+            for group in levels
+        }
+        by_unit = {
+            f"{name}_by_{self.items.unit}": {group: scores[name] for group, scores in of_groups.items()}
+            for name in ("mcc", "auc")
+        }
+        settings = {**results.settings, "threshold": self._threshold}
+        counts = {**results.counts, "items_for_threshold": len(self._train)}
+        scores = {**results.scores, **self._scores(self._found), **by_unit}
+        return replace(results, scores=scores, counts=counts, settings=settings)
+
+    def _scores(self, found: list[tuple[tuple[str | None, ...], float, bool]]) -> dict[str, float | None]:
+        labels = np.array([label for _, _, label in found], dtype=bool)
+        scores = np.array([score for _, score, _ in found])
+        threshold = 0.0 if self._threshold is None else self._threshold
+        return {"mcc": matthews(labels, scores > threshold), "auc": area(labels, scores)}
+
+
+class ValueRows(Rows):
+    """Items with a number that people gave them, with which a formula of scores is correlated."""
+
+    def __init__(self, items: Items, *, tokens: bool = True) -> None:
+        assert items.benchmark.value is not None
+        self._value = items.benchmark.value
+        self._formula = Formula.parse(self._value.against, tuple(items.benchmark.strings), number=True)
+        self._found: list[tuple[tuple[str | None, ...], float, float]] = []
+        super().__init__(items, tokens=tokens)
+
+    @property
+    def more(self) -> dict[str, pa.DataType]:
+        """See :class:`Rows`."""
+        import pyarrow as pa
+
+        return {"score": pa.float64(), "value": pa.float64()}
+
+    def judged(self, item: Item, parts: Parts) -> Judged:
+        """See :class:`Rows`."""
+        assert item.value is not None
+        values, score = {}, self.items.benchmark.scores[MAIN]
+        for _, name in self._formula.regions:
+            part = parts[name]
+            if not isinstance(part, Part):
+                yield MAIN, "unscorable", f"{name}: {part.reason}", (None, item.value)
+                return
+            values[name] = part.value(item.strings[name].scored, score) or 0.0
+        found = self._formula.value(lambda _, name: values[name])
+        self._found.append((item.levels, found, item.value))
+        yield MAIN, None, None, (found, item.value)
+
+    def results(self, scorer: dict[str, Any]) -> Results:
+        """See :class:`Rows`: correlations, overall and by finest group."""
+        results = super().results(scorer)
+        groups: dict[str, list[tuple[float, float]]] = {}
+        for levels, found, value in self._found:
+            groups.setdefault(self.items.named(levels), []).append((found, value))
+        scores = {
+            "overall": self._correlation([each[1:] for each in self._found]),
+            f"by_{self.items.unit}": {name: self._correlation(groups[name]) for name in sorted(groups)},
+        }
+        settings = {**results.settings, "correlation": self._value.correlation}
+        return replace(results, scores=scores, settings=settings)
+
+    def _correlation(self, pairs: list[tuple[float, float]]) -> float | None:
+        from pdtools.prompts.metrics import pearson, spearman
+
+        found, values = np.array(pairs, dtype=float).reshape(-1, 2).T
+        return (spearman if self._value.correlation == "spearman" else pearson)(values, found)
