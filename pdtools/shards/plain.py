@@ -102,7 +102,10 @@ def _row(
     pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
     factor = settings.factor
     attach = sentence_layout(expand_attachments(attachments(usable, factor), pieces, factor))
-    row = ShardRow(" ".join(sentence.words), encoding, attach, n_words)
+    text = " ".join(sentence.words)
+    if text.count(" ") >= n_words:  # in a word, as trees have them
+        text = " ".join(word.replace(" ", "\u00a0") for word in sentence.words)
+    row = ShardRow(text, encoding, attach, n_words)
     if settings.constituents == "none":
         return row
     whole = labelled(usable)

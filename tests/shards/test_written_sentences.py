@@ -66,6 +66,16 @@ def test_raw_shards_have_the_text(trees: Path, tmp_path: Path, workers: str, lay
     assert sources == [str(trees), f"{trees}.text"]
 
 
+@pytest.mark.parametrize("layout", [(), ("--layout", "window", "--window", "40")])
+def test_a_word_with_a_blank(tmp_path: Path, layout: tuple[str, ...]) -> None:
+    """In trees it is a no-break space, and so it is among the words of a shard; tokens are those of the text."""
+    file = tmp_path / "a.trees"
+    file.write_text("(S (NP (NUM 20\u00a0000) (NN chats)) (VP (VB dorment)) (. .))\n")
+    Path(f"{file}.text").write_text("20 000 chats dorment.\n")
+    shards = tapes(file, tmp_path / "raw", "raw", *layout)
+    assert [shards.text(0), *decoded(shards)] == ["20\u00a0000 chats dorment .", "20 000 chats dorment."]
+
+
 def test_without_the_file_and_in_other_styles_words_are_joined(trees: Path, tmp_path: Path) -> None:
     joined = ["Filby -- sits.", '"Go!"', "He didn't go."]
     assert decoded(tapes(trees, tmp_path / "typed", "typed")) == ["Filby --sits .", '"Go !"', "He didn't go."]
