@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.devices import prepare_torch
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.benchmark.definition import read_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair
+from pdtools.evaluation.results import Results
 from pdtools.files import Rejects
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel
@@ -185,6 +189,24 @@ class Model:
         ]
         found: pd.DataFrame = evaluate_blimp(made, self._scorer()).table("items").to_pandas()
         return found
+
+    def evaluate(self, benchmark: str, data: str | Path, *, limit: int | None = None) -> Results:
+        """Score a benchmark, as ``pdtools eval-benchmark`` does.
+
+        Args:
+            benchmark: one of ``pdtools benchmarks list``, or a TOML file.
+            data: its folder, a zip of it, or one of its files.
+            limit: only the first so many items of each finest group.
+
+        Returns:
+            ``scores`` and ``counts`` as ``results.json`` has them; ``table("items")``, with a row for each
+            prediction of each item.
+
+        Raises:
+            InputError: for a file that is no benchmark, or data that are not its.
+        """
+        items = Items(data, read_benchmark(benchmark), limit)
+        return evaluate_benchmark(items, self._scorer())
 
     def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:
         """What may follow the beginning of a sentence.

@@ -81,6 +81,29 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert (tmp_path / "sentences.tsv").read_text().startswith("suite\titem\tcondition\ttext")
 
 
+def test_benchmarks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also the file that the page shows, on the rows that it shows."""
+    text = (REPOSITORY / "docs" / "guide" / "benchmarks.md").read_text("utf-8")
+    for name, form in (("mine.toml", "toml"), ("mine.csv", "csv")):
+        (tmp_path / name).write_text(text.split(f"```{form}\n")[1].split("```")[0])
+    (tmp_path / "scores.tsv").write_text(
+        "item\tstring\tscore\n1\tgood\t-3\n1\tbad\t-4\n2\tgood\t-3\n2\tbad\t-3\n"
+    )
+    (tmp_path / "pairs.csv").write_text("right;wrong;kind\nThe dog barks.;The dog bark.;agreement\n")
+    (tmp_path / "Zorro/sentences/babyberta").mkdir(parents=True)
+    (tmp_path / "Zorro/sentences/babyberta/agreement-simple.txt").write_text(
+        "the dogs barks .\nthe dog barks .\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = commands("benchmarks.md")
+    assert len(found) == 9
+    for command in found:
+        assert run([*shlex.split(command)[1:]]) == 0, command
+    assert "50.00" in capsys.readouterr().out  # a tie is not right
+
+
 def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("transformers", "wordfreq"):
         pytest.importorskip(package)
@@ -187,7 +210,7 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         pytest.importorskip(package)
     text = (REPOSITORY / "docs" / "guide" / "python.md").read_text("utf-8")
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {}
     for block in blocks:
