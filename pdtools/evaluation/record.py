@@ -263,6 +263,7 @@ def evaluation_of(document: Document) -> Evaluation | None:
         **{name: data[name] for name in ("title", "in_text", "lower_is_better")},
         outcomes=None if data["items"] is None else Outcomes.from_data(data["items"]),
         scores=_own_scores,
+        card={} if data["items"] is None else {"overall": data["items"]["score"]},
     )
 
 

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import Results
 from pdtools.report.evaluations import percent, print_scores
 from pdtools.report.tables import Cell, print_table
+
+
+def _named(outcomes: Outcomes) -> list[str]:
+    """Scores that are no groups that items have as flags."""
+    levels = [f"by_{level}" for level in (*outcomes.levels, outcomes.unit)]
+    of_labels = [f"{name}_by_{outcomes.unit}" for name in ("mcc", "auc")]
+    return ["overall", "mean_of_items", "by_prediction", "mcc", "auc", *levels, *of_labels]
 
 
 def print_benchmark(results: Results, *, details: bool = False) -> None:
@@ -27,7 +35,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
     others = [*scores["by_prediction"].items()][1:]
     rows += [(f"overall, {name}", percent(score), None, None, None) for name, score in others]
     print_table([f"{results.evaluation.title} (percent)", *columns], rows)
-    for level in outcomes.levels:
+    flagged = [name.removeprefix("by_") for name in scores if name not in _named(outcomes)]
+    for level in (*outcomes.levels, *flagged):
         if scores[f"by_{level}"]:
             print()
             by_level = scores[f"by_{level}"].items()

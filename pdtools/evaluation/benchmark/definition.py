@@ -163,6 +163,8 @@ class Benchmark:
         predictions: formulas over the strings' names (and right, others); the first counts.
         scores: what each prediction compares.
         levels: templates of the groups that an item is in, the finest last.
+        flags: by name columns that each say whether an item is in the group of the column's name, or not:
+            it may be in several, or none.
         chance: the share of right items by guessing, by prediction.
         label: acceptability, instead of predictions; None: there is none.
         value: numbers, instead of predictions; None: there are none.
@@ -183,6 +185,7 @@ class Benchmark:
     scores: Mapping[str, Score]
     levels: Mapping[str, Template]
     chance: Mapping[str, float]
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     label: Label | None = None
     value: Value | None = None
     published: Mapping[str, Any] = field(default_factory=dict)
@@ -331,6 +334,7 @@ class _Reading:
             predictions=predictions,
             scores=self.scores(predictions),
             levels=self.levels(strings),
+            flags=self.flags(strings),
             chance=self.chance(predictions),
             label=label,
             value=value,
@@ -500,11 +504,22 @@ class _Reading:
         return {name: _score(given.get(name, "sum"), f"scores.{name}") for name in predictions}
 
     def levels(self, strings: Mapping[str, Text]) -> dict[str, Template]:
-        given = self.part("levels") or {"file": "{file}"}
+        given = self.part("levels")
         for name in given:
             if not _NAME.fullmatch(name) or name in _TAKEN or name in strings or name.startswith("option_"):
                 _refuse(f"levels.{name}: a level cannot be called that")
-        return {name: _template(each, f"levels.{name}") for name, each in given.items()}
+        plain = {name: each for name, each in given.items() if not isinstance(each, dict)} or {
+            "file": "{file}"
+        }
+        return {name: _template(each, f"levels.{name}") for name, each in plain.items()}
+
+    def flags(self, strings: Mapping[str, Text]) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for name, given in self.part("levels").items():
+            if isinstance(given, dict):
+                _check_keys(given, ("flags",), f"levels.{name}")
+                found[name] = _strings(given.get("flags"), f"levels.{name}.flags")
+        return found
 
     def chance(self, predictions: Mapping[str, str]) -> dict[str, float]:
         given = self.part("chance")

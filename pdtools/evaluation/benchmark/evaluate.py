@@ -396,6 +396,7 @@ class Rows:
         if not self.taken or self.taken[0] != next(iter(scores)):
             raise items.refused("its prediction is about tokens, and of these scores nobody knows how many")
         self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {name: {} for name in self.taken}
+        self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.benchmark.flags}
         self.strings = 0
         self.with_unknown = 0
         self.dropped = MeanAndMax()
@@ -446,6 +447,7 @@ class Rows:
                 "prediction": pa.int32(),
                 "formula": pa.string(),
                 **dict.fromkeys(items.columns, pa.string()),
+                **dict.fromkeys(items.benchmark.flags, pa.list_(pa.string())),
                 **{f"{of}{name}": kind for name in items.names for of, kind in of_strings.items()},
                 "beam": pa.int32(),
                 "margin": pa.float64(),
@@ -471,8 +473,12 @@ class Rows:
         for number, (name, outcome, reason, more) in enumerate(judged, start=1):
             self.tallies[name].setdefault(item.levels, Tally()).add(outcome)
             correct = outcome == "right" if outcome in ("right", "wrong", "tie") else None
+            if number == 1:
+                for tallies, flags in zip(self.by_flag.values(), item.flags, strict=True):
+                    for flag in flags:
+                        tallies.setdefault(flag, Tally()).add(outcome)
             about = (item.number, number, self.items.benchmark.predictions[name])
-            yield (*about, *groups, *strings, *wide, outcome, correct, reason, *more)
+            yield (*about, *groups, *map(list, item.flags), *strings, *wide, outcome, correct, reason, *more)
 
     def judged(
         self, item: Item, parts: Parts
@@ -523,7 +529,11 @@ class Rows:
             "scorer": scorer,
         }
         return Results(
-            scores=scores_of(self.tallies, items),
+            scores=scores_of(self.tallies, items)
+            | {
+                f"by_{level}": {flag: tallies[flag].share for flag in sorted(tallies)}
+                for level, tallies in self.by_flag.items()
+            },
             counts=counts,
             settings=settings,
             tables={ITEMS: self.table},

@@ -12,8 +12,10 @@ from typing import NoReturn
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
 from pdtools.evaluation.benchmark.rows import Row, data_files, items_of, write
+from pdtools.evaluation.benchmark.templates import NoColumnError
 from pdtools.files import is_stream
 
+_YES = ("true", "1", "yes")
 _NONE = "none"  # the name of a finest group that the data do not name
 
 
@@ -44,6 +46,7 @@ class Item:
         file: where it is.
         strings: by name; options are ``option_1``, …
         levels: the groups that it is in, the finest last; None: the data name none.
+        flags: the groups that it is in besides, of each of the benchmark's ``flags``.
         right: which option is right, from 0; None: there are no options.
         options: how many there are.
         label: whether it is acceptable; None: the data do not say.
@@ -55,6 +58,7 @@ class Item:
     file: str
     strings: dict[str, String]
     levels: tuple[str | None, ...]
+    flags: tuple[tuple[str, ...], ...] = ()
     right: int | None = None
     options: int = 0
     label: bool | None = None
@@ -198,12 +202,20 @@ def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
         file=row.file,
         strings=strings,
         levels=levels,
+        flags=tuple(_flags(row, columns) for columns in benchmark.flags.values()),
         right=right,
         options=len(strings) - len(benchmark.strings),
         label=None if benchmark.label is None else _label(row, benchmark.label),
         value=None if benchmark.value is None else _value(row, benchmark.value),
         trains=_trains(row.file, benchmark),
     )
+
+
+def _flags(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
+    for column in columns:
+        if column not in row.cells:
+            raise InputError(str(NoColumnError(column, row.cells)), file=row.file, line=row.line)
+    return tuple(column for column in columns if str(row.cells[column]).lower() in _YES)
 
 
 def _trains(file: str, benchmark: Benchmark) -> bool:

@@ -217,7 +217,7 @@ def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[
             strict=True,
             quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
         ):
-            if any(cells):
+            if cells:  # a blank line has none
                 yield lines.number, cells
     except csv.Error as error:
         raise InputError(f"not {kind.upper()}: {error}", file=name, line=lines.number) from error

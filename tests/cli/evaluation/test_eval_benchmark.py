@@ -124,6 +124,10 @@ def test_one_that_nobody_has_foreseen(
         ("kind", "y"),
     ]
     assert compared["groups"][0]["a"] == pytest.approx(found["scores"]["overall"])
+    exported = ["export", str(models["pushdown"]), "-o", str(tmp_path / "exported"), "--results", str(whole)]
+    assert run([*exported, "--quiet"]) == 0
+    card = (tmp_path / "exported" / "README.md").read_text()
+    assert f"| Three of a kind, accuracy (%) | {100 * found['scores']['overall']:.2f} |" in card
     page = tmp_path / "page.html"
     assert run(["view", str(whole), str(base), "-o", str(page), "--quiet"]) == 0
     assert "Three of a kind" in page.read_text("utf-8")

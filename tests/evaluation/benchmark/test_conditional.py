@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from search_oracle import save_checkpoints
-from toy_gpt2 import save_gpt2
+from toy_gpt2 import save_gpt2, transformers_losses
 
-from pdtools.evaluation.benchmark.definition import benchmark_from
+from pdtools.evaluation.benchmark.definition import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.evaluate import Part, evaluate_benchmark, part_of
 from pdtools.evaluation.benchmark.items import Items, String
 from pdtools.search import SearchOptions, load_scorer
@@ -122,6 +123,46 @@ def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
     rows = rows.replace(",0\n", ",A\n").replace(",bb\n", ",B\n", 1)
     items = items_of(tmp_path, rows, options=letters, strings={})
     assert [item.right for item in items] == [0, 1, 0, 0]
+
+
+def test_empty_strings_are_counted(tmp_path: Path) -> None:
+    models, _ = save_checkpoints(tmp_path / "models")
+    items = items_of(tmp_path, "a,b,c\na,,b\n,b,a\n,,\n")
+    results = evaluate_benchmark(items, load_scorer(models["base"]))
+    assert (results.counts["items"], results.counts["items_scored"]) == (3, 1)
+    assert results.table("items")["reason"].to_pylist() == [
+        "good: nothing in it is scored; bad: nothing in it is scored",
+        None,
+        "good: no words; bad: no words",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "archive"),
+    [
+        ("multiblimp", "multiblimp_eng"),
+        ("lindsea", "lindsea_id"),
+        ("zorro", "zorro"),
+        ("colorlessgreen", "colorlessgreen_en_it"),
+    ],
+)
+def test_transformers_alone_says_the_same(tmp_path: Path, test_data: Path, name: str, archive: str) -> None:
+    """On a few items of each finest group of published sets."""
+    source = test_data / "benchmarks" / "pairs" / f"{archive}.zip"
+    if not source.is_file():
+        pytest.skip("no published benchmarks there")
+    pytest.importorskip("transformers")
+    folder = save_gpt2(tmp_path / "gpt2", ["the dog that chased the cats barks"], positions=512)
+    items = Items(source, read_benchmark(name), limit=8)
+    table = evaluate_benchmark(items, load_scorer(folder)).table("items").to_pydict()
+    texts = [text for side in ("good", "bad") for text in table[side]]
+    starts = [start for side in ("good", "bad") for start in table[f"start_{side}"]]
+    found = [logprob for side in ("good", "bad") for logprob in table[f"logprob_{side}"]]
+    expected = -np.array(transformers_losses(folder, texts))
+    given = [i for i, start in enumerate(starts) if start]
+    # A context ends before a blank, at which no token of this model goes on.
+    expected[given] += transformers_losses(folder, [texts[i][: starts[i]] for i in given])
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-3)
 
 
 BY_HAND = {

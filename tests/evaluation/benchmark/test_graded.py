@@ -17,6 +17,7 @@ from pdtools.evaluation.benchmark.definition import Benchmark, benchmark_from, r
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.graded import area, best_threshold, matthews
 from pdtools.evaluation.benchmark.items import Items
+from pdtools.report.benchmarks import print_benchmark
 
 SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
 
@@ -82,6 +83,25 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     assert (results.scores["auc"], results.scores["auc_by_kind"]) == (0.75, {"x": 1.0, "y": 1.0})
     given_one = evaluate_benchmark(Items(tmp_path / "a.tsv", labelled(threshold=-6)), scorer)
     assert given_one.scores["by_kind"] == {"x": 0.5, "y": 1.0}
+
+
+def test_groups_that_an_item_may_be_in_several_of(
+    tmp_path: Path, word_scorer: type[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.csv").write_text("a,b,NPI,binding\nx,xx,True,True\nxx,x,False,1\nx,y,false,0\n")
+    table = {
+        "strings": {"good": "{a}", "bad": "{b}"},
+        "levels": {"phenomenon": {"flags": ["NPI", "binding"]}},
+    }
+    results = evaluate_benchmark(Items(tmp_path, benchmark_from(table, "toy.toml", "toy")), word_scorer())
+    assert results.scores["by_phenomenon"] == {"NPI": 1.0, "binding": 0.5}
+    assert results.scores["by_file"] == {"a": pytest.approx(1 / 3)}
+    assert results.table("items")["phenomenon"].to_pylist() == [["NPI", "binding"], ["binding"], []]
+    print_benchmark(results)
+    assert "binding        50.00" in capsys.readouterr().out
+    table["levels"] = {"phenomenon": {"flags": ["island"]}}
+    with pytest.raises(InputError, match="a.csv:2: no column 'island'"):
+        Items(tmp_path, benchmark_from(table, "toy.toml", "toy"))
 
 
 def test_numbers_of_people(tmp_path: Path, word_scorer: type[Any]) -> None:
