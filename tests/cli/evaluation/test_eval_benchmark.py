@@ -188,7 +188,7 @@ def test_what_is_refused(
 ) -> None:
     model = ["--model", str(models["base"]), "-o", str(tmp_path / "out")]
     assert run([*mine[:2], "--as", "nothing", *model]) == 1
-    assert "no such file, nor a benchmark of this name (benchmarks: blimp, " in capsys.readouterr().err
+    assert "no such file, nor a benchmark of this name (benchmarks: bl2mp, " in capsys.readouterr().err
     (tmp_path / "mine.toml").write_text(MINE.replace("{kind}", "{sort}"))
     assert run([*mine, *model]) == 1
     (line,) = capsys.readouterr().err.splitlines()
