@@ -245,7 +245,7 @@ class _Parser:
             return self._function(lexeme)
         if lexeme.kind not in _CLOSES:
             raise self._error(
-                f"a region, a number or a bracket is missing before {self._name(lexeme)}", lexeme
+                f"{self._reference}, a number or a bracket is missing before {self._name(lexeme)}", lexeme
             )
         if self.depth == _MAX_DEPTH:
             raise self._error(f"brackets nested deeper than {_MAX_DEPTH}", lexeme)
@@ -292,9 +292,12 @@ class _Parser:
             kinds = {True: "a comparison", False: "a number"}
             raise self._error(f"{operator.kind!r} needs {kinds[wanted]}, this is {kinds[found]}", where)
 
-    @staticmethod
-    def _name(lexeme: _Lexeme) -> str:
-        named = {"end": "the end", "region": "a region", "value": "a number"}
+    @property
+    def _reference(self) -> str:
+        return "a region" if self.names is None else "a name"
+
+    def _name(self, lexeme: _Lexeme) -> str:
+        named = {"end": "the end", "region": self._reference, "value": "a number"}
         return named.get(lexeme.kind, repr(lexeme.kind))
 
     def _error(self, reason: str, lexeme: _Lexeme) -> FormulaError:

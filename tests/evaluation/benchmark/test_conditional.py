@@ -125,6 +125,19 @@ def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
     assert [item.right for item in items] == [0, 1, 0, 0]
 
 
+def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer: type[Any]) -> None:
+    """Where scores of different batches differ by rounding, and one of two texts has a blank more."""
+    (tmp_path / "a.csv").write_text("good,bad\nx y,x  y\n")
+    of = benchmark_from({"strings": {"good": "{good}", "bad": "{bad}"}}, "toy.toml", "toy")
+    rounding = iter((-1.0, -2.0, -1.0, -2.0 - 1e-9))
+    (outcome,) = (
+        evaluate_benchmark(Items(tmp_path / "a.csv", of), word_scorer(lambda word: next(rounding)))
+        .table("items")["outcome"]
+        .to_pylist()
+    )
+    assert outcome == "tie"
+
+
 def test_empty_strings_are_counted(tmp_path: Path) -> None:
     models, _ = save_checkpoints(tmp_path / "models")
     items = items_of(tmp_path, "a,b,c\na,,b\n,b,a\n,,\n")

@@ -11,6 +11,7 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.definition import Benchmark, benchmark_from, bundled, read_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
 
@@ -102,6 +103,15 @@ def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
     assert (counts.items, counts.identical, counts.repeated) == (3, 1, 1)
     one = Items(tmp_path / "toy" / "en", of, limit=1)  # what was named may be a part of it
     assert (one.unit, one.levels, len(list(one))) == ("paradigm", ("language",), 2)
+
+
+def test_groups_are_in_their_order(tmp_path: Path, word_scorer: type[Any]) -> None:
+    """By the finest level: so that a mean does not depend on the order of the data."""
+    rows = [("z", "b"), ("a", "c"), ("z", "a")]
+    (tmp_path / "a.csv").write_text("good,bad,up,low\n" + "".join(f"x,y,{up},{low}\n" for up, low in rows))
+    items = Items(tmp_path, benchmark(levels={"up": "{up}", "low": "{low}"}))
+    scores = evaluate_benchmark(items, word_scorer()).scores
+    assert [list(scores[f"by_{level}"]) for level in ("up", "low")] == [["a", "z"], ["a", "b", "c"]]
 
 
 OF_ROWS = {"good": "{good.s}", "bad": "{bad.s}"}

@@ -80,6 +80,7 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     assert results.scores["mcc"] == pytest.approx(
         by_hand([True, False, True, False], [True, False, False, False])
     )
+    assert results.scores["mcc_by_kind"] == {"x": 1.0, "y": None}  # aaa is at the threshold, not above it
     assert (results.scores["auc"], results.scores["auc_by_kind"]) == (0.75, {"x": 1.0, "y": 1.0})
     given_one = evaluate_benchmark(Items(tmp_path / "a.tsv", labelled(threshold=-6)), scorer)
     assert given_one.scores["by_kind"] == {"x": 0.5, "y": 1.0}

@@ -231,3 +231,44 @@ def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
 def test_what_a_formula_turns_on_may_be_in_doubt(text: str, truth: bool | None) -> None:
     known = {"a": 1.0, "b": 9.0, "c": 1.5}
     assert Formula.parse(text).truth(lambda _, condition: known[condition], 0.51) is truth
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("max(a, b, c)", 3.0),
+        ("min(a, b + c, 2.5)", 1.0),
+        ("c - max(a, min(b, c)) + 1", 2.0),
+        ("[a + b] - (c)", 0.0),
+        ("-2 + max(a)", -1.0),
+    ],
+)
+def test_formulas_over_names(text: str, number: float) -> None:
+    values = {"a": 1.0, "b": 2.0, "c": 3.0}
+
+    def value(region: int | None, name: str) -> float:
+        assert region is None
+        return values[name]
+
+    assert Formula.parse(text, values, number=True).value(value) == number
+    assert Formula.parse(f"{text} > {number - 1} & {text} < {number + 1}", values).holds(value)
+    assert not Formula.parse(f"{text} > {number}", values).holds(value)
+    assert Formula.parse(f"{text} > {number}", values).truth(value, 5e-324) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("max a", "column 5: '(' expected for max, not a name"),
+        ("max(a, b > a)", "column 8: 'max' needs a number, this is a comparison"),
+        ("max()", "column 5: a name, a number or a bracket is missing before ')'"),
+        ("max(a b)", "column 7: ')' expected for max, not a name"),
+        ("d", "column 1: unknown name 'd' (known: a, b)"),
+        ("a > b", "column 1: a comparison, where a number is needed"),
+        ("max(" * 200 + "a" + ")" * 200, "brackets nested deeper than 100"),
+    ],
+)
+def test_formulas_over_names_that_are_none(text: str, reason: str) -> None:
+    with pytest.raises(FormulaError) as error:
+        Formula.parse(text, ("a", "b"), number=True)
+    assert reason in str(error.value)
