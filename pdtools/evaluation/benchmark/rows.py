@@ -11,11 +11,11 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
-from pdtools.files import is_stream, read_bytes, read_lines
+from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
 from pdtools.files.json_input import parse_json
 from pdtools.files.zips import SUFFIX, is_data, list_zip
 
@@ -262,7 +262,7 @@ def _json_rows(name: str, *, lines: bool) -> Iterator[tuple[int, Cells]]:
             (number, parse_json(line, name, number)) for number, line in read_lines(name) if line.strip()
         )
     else:
-        data = parse_json(read_bytes(name).decode("utf-8-sig", "replace"), name)
+        data = parse_json(decode_utf8(read_bytes(name), name), name)
         if not isinstance(data, list):
             hint = 'objects on lines of their own are read with form = {kind = "jsonl"}'
             raise InputError("not a list of objects", file=name, hint=hint)
@@ -289,10 +289,14 @@ def _sheet_rows(name: str) -> Iterator[tuple[int, Cells]]:
     try:
         import openpyxl
     except ImportError as error:
-        raise MissingDependencyError("openpyxl", "xlsx", "save it as .csv") from error
-    sheet = openpyxl.load_workbook(io.BytesIO(read_bytes(name)), read_only=True).worksheets[0]
-    rows = ((n, [*row]) for n, row in enumerate(sheet.iter_rows(values_only=True), start=1) if any(row))
-    return _cells_by_column(name, rows, header=True)
+        hint = "pip install openpyxl, or save it as .csv"
+        raise InputError("this needs the package openpyxl", file=name, hint=hint) from error
+    try:
+        sheet = openpyxl.load_workbook(io.BytesIO(read_bytes(name)), read_only=True).worksheets[0]
+        rows = [[*row] for row in sheet.iter_rows(values_only=True)]
+    except Exception as error:  # whatever a damaged archive of XML makes of it
+        raise InputError(f"not a workbook: {error}", file=name) from error
+    return _cells_by_column(name, ((n, row) for n, row in enumerate(rows, start=1) if any(row)), header=True)
 
 
 def _plain(name: str) -> str:

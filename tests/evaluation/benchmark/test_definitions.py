@@ -162,6 +162,9 @@ def test_files_that_are_no_benchmarks(parts: dict[str, Any], reason: str) -> Non
         ("a.csv", 'good,bad\n"a,b\n', {}, "a.csv:2: not CSV: unexpected end of data"),
         ("a.jsonl", "[]\n", {}, "a.jsonl:1: not a JSON object"),
         ("a.json", "{}", {}, "a.json: not a list of objects"),
+        ("a.json", "[\xff]", {}, "a.json:1: not UTF-8"),
+        ("a.parquet", "PAR1", {}, "a.parquet: not Parquet"),
+        ("a.xlsx", "PK", {}, "a.xlsx: "),
         ("a.tsv", "good\tbad\n", {}, "no items of toy in it"),
         ("a.doc", "good\tbad\n", {}, "no files of toy in it (they are called *.tsv"),
         (
@@ -191,7 +194,7 @@ def test_files_that_are_no_benchmarks(parts: dict[str, Any], reason: str) -> Non
 def test_rows_that_are_no_items(
     tmp_path: Path, name: str, text: str, parts: dict[str, Any], reason: str
 ) -> None:
-    (tmp_path / name).write_text(text)
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
     with pytest.raises(InputError) as error:
         Items(tmp_path, benchmark(**parts))
     assert reason in str(error.value)
