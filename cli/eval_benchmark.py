@@ -10,6 +10,7 @@ import typer
 from pdtools.search.options import AUTO
 
 from .arguments import pick_source
+from .console import message
 from .evaluating import Evaluating
 from .options import (
     ContextOptions,
@@ -100,7 +101,8 @@ def eval_benchmark(
     """Score a benchmark: does the prediction about each item's strings hold?
 
     What the strings are, and which of their scores has to be higher, stands in a TOML file: one that comes
-    with pdtools (pdtools benchmarks list), or one of your own. The overall score is the mean of the finest
+    with pdtools (pdtools benchmarks list; without --as, it is known by its files where these belong to no
+    other), or one of your own. The overall score is the mean of the finest
     groups. A tie is not right. Items with a string that the model cannot score are excluded and counted.
 
     For a model outside of pdtools, --write-sentences writes every string (group, item, string, text), and
@@ -132,6 +134,9 @@ def eval_benchmark(
     from pdtools.evaluation.benchmark.items import Items
     from pdtools.evaluation.recorded.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
 
+    if name is None and not (good or bad or level):
+        name = _known(data)
+        message(f"as {name}, by the names of its files", quiet=run.quiet)
     if (name is None) == (good is None or bad is None) or (name is not None and (good or bad or level)):
         raise typer.BadParameter("give either --as, or --good and --bad (with --level)")
     if name is not None:
@@ -182,3 +187,16 @@ def eval_benchmark(
             evaluating.say(f"{number} items {about[what]}")
     if unknown := results.counts["strings_with_unknown_words"]:
         evaluating.say(f"{unknown} strings have words that the model reads as <unk>")
+
+
+def _known(data: str) -> str:
+    """The benchmark that the files of these data belong to."""
+    from pdtools.evaluation.benchmark.rows import known_by_files
+
+    match known_by_files(data):
+        case [name]:
+            return name
+        case []:
+            raise typer.BadParameter("give either --as, or --good and --bad (with --level)")
+        case names:
+            raise typer.BadParameter(f"there are files of {', '.join(names)}: give one with --as")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows
+from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows, bundled, read_benchmark
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
 from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
@@ -79,6 +80,22 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
             reason = f"two sets in it: {one.name} and {other.name}"
             raise InputError(reason, file=source, hint="name the folder of one, or unpack the archive")
     return wanted
+
+
+def known_by_files(source: str | Path) -> list[str]:
+    """The bundled benchmarks of which there are files in a folder or zip archive, or whose file it is.
+
+    Those whose files have any name (``*.jsonl``) are known by none.
+    """
+    found = []
+    for name in bundled():
+        benchmark = read_benchmark(name)
+        patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
+        with contextlib.suppress(InputError):
+            files = data_files(source, replace(benchmark, files=patterns)) if patterns else []
+            if any(file.path.match(each) for file in files for each in patterns):
+                found.append(name)
+    return found
 
 
 def _path(name: str | Path) -> PurePosixPath:

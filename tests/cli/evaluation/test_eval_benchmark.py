@@ -183,6 +183,20 @@ def test_benchmarks_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out.startswith('title = "Zorro"')
 
 
+def test_a_benchmark_is_known_by_its_files(
+    tmp_path: Path, models: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder, file in (("sentences/babyberta", "a-b.txt"), ("de_evalset", "c.txt")):
+        (tmp_path / "data" / folder).mkdir(parents=True)
+        (tmp_path / "data" / folder / file).write_text("True\ta b\nFalse\tb a\n")
+    command = ["--model", str(models["base"]), "-o", str(tmp_path / "out")]
+    assert run(["eval-benchmark", str(tmp_path / "data"), *command]) == 2
+    assert "there are files of clams, zorro: give one with --as" in capsys.readouterr().err
+    assert run(["eval-benchmark", str(tmp_path / "data" / "de_evalset"), *command]) == 0
+    assert "as clams, by the names of its files" in capsys.readouterr().err
+    assert document(tmp_path / "out")["settings"]["task"] == "benchmark-clams"
+
+
 def test_what_is_refused(
     tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

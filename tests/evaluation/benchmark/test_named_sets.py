@@ -14,6 +14,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.rows import known_by_files
 
 
 def lines(*rows: dict[str, Any]) -> str:
@@ -256,6 +257,20 @@ def test_what_its_files_say(tmp_path: Path, name: str, word_scorer: type[Any]) -
     assert results.evaluation.outcomes.chance == pytest.approx(
         {"ewok": 0.25, "entity-tracking": 0.2}.get(name, 0.5)
     )
+
+
+def test_a_set_is_known_by_its_files_unless_these_have_any_name(tmp_path: Path) -> None:
+    for name, (files, _, _) in SETS.items():
+        write(tmp_path / name, files)
+        found = known_by_files(tmp_path / name)
+        assert found == [name] or (found == [] and name in ("blimp", "sling", "rublimp", "zhoblimp")), (
+            name,
+            found,
+        )
+    both = tmp_path / "zorro"
+    write(both, SETS["clams"][0])
+    assert known_by_files(both) == ["clams", "zorro"]
+    assert known_by_files(both / "de_evalset" / "simple_agrmt.txt") == ["clams"]
 
 
 def test_each_half_of_ewok_and_both(tmp_path: Path, word_scorer: type[Any]) -> None:
