@@ -10,9 +10,10 @@ import pytest
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2, transformers_losses
 
-from pdtools.evaluation.benchmark.definition import benchmark_from, read_benchmark
-from pdtools.evaluation.benchmark.evaluate import Part, evaluate_benchmark, part_of
+from pdtools.evaluation.benchmark.definition import Score, benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.evaluate import ItemContest, Part, evaluate_benchmark, part_of
 from pdtools.evaluation.benchmark.items import Items, String
+from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_scorer
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
 
@@ -123,6 +124,30 @@ def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
     rows = rows.replace(",0\n", ",A\n").replace(",bb\n", ",B\n", 1)
     items = items_of(tmp_path, rows, options=letters, strings={})
     assert [item.right for item in items] == [0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "formula", "doubt", "decided"),
+    [
+        ("sum", "a > b", 0.9, True),  # -4 and -5
+        ("sum", "a > b", 1.1, False),
+        ("sum", "a > b & b > c", 0.9, True),
+        ("sum", "a > b | c > a", 1.1, False),
+        ("sum", "max(b, c) > a", 0.5, True),
+        ("per_token", "a > b", 0.6, True),  # -2 and -5/3: a third apart, and off by half of the doubt
+        ("per_token", "a > b", 0.7, False),
+        ("sum", "a > d", 9.0, True),  # the same tokens: a tie
+        ("sum", "a > e", 9.0, True),  # which has no score
+    ],
+)
+def test_when_an_item_is_decided(
+    word_scorer: type[Any], kind: str, formula: str, doubt: float, decided: bool
+) -> None:
+    texts = {"a": "abc", "b": "ab cd", "c": "abcdefgh", "d": "abc", "e": "zebra"}
+    strings = tuple((name, String(text)) for name, text in texts.items())
+    contest = ItemContest(strings, ((Formula.parse(formula, texts), Score(kind)),))
+    scorer = word_scorer(unknown=frozenset({"zebra"}))
+    assert contest.decided(list(scorer.score(contest.sentences)), doubt) == decided
 
 
 def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer: type[Any]) -> None:
