@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import decode_utf8, read_bytes
@@ -373,8 +374,6 @@ class _Reading:
         return found
 
     def reader(self) -> str | None:
-        from pdtools.evaluation.benchmark.readers import READERS
-
         if "reader" not in self.table:
             return None
         if (name := _string(self.table["reader"], "reader")) not in READERS:

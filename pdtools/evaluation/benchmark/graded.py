@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.evaluation.benchmark.evaluate import Outcome, Part, Parts, Rows
 from pdtools.evaluation.benchmark.items import Item, Items
+from pdtools.evaluation.benchmark.outcomes import Outcome, Part, Parts, Rows
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.formula import Formula
 

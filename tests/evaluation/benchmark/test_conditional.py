@@ -11,8 +11,9 @@ from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools.evaluation.benchmark.definition import Score, benchmark_from, read_benchmark
-from pdtools.evaluation.benchmark.evaluate import ItemContest, Part, evaluate_benchmark, part_of
+from pdtools.evaluation.benchmark.evaluate import ItemContest, evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items, String
+from pdtools.evaluation.benchmark.outcomes import Part, part_of
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_scorer
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
