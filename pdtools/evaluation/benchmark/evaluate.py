@@ -40,8 +40,8 @@ def evaluate_benchmark(
             (:class:`pdtools.evaluation.RecordedScorer`).
 
     Returns:
-        Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), and an ``items`` table with a row for
-        each prediction of each item.
+        Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), and an ``items`` table with a row
+        for each prediction of each item.
     """
     rows = _rows_of(items)
     if isinstance(scorer, Comparer):
