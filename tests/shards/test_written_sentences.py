@@ -68,7 +68,7 @@ def test_raw_shards_have_the_text(trees: Path, tmp_path: Path, workers: str, lay
 
 @pytest.mark.parametrize("layout", [(), ("--layout", "window", "--window", "40")])
 def test_a_word_with_a_blank(tmp_path: Path, layout: tuple[str, ...]) -> None:
-    """In trees it is a no-break space, and so it is in the text of a shard; tokens are those of the sentence."""
+    """In trees and in the text of shards it is a no-break space; tokens are those of the sentence."""
     file = tmp_path / "a.trees"
     file.write_text("(S (NP (NUM 20\u00a0000) (NN chats)) (VP (VB dorment)) (. .))\n")
     Path(f"{file}.text").write_text("20 000 chats dorment.\n")
