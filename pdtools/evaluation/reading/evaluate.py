@@ -244,7 +244,7 @@ def _words(
 def _lagged(values: Float, text: NDArray[np.int64], spillover: int) -> Float:
     """Values of a word and of those before it in its text, (W, 1 + spill-over)."""
     found = np.full((len(values), 1 + spillover), np.nan)
-    for lag in range(1 + spillover):
+    for lag in range(min(1 + spillover, len(values))):
         same = text[lag:] == text[: len(text) - lag]
         found[lag:, lag][same] = values[: len(values) - lag][same]
     return found

@@ -264,6 +264,17 @@ def test_what_cannot_be_regressed_is_said() -> None:
         )
 
 
+def test_a_spill_over_from_before_the_first_word() -> None:
+    """From further back than there are words, too."""
+    every, values = (Text("a", 1, tuple("abcdefgh"), np.zeros(8, np.int64)),), np.arange(8.0)[None]
+    for spillover in (8, 9, 12):
+        far = Regression(spillover=spillover, edges=True, **SMALL)
+        with pytest.raises(PdtoolsError, match=f"no word is left to regress: {BEFORE}: 8"):
+            evaluate_reading(
+                times_of(every, 300 + values), [model("m", values)], frequency=None, regression=far
+            )
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
