@@ -118,6 +118,18 @@ def test_other_inputs_are_refused(
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(("option", "changed"), [("--particles", "particles"), ("--seed", "particles_seed")])
+def test_other_particles_are_refused(
+    option: str, changed: str, case: Cases, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    command, drawn = case("ppl-given-trees"), {"--particles": 3, "--seed": 1}
+    rows_scored(command(*itertools.chain(*drawn.items())), monkeypatch, status=130, pieces=3)
+    capsys.readouterr()
+    drawn[option] = 2
+    assert pdtools(command("--resume", *itertools.chain(*drawn.items()))) == 1
+    assert f"begun with other settings: {changed} was" in capsys.readouterr().err
+
+
 def test_rows_whose_trees_changed_are_scored_again(
     case: Cases, inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,6 +155,20 @@ def test_what_cannot_be_done(
     assert out == ""
 
 
+def test_trees_and_derivations_are_not_pieces_of_one_run(
+    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = [text, "--model", models["pushdown"], "--scores", tmp_path / "s.tsv", "-o", tmp_path / "o.trees"]
+    assert decode(*common, "--k-best", 3, "--derivations", "--shard", "0/2") == 0
+    for others, changed in (
+        (["--k-best", 3], "merged was False, now True"),
+        (["--k-best", 2, "--derivations"], "k_best was 3, now 2"),
+    ):
+        capsys.readouterr()
+        assert decode(*common, *others, "--shard", "1/2") == 1
+        assert f"begun with other settings: {changed} (" in capsys.readouterr().err
+
+
 def test_an_empty_file_leaves_no_output(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
