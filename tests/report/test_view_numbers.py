@@ -58,6 +58,8 @@ BLIMP = {
     }
     for model, right, unscored in (("one", 0.5, 0.1), ("two-1", 0.8, 0.0), ("two-2", 0.7, 0.0))
 }
+# One that "one" has no score of, and only one of the others right.
+BLIMP["two-1"][next(key for key, right in reversed(BLIMP["one"].items()) if right is None)] = False
 # What only "one" has right and wrong: none and six in morphology (p = .031, corrected for two fields .063),
 # two and four in syntax.
 for names, more, fewer in ((("agr_1", "agr_2"), 0, 6), (("binding", "islands"), 2, 4)):
@@ -431,6 +433,25 @@ def test_suites_by_region(two: Any) -> None:
             region = next(k for k, text in labels.items() if text == label)
             for text, model in zip(numbers, ("one", "two-1"), strict=True):
                 assert shows(text, round(means[region, condition, model], 3), 2)
+
+
+def test_sentences_without_surprisals_are_in_no_mean(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "one" / "sg", tmp_path / "sg")
+    file = tmp_path / "sg" / "regions.parquet"
+    table = pq.read_table(file)
+    rows = [
+        {**row, "surprisal": None if row["condition"] == "gap" and row["item"] < 3 else row["surprisal"]}
+        for row in table.to_pylist()
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
+    regions = results_page([str(tmp_path / "sg")]).packed["regions"]
+    for suite, (_, items) in SUITES.items():
+        shown = [dict(zip(regions["columns"], row, strict=True)) for row in regions["rows"][suite]]
+        assert len(shown) == 2 * 2
+        for row in shown:
+            known = range(3 if row["condition"] == "gap" else 1, items + 1)
+            values = [BITS["one", suite, item, row["condition"], row["region"]] for item in known]
+            assert (row["n"], row["mean"]) == (len(values), round(fmean(values), 3))
 
 
 def counts(outcomes: list[dict[Any, Any]], models: tuple[str, ...]) -> dict[str, int]:
