@@ -81,6 +81,12 @@ def test_split_spaces_leaves_other_spaces_alone() -> None:
     assert split_spaces("").words == split_spaces("  ").words == ()
 
 
+def test_white_space_belongs_to_the_word_after_it() -> None:
+    sentence = split_words("  ab, c ", "raw")
+    assert sentence.words == ("ab", ",", "c")
+    assert [sentence.word_at(start) for start in range(len(sentence.text))] == [0, 0, 0, 0, 1, 2, 2, 2]
+
+
 @given(words=st.lists(st.text(alphabet="ab.\u00a0'\"()", min_size=1), max_size=8))
 def test_ptb_text_is_words_between_single_spaces(words: list[str]) -> None:
     sentence = join_words(words, "ptb")
@@ -103,6 +109,7 @@ def test_ptb_text_is_words_between_single_spaces(words: list[str]) -> None:
         ("The dogs ' tails", "The dogs' tails"),
         ("` Well , ' he said", "'Well,' he said"),
         ("You can not , and I 'm gon na", "You cannot, and I'm gonna"),
+        ("Can not it ? 'T IS", "Cannot it? 'TIS"),
         ("Wait ... what -- now : then", "Wait... what -- now: then"),
         ("in the U.S. .", "in the U.S. ."),
         ("He said “ no ” , ‘ maybe ’", "He said “no”, ‘maybe’"),
