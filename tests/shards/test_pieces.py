@@ -198,7 +198,7 @@ def test_labels_are_found_in_a_pass_of_their_own_if_the_tokenizer_has_none(
 def test_labels_of_the_training_shards_are_kept(tmp_path: Path) -> None:
     texts = {"train": "(S (NP (NN a)) (VP (VB b)))\n(S (VP (VB b)) (VP (VB b)))\n(NN a)\n"}
     texts["valid"] = (
-        "(S (NP (NN a)) (Q (Q (VB b)) (VP (VB b))))\n(S (VP (VB b)) (ADVP|PRT (NN a)))\n(S (NN a))\n"
+        "(Q (NP (NN a)) (Q (Q (VB b)) (VP (VB b))))\n(S (VP (VB b)) (ADVP|PRT (NN a)))\n(S (NN a))\n"
     )
     for name, text in texts.items():
         (tmp_path / f"{name}.trees").write_text(text)
@@ -221,7 +221,7 @@ def test_labels_of_the_training_shards_are_kept(tmp_path: Path) -> None:
         shards = ShardSet.open(tmp_path / name)
         assert shards.labels == tuple(train["labels"])
         assert [shards.constituents(i).labels.tolist() for i in range(3)] == [
-            [1, 2, -1, -1, 0],
+            [-1, 2, -1, -1, 0],
             [1, 0, -1],
             [1],
         ]
