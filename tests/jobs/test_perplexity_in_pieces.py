@@ -118,16 +118,34 @@ def test_other_inputs_are_refused(
     assert error.count("\n") == 1
 
 
-@pytest.mark.parametrize(("option", "changed"), [("--particles", "particles"), ("--seed", "particles_seed")])
-def test_other_particles_are_refused(
-    option: str, changed: str, case: Cases, monkeypatch: pytest.MonkeyPatch, capsys: Any
+DRAWN = {"--particles": 3, "--seed": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "changed", "said"),
+    [
+        ("ppl-given-trees", DRAWN, ["--particles", 2], "particles was 3, now 2"),
+        ("ppl-given-trees", DRAWN, ["--seed", 2], "particles_seed was 1, now 2"),
+        ("eval-ppl", {}, ["--no-marginal"], "marginal was True, now False"),
+        ("ppl-masked", {}, ["--mask-share", 0.3], "mask_share was None, now 0.3"),
+        ("ppl-masked", {"--masking": "mask"}, ["--masking", "bert"], "masking was 'mask', now None"),
+        ("ppl-masked", {"--mask-draws": 2}, ["--mask-draws", 3], "mask_draws was 2, now 3"),
+    ],
+)
+def test_other_options_are_refused(
+    name: str,
+    before: dict[str, Any],
+    changed: list[Any],
+    said: str,
+    case: Cases,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Any,
 ) -> None:
-    command, drawn = case("ppl-given-trees"), {"--particles": 3, "--seed": 1}
-    rows_scored(command(*itertools.chain(*drawn.items())), monkeypatch, status=130, pieces=3)
+    command = dataclasses.replace(case(name), arguments=tuple(case(name)(*itertools.chain(*before.items()))))
+    rows_scored(command("-q"), monkeypatch, status=130, pieces=3)
     capsys.readouterr()
-    drawn[option] = 2
-    assert pdtools(command("--resume", *itertools.chain(*drawn.items()))) == 1
-    assert f"begun with other settings: {changed} was" in capsys.readouterr().err
+    assert pdtools(command("--resume", *changed)) == 1
+    assert f"begun with other settings: {said} (" in capsys.readouterr().err
 
 
 def test_rows_whose_trees_changed_are_scored_again(
