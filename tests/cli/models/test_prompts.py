@@ -123,6 +123,16 @@ def test_jobs_and_batches_change_nothing(work: Path, tmp_path: Path, monkeypatch
     pd.testing.assert_frame_equal(one, three, atol=1e-5)
 
 
+def test_jobs_of_other_weights_are_refused(
+    work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["eval-classify", f"{work}/rte.shards", "--model", f"{work}/rte-pushdown", "--device", "cpu"]
+    command += ["--samples", "50", "-o", f"{tmp_path}/out"]
+    assert run([*command, "--shard", "0/2"]) == 0
+    assert run([*command, "--shard", "1/2", "--dtype", "bf16"]) == 1
+    assert "begun with other settings: dtype was 'float32', now 'bf16' (" in capsys.readouterr().err
+
+
 def test_predictions_have_the_form_of_glue(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
