@@ -37,7 +37,8 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.statistics import interval, resample
+from pdtools.evaluation.bootstrap import interval
+from pdtools.evaluation.comparison.statistics import resample
 from pdtools.evaluation.perplexity.evaluate import check_shards
 from pdtools.evaluation.sums import of_sums
 from pdtools.files import write_json

@@ -323,6 +323,8 @@ def test_results_for_a_card(
     change(folder, "provenance", ...)
     assert "minimal pairs" in card(checkpoint, [folder])
     change(folder, path, value)
+    if path == "settings.task":  # else it says itself what it is
+        change(folder, "evaluation", ...)
     refused(lambda: card(checkpoint, [folder]), str(folder / "results.json"), said)
 
 

@@ -47,6 +47,7 @@ COMMANDS = {
     "exported": ["export", "{run}", "--results", "{parsing}", "--about", "A model."],
     "perplexity": ["eval-ppl", "{shards}", "--model", "{run}"],
     "blimp": ["eval-blimp", "{pairs.jsonl}", *MODEL, "--beam", "2"],
+    "benchmark": ["eval-benchmark", "{pairs.jsonl}", "--as", "blimp", *MODEL, "--beam", "2"],
     "sg": ["eval-sg", "{suite.json}", *MODEL, "--beam", "2"],
     "recorded": ["eval-sg", "{items.csv}", "--from-items"],
     "attention": ["eval-attention", "{suite.json}", *MODEL, "--at", "2", "--beam", "2", "--samples", "9"],
