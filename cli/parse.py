@@ -319,7 +319,7 @@ def _files(
         else:
             files = input_files(inputs, text, FORMS[source.value].suffixes, None)
     except InputError as error:
-        if error.file is not None and Path(error.file).is_dir():
+        if error.file is not None and Path(error.file).exists():
             refuse_others(error.file, source.value)
         raise
     found = forms_of(files, source.value)

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Kind, LeftOut, Rejects, is_stream, read_blocks
+from pdtools.files import Kind, LeftOut, Rejects, expand_inputs, is_stream, read_blocks
 from pdtools.files.kinds import kind_of
 from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
 
@@ -95,16 +95,19 @@ def refuse_for_brackets(files: Iterable[str]) -> None:
             raise InputError(f"{form.title}, not bracketed trees", file=file, hint=hint)
 
 
-def refuse_others(folder: str, wanted: str) -> None:
-    """Say which form the files of a folder are of, in which there are none of the wanted one.
+def refuse_others(place: str, wanted: str) -> None:
+    """Say which form the files of a folder or archive are of, in which there are none of the wanted one.
 
     Raises:
         InputError: see :func:`forms_of`.
     """
     suffixes = tuple(end for form in FORMS.values() for end in form.suffixes)
-    for path in sorted(Path(folder).rglob("*")):
-        if path.name.endswith(suffixes):
-            forms_of([str(path)], wanted)
+    try:
+        files = expand_inputs([place], suffixes)
+    except InputError:  # none of these either
+        return
+    for file in files:
+        forms_of([file], wanted)
 
 
 def _refuse_brackets(file: str) -> None:

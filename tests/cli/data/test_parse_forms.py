@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -224,10 +225,12 @@ def test_another_form_in_a_folder_is_refused_in_one_line(
     Path("other").mkdir()
     for name, content in files.items():
         Path("other", name).write_text(content)
-    assert run(["parse", "other", "--from", source, "-o", "out.trees"]) == 1
-    captured = capsys.readouterr()
-    assert captured.err.count("\n") == 1
-    assert said in captured.err
+    shutil.make_archive("other", "zip", "other")
+    for place in ("other", "other.zip"):
+        assert run(["parse", place, "--from", source, "-o", "out.trees"]) == 1
+        captured = capsys.readouterr()
+        assert captured.err.count("\n") == 1
+        assert said in captured.err
 
 
 @pytest.mark.parametrize(
