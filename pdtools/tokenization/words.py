@@ -6,8 +6,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
+import sys
+import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -126,9 +129,33 @@ def _treebank_quotes(words: list[str], tokens: Sequence[str], followers: Sequenc
 
 @functools.cache
 def _word_tokenizer() -> Any:
-    from nltk.tokenize.destructive import NLTKWordTokenizer
-
+    with _without_statistics():
+        from nltk.tokenize.destructive import NLTKWordTokenizer
     return NLTKWordTokenizer()
+
+
+@contextlib.contextmanager
+def _without_statistics() -> Iterator[None]:
+    """Let nltk be imported without scipy.stats, which takes most of the time that this takes, and which it
+    wants for one test of collocations; there it is imported when the test is asked for."""
+    name = "scipy.stats"
+    if name in sys.modules or "nltk" in sys.modules or threading.active_count() > 1:
+        yield
+        return
+    sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+    from nltk.metrics import association
+
+    association.fisher_exact = _fisher_exact
+
+
+def _fisher_exact(*tables: Any, **options: Any) -> Any:
+    from scipy.stats import fisher_exact
+
+    return fisher_exact(*tables, **options)
 
 
 _APOSTROPHE = re.compile(r"(?:(?<=\w)|(?<![^\s“‘(—]))’(?=\w)")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -157,3 +160,24 @@ def test_splitting_undoes_joining(style: str, phrases: list[tuple[str, ...]], en
 @pytest.mark.parametrize("style", ["ptb", "raw"])
 def test_typographic_signs(text: str, words: str, style: str) -> None:
     assert split_words(text, style).words == _words(words)
+
+
+@pytest.mark.parametrize(
+    "before", ["", "import scipy.stats;", "import threading; threading.Timer(9, int).start();"]
+)
+def test_splitting_leaves_nltk_and_scipy_as_they_are(before: str) -> None:
+    """Words are split without scipy.stats, which is there for whoever imports it, and for nltk's test."""
+    pytest.importorskip("scipy")
+    code = f"""{before}
+import sys, os
+from pdtools.tokenization import split_words
+assert split_words("Don't!", "ptb").words == ("Do", "n't", "!")
+assert ("scipy.stats" in sys.modules) == {bool(before)}
+from nltk.metrics import BigramAssocMeasures
+import scipy.stats
+expected = scipy.stats.fisher_exact([[8, 2], [1, 5]], alternative="less")[1]
+assert BigramAssocMeasures.fisher(8, (10, 9), 16) == expected
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
