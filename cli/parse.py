@@ -40,7 +40,7 @@ BENEPAR = "benepar"
 
 
 class TreeSource(str, Enum):
-    """What input files hold: sentences, or trees in a form of :data:`pdtools.trees.forms.FORMS`."""
+    """The content of input files: sentences, or trees in a form of :data:`pdtools.trees.forms.FORMS`."""
 
     text = "text"
     tokens = "tokens"
@@ -58,7 +58,7 @@ _WITH_GAPS = ("export", "tiger-xml", "discbracket")
 
 
 class Discontinuous(str, Enum):
-    """What becomes of constituents of several blocks."""
+    """The treatment of constituents of several blocks."""
 
     RAISE = "raise"
     SPLIT = "split"  # in small letters it would hide a method of str
@@ -66,14 +66,14 @@ class Discontinuous(str, Enum):
 
 
 class Punctuation(str, Enum):
-    """What becomes of punctuation on the root."""
+    """The treatment of punctuation on the root."""
 
     move = "move"
     root = "root"
 
 
 class Lemmas(str, Enum):
-    """What becomes of lemmas on words."""
+    """The treatment of lemmas on words."""
 
     cut = "cut"
     keep = "keep"
@@ -387,7 +387,7 @@ def _report(
 
 
 def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
-    """What a reader counted; of "empty leaves: *T*" and the like the kinds together."""
+    """A reader's counts, kinds of one thing ("empty leaves: *T*") together."""
     found: dict[str, Any] = {}
     for name, number in sorted(read.items()):
         what, colon, kind = name.partition(": ")

@@ -3,7 +3,8 @@
 #
 #   sh examples/ud.sh train.conllu valid.conllu test.conllu french
 #
-# Dependencies become constituents, factored outward from their heads. Killed, it is run again as it was.
+# Dependencies become constituents, factored outward from their heads. F1 of right-branching trees is printed too, as a floor.
+# Killed, it is run again as it was.
 #
 # Environment, with defaults:
 #   SEEDS="1 2"   VOCABULARY=4000   BEAM=100   STEPS=600 of CONFIG=tiny   SETTINGS="" other settings of the models
@@ -41,4 +42,12 @@ for seed in ${SEEDS:-1 2}; do
     [ -e "$out/results/pushdown-$seed/parse" ] || pdtools eval-parse "$out/test.trees" "$out/parsed-$seed.trees" \
         --unlabeled --left-out "$out/parsed-$seed.trees.rejects.jsonl" --quiet -o "$out/results/pushdown-$seed/parse" >/dev/null
 done
+# A floor for F1: the words of the test branching to the right.
+awk '{ n = 0
+       while (match($0, /\([^ ()]+ [^()]+\)/)) { leaf[++n] = substr($0, RSTART, RLENGTH); $0 = substr($0, RSTART + RLENGTH) }
+       tree = n == 1 ? "(X " leaf[1] ")" : leaf[n]
+       for (i = n - 1; i > 0; i--) tree = "(X " leaf[i] " " tree ")"
+       print tree }' "$out/test.trees" >"$out/right-branching.trees"
+pdtools eval-parse "$out/test.trees" "$out/right-branching.trees" --unlabeled -o "$out/right-branching" --overwrite --quiet >&2
+
 pdtools compare "$out"/results/transformer-* "$out"/results/pushdown-*

@@ -126,7 +126,7 @@ class Results:
 
     @property
     def evaluation(self) -> Evaluation | None:
-        """What the evaluation is; None: not known."""
+        """The evaluation's record; None: not known."""
         return self.record or evaluations().get(self.settings.get("task", ""))
 
     def table(self, name: str) -> pa.Table:

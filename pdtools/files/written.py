@@ -150,7 +150,7 @@ def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
 
 
 def _list_of(folder: Path) -> Manifest | None:
-    """What a folder says that it holds; of older ones, only folders of figures do."""
+    """The list of files that a folder has; of older ones, only folders of figures do."""
     if (manifest := read_manifest(folder)) is not None:
         return manifest
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -152,7 +152,7 @@ def convert_in_pieces(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What became of a sentence: brackets and the sentence's own string, or why there are none.
+    """The outcome of a sentence: brackets and the sentence's own string, or why there are none.
 
     Attributes:
         by_rule: whether it is left out by rule, and no error.
@@ -166,7 +166,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What became of a piece's sentences: :class:`Formed` of another form of treebank."""
+    """The outcomes of a piece's sentences: :class:`Formed` of another form of treebank."""
 
     outcomes: tuple[_Outcome, ...]
     n_words: int
@@ -203,7 +203,7 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
         return _Read(tuple(outcomes), n_words, changes, read)
 
     def content(self, piece: Sequence[Block]) -> list[Any]:
-        return [[block.text, block.fault, block.note] for block in piece]
+        return [astuple(block) for block in piece]
 
 
 def _left_out(block: Block, reason: str, *, by_rule: bool = False) -> _Outcome:

@@ -1,4 +1,4 @@
-"""What evaluations of benchmarks print."""
+"""Tables of benchmarks, as their command prints them."""
 
 from __future__ import annotations
 

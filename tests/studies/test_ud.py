@@ -34,6 +34,9 @@ def test_turkish(tmp_path: Path, test_data: Path) -> None:
     parse = json.loads((results / "pushdown-1" / "parse" / "results.json").read_text())
     assert parse["counts"]["scored"] == PARTS["test"]
     assert 0 < parse["scores"]["f1"] < 100
+    floor = json.loads((tmp_path / "out" / "right-branching" / "results.json").read_text())
+    assert floor["counts"]["scored"] == PARTS["test"]
+    assert 0 < floor["scores"]["f1"] < 50
     words = {
         json.loads((results / name / "ppl" / "results.json").read_text())["counts"]["words"]
         for name in ("transformer-1", "pushdown-1")
@@ -41,6 +44,6 @@ def test_turkish(tmp_path: Path, test_data: Path) -> None:
     assert len(words) == 1
     again = shell.run(*command)
     assert again.returncode == 0, again.stderr
-    assert {each[0] for each in shell.commands} <= {"train", "compare"}
+    assert {each[0] for each in shell.commands} <= {"train", "eval-parse", "compare"}
     assert shell.run(*command, BEAM="6").returncode == 1
     assert shell.run("sh", SCRIPT, "train.conllu").returncode == 2

@@ -27,7 +27,7 @@ else:
 KINDS = ("tsv", "csv", "txt", "jsonl", "json", "parquet", "xlsx")
 """Forms of files, by the end of their names."""
 SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
-"""What the log-probability of a string is divided by: nothing, its tokens, …; slln: tokens to a power."""
+"""The divisor of a string's log-probability: one, its tokens, …; slln: tokens to a power."""
 RIGHT, OTHERS = "right", "others"
 # Columns of items.parquet that no level and no string may be called.
 _TAKEN = {
@@ -132,7 +132,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What is compared of strings: one of ``SCORES``; ``alpha`` is the power of slln."""
+    """A score of strings that predictions compare: one of ``SCORES``; ``alpha`` is the power of slln."""
 
     kind: str = "sum"
     alpha: float = 1.0
@@ -199,7 +199,7 @@ class Benchmark:
 
     @property
     def task(self) -> str:
-        """What results call it."""
+        """The name that results have for it."""
         return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)
 
     def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:

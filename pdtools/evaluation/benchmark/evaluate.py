@@ -164,7 +164,7 @@ class ItemContest:
 
 
 def _length(part: Part, string: String, score: Score) -> float:
-    """What a log-probability is divided by."""
+    """The divisor of a log-probability."""
     return 1 / abs(Part(1.0, part.tokens).value(string.scored, score) or 1.0)
 
 

@@ -163,7 +163,7 @@ class Items:
         return names if self.nested else ("group", *names)
 
     def groups(self, levels: Sequence[str | None]) -> list[str | None]:
-        """What stands in these columns."""
+        """The cells of these columns."""
         above = [*levels[:-1]] if self.nested else [*levels]
         return [*above, self.named(levels)] if self.nested else [self.named(levels), *above]
 

@@ -1,4 +1,4 @@
-"""What became of a benchmark's items: scores of their strings, predictions judged by these, and counts."""
+"""Outcomes of a benchmark's items: scores of their strings, predictions judged by these, and counts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Part:
     has_unknown: bool = False
 
     def value(self, text: str, score: Score) -> float | None:
-        """What predictions compare; None if it is not known.
+        """The number that predictions compare; None if it is not known.
 
         Args:
             text: the scored part.
@@ -64,7 +64,7 @@ Parts = Mapping[str, "Part | Unscorable"]
 
 
 def part_of(string: String, score: Found) -> Part | Unscorable:
-    """What a sentence's score says of a string.
+    """The score of a string's scored part, from the score of the whole.
 
     After a context, a token that reaches beyond the context belongs to the scored part, and with it the blank
     before it. The end of the sentence is scored only of whole strings.
@@ -103,7 +103,7 @@ def judge(
 def values_of(
     formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts
 ) -> dict[str, float] | str:
-    """What a prediction compares, by name; or why it is not known."""
+    """The numbers that a prediction compares, by name; or why they are not known."""
     values: dict[str, float] = {}
     same: dict[int, float] = {}
     reasons = []
@@ -297,7 +297,7 @@ class Rows:
     def judged(
         self, item: Item, parts: Parts
     ) -> Iterator[tuple[str, Outcome | None, str | None, tuple[Any, ...]]]:
-        """Of each prediction its name, what became of it, why it has no score, and ``more`` columns."""
+        """A row for each prediction: its name, its outcome, why it has no score, and ``more`` columns."""
         benchmark = self.items.benchmark
         formulas = dict(zip(benchmark.predictions, benchmark.formulas(item.right, item.options), strict=True))
         for name in self.taken:

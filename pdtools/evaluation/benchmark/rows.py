@@ -27,7 +27,7 @@ _DELIMITERS = {"tsv": "\t", "csv": ","}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a line, or several that make an item, hold by column, and where that is."""
+    """The cells of a line, or of several that make an item, by column, and their place."""
 
     file: str
     line: int
@@ -43,7 +43,7 @@ class DataFile:
 
     @property
     def columns(self) -> dict[str, str]:
-        """What every row of the file has: file (its name without endings) and dir."""
+        """The cells that every row of the file has: file (its name without endings) and dir."""
         return {"file": self.path.name.partition(".")[0], "dir": self.path.parent.name}
 
 
@@ -183,7 +183,7 @@ def _joined(group: Mapping[str, Row]) -> Row:
 
 
 def write(template: Template, row: Row) -> str:
-    """What a template says of a row.
+    """A template filled in with a row.
 
     Raises:
         InputError: with the row's place.

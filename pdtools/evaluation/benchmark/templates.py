@@ -10,7 +10,7 @@ from typing import Any
 from pdtools.errors import PdtoolsError
 
 Cells = Mapping[str, Any]
-"""What the columns of a row hold: text, or whatever JSON and Parquet have."""
+"""Cells of a row by column: text, or whatever JSON and Parquet have."""
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _FILTERS: dict[str, Callable[[str], str]] = {
@@ -85,7 +85,7 @@ class Template:
         return [part.name for part in self._parts if isinstance(part, _Column)]
 
     def value(self, cells: Cells) -> Any:
-        """What it stands for in a row: the column's value where it is nothing but a column, else text.
+        """Its value in a row: the column's where it is nothing but a column, else text.
 
         Raises:
             NoColumnError: if the row lacks a column.

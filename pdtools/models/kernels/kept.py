@@ -15,7 +15,7 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-# What tells processors apart in Linux' list of them; the rest is their numbers and present speed.
+# Lines of Linux' list that tell processors apart; the rest is their numbers and present speed.
 _OF_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 _OF_ARM = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision")
 

@@ -30,7 +30,7 @@ and its ``texts`` by name, of which the first ``listed`` stand in the list, and 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """What the record of an evaluation names as its ``drawing``.
+    """The drawing of an evaluation, which its record names.
 
     Attributes:
         key: the columns that name an item, where the record has no outcomes.

@@ -97,7 +97,7 @@ PAIRS = Drawing(
     optional=dict.fromkeys(("surprisals_good", "surprisals_bad"), "tokens"),
     items=_pairs,
 )
-"""Of minimal pairs."""
+"""The drawing of minimal pairs."""
 PARSES = Drawing(
     key=("line",),
     columns=dict.fromkeys(("line", "matched", "gold", "predicted"), "integers"),
@@ -106,4 +106,4 @@ PARSES = Drawing(
     outcome="matched",
     is_right=False,
 )
-"""Of parses: F1 of each sentence."""
+"""The drawing of parses: F1 of each sentence."""

@@ -46,7 +46,7 @@ def _items(items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
 
 
 _OfItem = dict[str, tuple[list[str], list[list[float | None]]]]
-"""Of each condition the contents of its regions, and for each model their surprisals (bits)."""
+"""By condition, the contents of regions, and for each model their surprisals (bits)."""
 
 
 def _regions_of_items(of_task: Sequence[Loaded]) -> dict[tuple[str, int], _OfItem]:
@@ -79,7 +79,7 @@ def _regions(each: Loaded) -> pa.Table | None:
 
 
 def _suites(of_task: Sequence[Loaded], items: pd.DataFrame | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What each suite's chart needs (formulas, conditions, names of regions), and its rows."""
+    """The data of each suite's chart (formulas, conditions, names of regions), and its rows."""
     assert items is not None
     suites: dict[str, Any] = {}
     rows: dict[str, list[list[Any]]] = {}

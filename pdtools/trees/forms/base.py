@@ -1,4 +1,4 @@
-"""What every form of a treebank is to its users: files cut into blocks, and a block read as trees.
+"""Forms of treebanks, as all others see them: files cut into blocks, and a block read as trees.
 
 A block is the text of one sentence (of some forms, of a few). Cutting is quick and in order; reading is the
 work, and any process can do it. A form is a record of the two, and of how it is recognised.
@@ -28,7 +28,7 @@ _PART_BYTES = 1 << 20
 _BLANK = re.compile(r"[ \t\n\r\f\v]+")  # other spaces are parts of words
 Discontinuous = Literal["raise", "split", "skip"]
 Counts = Counter[str]
-"""What a reader took out or changed, by what it is; "empty leaves: *T*" is one kind of the empty leaves."""
+"""Counts of things that a reader took out or changed; "empty leaves: *T*" is one kind of the empty leaves."""
 
 
 @dataclass(frozen=True, kw_only=True)

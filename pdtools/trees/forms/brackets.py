@@ -1,4 +1,4 @@
-"""What forms made of brackets share: a file cut where brackets balance, and a text as nodes."""
+"""Code shared by forms made of brackets: a file cut where brackets balance, and a text as nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INDEX = re.compile(r"(?<=\*)-.*")
 
 
 def kind_of_empty(leaf: str) -> str:
-    """What an empty leaf is, without its index: of ``*T*-1`` and ``*arb*-D`` the stars and what they hold."""
+    """The kind of an empty leaf: of ``*T*-1`` and ``*arb*-D`` the stars and what they hold."""
     return _INDEX.sub("", leaf)
 
 

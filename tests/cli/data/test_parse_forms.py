@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
+from pdtools.parsers.in_pieces import ReadWork
+from pdtools.parsers.pipeline import TreeForm
+from pdtools.trees.forms.base import Block, ReadOptions
 
 CONLLU = """# text = The dogs bark.
 1	The	_	DET	_	_	2	_	_	_
@@ -239,3 +242,10 @@ def test_another_form_in_a_folder_is_refused_in_one_line(
 def test_options_of_other_forms(option: list[str], bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["parse", "bank", "--from", "conllu", *option]) == 2
     assert option[0] in capsys.readouterr().err
+
+
+def test_a_piece_is_of_its_place() -> None:
+    """Rejects name file and line: sentences that have moved since a kill are read again."""
+    work = ReadWork("conllu", ReadOptions(), TreeForm())
+    blocks = [Block("a.conllu", 1, CONLLU), Block("a.conllu", 2, CONLLU), Block("b.conllu", 1, CONLLU)]
+    assert len({work.digest([block]) for block in blocks}) == 3
