@@ -27,7 +27,6 @@ from pdtools.trees import (
     in_order,
     parse_piece,
     placeholder,
-    unescape,
 )
 from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, read_block
 from pdtools.typed_values import as_type
@@ -223,7 +222,6 @@ def read_in_pieces(
 ) -> Iterator[TreeLine]:
     """The trees of files of a form of :mod:`pdtools.trees.forms`, by whoever the plan says."""
     blocks = (block for file in files for block in FORMS[source].blocks(file))
-    with_texts: bool | None = None  # as the first tree says: lines of sentences and trees correspond
     for _, made in map_pieces(ReadWork(source, options, form), cut(blocks, CHUNK), plan, job):
         counts.changes += made.changes
         counts.tokens += made.n_words
@@ -231,13 +229,7 @@ def read_in_pieces(
         for outcome in made.outcomes:
             if outcome.tree is not None:
                 counts.trees += 1
-                line = TreeLine(outcome.tree, outcome.written)
-                if with_texts is None:
-                    with_texts = line.written is not None
-                if with_texts != (line.written is not None):
-                    words = (unescape(word) for word in line.words)
-                    line = replace(line, written=" ".join(words) if with_texts else None)
-                yield line
+                yield TreeLine(outcome.tree, outcome.written)
             elif outcome.left_out is not None:
                 leave_out = rejects.leave_out if outcome.by_rule else rejects.add
                 leave_out(**asdict(outcome.left_out))

@@ -14,6 +14,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
 from pdtools.errors import PdtoolsError
@@ -139,7 +140,9 @@ def _without_statistics() -> Iterator[None]:
     """Let nltk be imported without scipy.stats, which takes most of the time that this takes, and which it
     wants for one test of collocations; there it is imported when the test is asked for."""
     name = "scipy.stats"
-    if name in sys.modules or "nltk" in sys.modules or threading.active_count() > 1:
+    # scikit-learn, which nltk imports where it is, could not do without it.
+    is_asked_for = name in sys.modules or "nltk" in sys.modules or find_spec("sklearn") is not None
+    if is_asked_for or threading.active_count() > 1:
         yield
         return
     sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails

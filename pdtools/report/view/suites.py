@@ -101,8 +101,8 @@ def _suites(of_task: Sequence[Loaded], items: pd.DataFrame | None) -> tuple[dict
                     "labels": labels,
                     "chart": region_curves(series=[each.model for each in of_task], conditions=conditions),
                 }
-            grouped = of_suite.groupby(["condition", "region"], sort=False)["surprisal"]
-            for (condition, region), values in grouped:
+            by_place = of_suite.groupby(["condition", "region"], sort=False)["surprisal"]
+            for (condition, region), values in by_place:
                 known = values.dropna()
                 if not len(known):
                     continue

@@ -1,6 +1,6 @@
 """Forms in which people have trees, each in a file of its own, behind one small interface."""
 
-from pdtools.trees.forms.base import Block, Form, Kept, ReadOptions, ReadTree, read_block
+from pdtools.trees.forms.base import Block, Excluded, Form, ReadOptions, ReadTree, read_block
 from pdtools.trees.forms.registry import (
     BRACKETED,
     FORMS,
@@ -16,8 +16,8 @@ __all__ = [
     "BRACKETED",
     "FORMS",
     "Block",
+    "Excluded",
     "Form",
-    "Kept",
     "ReadOptions",
     "ReadTree",
     "form_of",

@@ -86,13 +86,13 @@ class ReadTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Excluded:
     """A sentence that is left out by rule, and is no error."""
 
     reason: str
 
 
-Read = Callable[[Block, ReadOptions, Counts], Sequence[ReadTree | Kept]]
+Read = Callable[[Block, ReadOptions, Counts], Sequence[ReadTree | Excluded]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +129,15 @@ class Form:
 
 def read_block(
     form: Form, block: Block, options: ReadOptions, counts: Counts
-) -> list[ReadTree | LeftOut | Kept]:
+) -> list[ReadTree | LeftOut | Excluded]:
     """The trees of a block, or why there are none."""
     reason, line = block.fault, block.fault_line
     if reason is None:
         try:
-            return list(form.read(block, options, counts))
+            own = Counts()
+            found = form.read(block, options, own)
+            counts.update(own)
+            return list(found)
         except InputError as error:
             reason = error.reason
             line = None if error.line is None else block.line + error.line - 1
@@ -161,7 +164,7 @@ def leaf(word: str, line: int | None = None) -> str:
 @lru_cache(maxsize=4096)
 def leaf_label(label: str) -> str:
     """A tag or label as brackets can hold it."""
-    label = escape(label) if "(" in label or ")" in label else label
+    label = label.replace("(", "*LRB*").replace(")", "*RRB*")  # "$-LRB-" would have a function tag
     return _BLANK.sub("_", label) if label else "X"
 
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import Block, Gathering, lines_of, make_block
+from pdtools.trees.lines import MAX_TREE_CHARS
 
 UNBALANCED = "unbalanced brackets: not closed"
 CLOSED_TOO_OFTEN = "unbalanced brackets: closed too often"
 _BEGINNING = re.compile(rb"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")  # of a tree, perhaps after an id
+_AT_MARGIN = re.compile(rb"(?:[0-9]+[a-z]?[ \t]+)?\(")
 # A whole preterminal; an opening bracket with its label; a closing bracket; a bare token.
 TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|(\()\s*([^\s()]*)|(\))|([^\s()]+)")
-
-
 _INDEX = re.compile(r"(?<=\*)-.*")
+_Lines = list[tuple[int, bytes]]
 
 
 def kind_of_empty(leaf: str) -> str:
@@ -25,31 +26,62 @@ def kind_of_empty(leaf: str) -> str:
 
 
 def cut_brackets(file: str) -> Iterator[Block]:
-    """Lines up to where brackets balance; a tree that never closes ends where the next seems to begin.
+    """Lines up to where brackets balance.
 
-    That is at an opening bracket that begins a line and follows a blank one.
+    A tree that does not close ends where a tree begins at the margin after a blank line, after as much as a
+    tree may be, or where the file ends. Unless a good tree held such lines, trees that begin at the margin
+    within it are trees of their own, as in files of one tree a line.
     """
     open_block = Gathering(file)
+    held: _Lines = []  # of the open tree
+    nests = False  # a good tree held a line that looks like the beginning of one
     depth = 0
     after_blank = True
     for number, line in lines_of(file):
         if not line.strip():
             after_blank = True
             continue
-        if open_block and after_blank and line[:1] == b"(":
-            yield open_block.block(UNBALANCED)
-            depth = 0
+        begins = _AT_MARGIN.match(line) is not None
+        too_long = open_block.size > MAX_TREE_CHARS
+        if open_block and begins and (after_blank or (too_long and not nests)):
+            yield from _unclosed(open_block, held, nests)
+            held, depth = [], 0
+        elif open_block and too_long:
+            held = []  # it is given up
         after_blank = False
         if not (open_block or _BEGINNING.match(line)):
             yield make_block(file, number, [line], "text between trees")
             continue
         open_block.add(number, line)
-        depth += line.count(b"(") - line.count(b")")
+        held.append((number, line))
+        depth += _depth(line)
         if depth <= 0:
+            nests |= depth == 0 and any(_AT_MARGIN.match(other) for _, other in held[1:])
             yield open_block.block(CLOSED_TOO_OFTEN if depth < 0 else None)
-            depth = 0
+            held, depth = [], 0
     if open_block:
-        yield open_block.block(UNBALANCED)
+        yield from _unclosed(open_block, held, nests)
+
+
+def _depth(line: bytes) -> int:
+    return line.count(b"(") - line.count(b")")
+
+
+def _unclosed(open_block: Gathering, held: _Lines, nests: bool) -> Iterator[Block]:
+    """A tree that does not close, as one block, or as the trees that begin at the margin in it."""
+    trees: list[_Lines] = []
+    for number, line in held:
+        if not trees or _AT_MARGIN.match(line):
+            trees.append([])
+        trees[-1].append((number, line))
+    whole = open_block.block(UNBALANCED)
+    if nests or len(trees) < 2:
+        yield whole
+        return
+    for lines in trees:
+        depth = sum(_depth(line) for _, line in lines)
+        fault = None if depth == 0 else UNBALANCED if depth > 0 else CLOSED_TOO_OFTEN
+        yield make_block(open_block.file, lines[0][0], [line for _, line in lines], fault)
 
 
 @dataclass(slots=True)

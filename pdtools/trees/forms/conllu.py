@@ -11,9 +11,9 @@ from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
     Block,
     Counts,
+    Excluded,
     Form,
     Gathering,
-    Kept,
     ReadOptions,
     ReadTree,
     leaf,
@@ -21,6 +21,7 @@ from pdtools.trees.forms.base import (
     lines_of,
 )
 from pdtools.trees.forms.dependencies import depths, project, tree_of_spans
+from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
 
 _COLUMNS = 10
@@ -47,7 +48,7 @@ def _cut(file: str) -> Iterator[Block]:
         yield open_block.block()
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
     words: list[str] = []
     tags: list[str] = []
     heads: list[int] = []  # words' numbers, 0 is the root
@@ -70,6 +71,8 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
                 raise InputError(f"word {place} where word {len(words) + 1} is to come", line=number)
             if not (head.isdecimal() and head.isascii()):
                 raise InputError(f"the head of word {place} is {head!r}, no number", line=number)
+            if columns[3] in TRACE_TAGS:
+                raise InputError(f"the tag {columns[3]} of word {place} is for empty words", line=number)
             words.append(leaf(form, number))
             tags.append(columns[3])
             heads.append(int(head))
@@ -98,8 +101,8 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
             glued = {k for k in glued if not any(first <= k < last for first, last, _ in ranges)}
             glued = {_place(k, ranges) for k in glued}
     n_lifted, found = project(parents)
-    if text is not None and not _are_words_of(words, text):
-        counts["sentences whose text has other words"] += 1
+    if text is None or not _are_words_of(words, text):
+        counts[f"sentences {'without text' if text is None else 'whose text has other words'}"] += 1
         text = "".join(word + ("" if k in glued else " ") for k, word in enumerate(_plain(words), 1)).strip()
     if n_empty:
         counts["empty nodes left out"] += n_empty

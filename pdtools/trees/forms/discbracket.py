@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Counts, Form, Kept, ReadOptions, ReadTree, leaf, leaf_label
+from pdtools.trees.forms.base import Block, Counts, Excluded, Form, ReadOptions, ReadTree, leaf, leaf_label
 from pdtools.trees.forms.brackets import Bracket, brackets, cut_brackets
 from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
 from pdtools.trees.transforms import WRAPPERS
@@ -19,8 +19,8 @@ def _looks_like(text: str) -> bool:
     return text.lstrip().startswith("(") and _LEAVES.search(text[:4096]) is not None
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
-    found: list[ReadTree | Kept] = []
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+    found: list[ReadTree | Excluded] = []
     for top in brackets(block.text):
         words: dict[int, str] = {}
         n_nodes, tree = _nodes(top, words)

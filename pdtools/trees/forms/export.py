@@ -9,9 +9,9 @@ from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
     Block,
     Counts,
+    Excluded,
     Form,
     Gathering,
-    Kept,
     ReadOptions,
     ReadTree,
     leaf,
@@ -52,19 +52,19 @@ def _cut(file: str) -> Iterator[Block]:
         yield open_block.block("cut off: no #EOS")
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
     words: list[str] = []
     root = Node(ROOT_LABEL)
     nodes: dict[str, Node] = {"0": root}
     edges: list[tuple[Node, str, int]] = []  # child, its parent's name, line
     n_secondary = 0
-    lines = [
-        (number, line.partition("%%")[0].split() if "%%" in line else line.split())
-        for number, line in enumerate(block.text.split("\n"), 1)
-    ][1:-1]
-    for number, columns in lines:
+    for number, line in list(enumerate(block.text.split("\n"), 1))[1:-1]:
+        columns = line.split()
+        if "%%" in line:  # a comment, but not among the first five columns: there it is a word
+            ends = (place for place, column in enumerate(columns) if place >= 5 and column[:2] == "%%")
+            columns = columns[: next(ends, None)]
         if len(columns) < 5:
-            if not columns:
+            if not columns or columns[0][:2] == "%%":
                 continue
             raise InputError(f"{len(columns)} columns: five or more are needed", line=number)
         # A column for the lemma makes the number of them even, secondary edges come in pairs.

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Counts, Form, Kept, ReadOptions, ReadTree, leaf
+from pdtools.trees.forms.base import Block, Counts, Excluded, Form, ReadOptions, ReadTree, leaf
 from pdtools.trees.forms.brackets import (
     CLOSED_TOO_OFTEN,
     TOKEN,
@@ -32,6 +32,8 @@ _EMPTY = re.compile(r"\*(?:(?:T|ICH|con|pro|exp|arb)\*(?:-.+)?|[\u3040-\u30ff\u4
 _MARKS = re.compile(r"\A[$@](?=.)|(?<=.)[$@]\Z")  # of clitics: maður$ and $inn
 _METADATA = re.compile(r"\(METADATA\b(?:[^()]|\([^()]*\))*\)")
 _LEAF = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)")
+_COMMENT = re.compile(r"\{COM:[^{}()\n]*\}")
+_FEW_WORDS = 50  # say nothing of whether words have lemmas
 _FOREIGN_BRACKET = re.compile(r"\(\s*(?:ID|CODE|METADATA|REF)[\s)]")
 
 
@@ -49,8 +51,8 @@ def _leaves(text: str) -> Iterator[tuple[str, str]]:
             yield label, word
 
 
-def has_lemmas(texts: list[str]) -> bool:
-    """Whether nearly all words of a file hold a hyphen with something on both sides."""
+def has_lemmas(texts: list[str], least: int = 1) -> bool:
+    """Whether nearly all words of a file, of so many at least, hold a hyphen with something on both sides."""
     n = n_with = 0
     for text in texts:
         if "(METADATA" in text:
@@ -58,7 +60,7 @@ def has_lemmas(texts: list[str]) -> bool:
         for _, word in _leaves(text):
             n += 1
             n_with += word.find("-", 1, -1) > 0
-    return n_with >= _LEMMA_SHARE * n > 0
+    return n >= least and n_with >= _LEMMA_SHARE * n
 
 
 def _looks_like(text: str) -> bool:
@@ -70,7 +72,7 @@ def _looks_like(text: str) -> bool:
         return False
     if any(is_empty_leaf(label, word) for label, word in _LEAF.findall(text) if word[0] in "*0"):
         return True
-    return len(text) > 20 and has_lemmas([text])
+    return has_lemmas([text], _FEW_WORDS)
 
 
 def _cut(file: str) -> Iterator[Block]:
@@ -83,7 +85,7 @@ def _cut(file: str) -> Iterator[Block]:
         yield Block(block.file, block.line, block.text, block.fault, block.fault_line, _LEMMAS)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
     reader = _Reader(counts, cut_lemmas=block.note == _LEMMAS and options.lemmas == "cut")
     return reader.trees(block.text)
 
@@ -104,12 +106,14 @@ class _Reader:
         self.starts: list[int] = []
         self.ends: list[int] = []
 
-    def trees(self, text: str) -> list[ReadTree | Kept]:
+    def trees(self, text: str) -> list[ReadTree | Excluded]:
         """The trees of a text."""
-        found: list[ReadTree | Kept] = []
+        found: list[ReadTree | Excluded] = []
         path: list[int] = []  # open constituents
         foreign = 0  # how many brackets are open from that of metadata on
         labels, starts, ends, words = self.labels, self.starts, self.ends, self.words
+        if "{COM:" in text:  # one token, blanks and all
+            text = _COMMENT.sub(lambda comment: re.sub(r"\s", "_", comment[0]), text)
         for match in TOKEN.finditer(text):
             tag, word, opening, label, closing, bare = match.groups()
             if foreign:
@@ -171,7 +175,7 @@ class _Reader:
         self.words.append(leaf(word))
         self.tags.append(tag)
 
-    def finished(self) -> list[ReadTree | Kept]:
+    def finished(self) -> list[ReadTree | Excluded]:
         """The tree that has ended, unless it has no words."""
         tree = Tree(
             words=tuple(self.words),
@@ -184,9 +188,10 @@ class _Reader:
         if not tree.words:
             self.counts["trees without words left out"] += 1
             return []
-        self.counts["wrappers taken off"] += tree.labels[:1] == ("",)
+        if tree.labels[:1] == ("",):
+            self.counts["wrappers taken off"] += 1
         if set(tree.words) == {_PRINTED}:
-            return [Kept(f"asterisks alone ({_PRINTED})")]
+            return [Excluded(f"asterisks alone ({_PRINTED})")]
         return [ReadTree(tree)]
 
 

@@ -127,11 +127,13 @@ def forms_of(files: Iterable[str], wanted: str) -> Form | None:
     """
     chosen = FORMS.get(wanted)
     found: dict[Form, str] = {}
+    plain = None
     for _, file in zip(range(_MOST_FILES), files, strict=False):
         form = form_of(file)
         if form is None:
             if chosen is not None and chosen.name not in BRACKETED:
                 _refuse_brackets(file)
+            plain = plain or file
             continue
         if form is not chosen and (chosen is not None or form.name not in BRACKETED):
             raise InputError(f"{form.title}: use --from {form.option or form.name}", file=file)
@@ -139,4 +141,8 @@ def forms_of(files: Iterable[str], wanted: str) -> Form | None:
     if len(found) > 1:
         (one, first), (other, second) = list(found.items())[:2]
         raise InputError(f"{other.title}, but {first} is {one.title}: read one form at a time", file=second)
+    historical = found.get(FORMS["penn-historical"])
+    if chosen is None and historical is not None and plain is not None:
+        reason = f"not like {historical}, which is {FORMS['penn-historical'].title}"
+        raise InputError(reason, file=plain, hint="read one form at a time; --from penn-historical for both")
     return chosen or next(iter(found), None)

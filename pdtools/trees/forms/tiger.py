@@ -17,8 +17,8 @@ from pdtools.trees.forms.base import (
     TOO_LONG,
     Block,
     Counts,
+    Excluded,
     Form,
-    Kept,
     ReadOptions,
     ReadTree,
     leaf,
@@ -79,7 +79,7 @@ def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> B
     return Block(file, line, text.rstrip(), fault)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Kept]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
     try:
         sentence = ElementTree.fromstring(block.text)
     except ElementTree.ParseError as error:

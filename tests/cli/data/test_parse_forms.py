@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -75,6 +76,9 @@ def test_splits_have_their_sentences(bank: Path) -> None:
     for name in ("train", "valid"):
         trees, texts = (Path(f"out/{name}.trees{end}").read_text().splitlines() for end in ("", ".text"))
         assert len(trees) == len(texts) > 0
+        for tree, text in zip(trees, texts, strict=True):
+            number = re.search(r"dogs\d", tree)
+            assert text == ("He can't" if number is None else f"The {number[0]} bark.")
 
 
 @pytest.mark.parametrize("more", [["--workers", "2"], ["--shard"]])
@@ -249,3 +253,13 @@ def test_a_piece_is_of_its_place() -> None:
     work = ReadWork("conllu", ReadOptions(), TreeForm())
     blocks = [Block("a.conllu", 1, CONLLU), Block("a.conllu", 2, CONLLU), Block("b.conllu", 1, CONLLU)]
     assert len({work.digest([block]) for block in blocks}) == 3
+
+
+@pytest.mark.parametrize("more", [["--surface"], ["--binarize", "head"], ["--functions", "keep"]])
+def test_a_job_is_not_continued_with_other_options(
+    more: list[str], bank: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["parse", "bank", "--from", "conllu", "-o", "out.trees", "-q", "--shard"]
+    assert run([*command, "0/2"]) == 0
+    assert run([*command, "1/2", *more]) == 1
+    assert "other settings" in capsys.readouterr().err

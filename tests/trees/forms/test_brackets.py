@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import TransformCounts, normalize, read_trees
-from pdtools.trees.forms import Kept, forms_of
+from pdtools.trees.forms import Excluded, forms_of
 from trees.forms.reading import read_file, spans_of
 
 LEMMAS = """( (IP-MAT (NP-SBJ (D The-the) (N hound$-hound) (D $s-the))
@@ -83,7 +84,7 @@ def test_asterisks_alone_are_no_sentence(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("( (FRAG (P ***) (NP (D *)) (P ***)) (ID a))\n( (FRAG (N a) (P ***)))\n")
     (read,), (other,) = read_file("penn-historical", tmp_path / "a")
     assert read.tree.words == ("a", "***")
-    assert other == Kept("asterisks alone (***)")
+    assert other == Excluded("asterisks alone (***)")
 
 
 LOOSE = """1\t(S\t(NP  (NN\t  (rumah)))  (VP (VB  (pergi))\t(NP (*-1)) (SBAR (0) (S (NP (*T*-2)) (CD (0))))))
@@ -205,3 +206,68 @@ def test_a_real_treebank_with_words_in_brackets(ids: str, treebank_file: Callabl
     leaves = re.findall(r"\(([A-Z$]+|[^\sA-Za-z()]+)\s*\(\s*([^()]*?)\s*\)\s*\)", file.read_text("utf-8"))
     words = [re.sub(r"\s+", "\u00a0", word) for tag, word in leaves if not word.startswith("*")]
     assert sorted(words) == sorted(word for tree in trees if tree for word in tree.words)
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "broken"),
+    [
+        ("discbracket", "(S (N 0=a) (V 1=b))", "(S (N 0=a) (V 1=b)"),
+        ("penn-historical", "( (S (N a) (V b)))", "( (S (N a) (V b))"),
+        ("penn-loose", "12\t(S (N a) (V b))", "13\t(S (N a) (V b)"),
+    ],
+)
+@pytest.mark.parametrize("place", [0, 3])
+def test_of_one_tree_a_line_a_broken_one_costs_no_other(
+    name: str, good: str, broken: str, place: int, tmp_path: Path
+) -> None:
+    lines = [good] * 7
+    lines[place] = broken
+    (tmp_path / "a").write_text("\n".join(lines))
+    read, (other,) = read_file(name, tmp_path / "a")
+    assert len(read) == 6
+    assert (other.line, other.reason) == (place + 1, "unbalanced brackets: not closed")  # type: ignore[union-attr]
+
+
+def test_lines_at_the_margin_within_good_trees_are_no_trees(tmp_path: Path) -> None:
+    good = "(S\n(N 0=a)\n(V 1=b))\n"
+    (tmp_path / "a").write_text(f"{good}{good}(S\n(N 0=a)\n(V 1=b)\n\n{good}")
+    read, (other,) = read_file("discbracket", tmp_path / "a")
+    assert len(read) == 3
+    assert other.line == 7  # type: ignore[union-attr]
+
+
+def test_comments_with_blanks_hold_no_words(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("( (IP (CODE {COM:a remark here}) (N x) {COM:b c} (V y)) (ID A))")
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("penn-historical", tmp_path / "a", counts)
+    assert read.tree.words == ("x", "y")
+    assert counts["metadata left out: {COM:}"] == 1
+
+
+def test_counts_are_those_of_what_is_read(tmp_path: Path) -> None:
+    """Neither of trees that are refused, nor of what is not there."""
+    (tmp_path / "a").write_text("(IP (C 0) (V x))\n\n(IP (NP *pro*) (V y)\n")
+    counts: Counter[str] = Counter()
+    read, others = read_file("penn-historical", tmp_path / "a", counts)
+    assert (len(read), len(others)) == (1, 1)
+    assert counts == {"empty leaves left out: 0": 1}
+
+
+def test_few_words_with_hyphens_are_no_evidence(tmp_path: Path) -> None:
+    file = tmp_path / "a.psd"
+    file.write_text("(S (JJ well-known) (NN ice-cream) (VP (VBZ co-operates)))")
+    assert forms_of([str(file)], "treebank") is None
+    file.write_text("(S" + " (N dogs-dog)" * 50 + ")")
+    found = forms_of([str(file)], "treebank")
+    assert found is not None
+    assert found.name == "penn-historical"
+
+
+def test_plain_brackets_beside_historical_ones_are_refused(tmp_path: Path) -> None:
+    plain, historical = tmp_path / "a.mrg", tmp_path / "b.psd"
+    plain.write_text("(S (NNP US$) (VBD rose))")
+    historical.write_text("( (S (N x)) (ID A))")
+    for files in ([plain, historical], [historical, plain]):
+        with pytest.raises(InputError, match=r"a\.mrg: not like .*b\.psd, which is a historical"):
+            forms_of(map(str, files), "treebank")
+        assert forms_of(map(str, files), "penn-historical") is not None

@@ -294,3 +294,13 @@ def test_strings_of_real_sentences_are_those_of_their_words(
     for one in read:
         words = "".join(one.tree.words).replace("-LRB-", "(").replace("-RRB-", ")").replace("\u00a0", "")
         assert words == "".join((one.written or "").split())
+
+
+def test_a_sentence_without_its_text_is_spelled_by_its_words(file: Path) -> None:
+    sentence = rows(("dog", 0), ("s", 1)).replace("\t_\t_\t_\n", "\t_\t_\tSpaceAfter=No\n", 1)
+    file.write_text(sentence + "# text = dog s\n" + rows(("dog", 0), ("s", 1)))
+    counts: Counter[str] = Counter()
+    read, _ = read_file("conllu", file, counts)
+    assert [one.written for one in read][1] == "dog s"
+    assert counts["sentences without text"] == 1
+    assert read[0].written == ("dogs" if "SpaceAfter=No" in sentence else "dog s")

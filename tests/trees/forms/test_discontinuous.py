@@ -12,8 +12,8 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.trees import Tree
-from pdtools.trees.forms import Kept, ReadOptions, read_treebank
+from pdtools.trees import Tree, normalize
+from pdtools.trees.forms import Excluded, ReadOptions, read_treebank
 from trees.forms.reading import read_file, spans_of
 
 # Words (form, tag, edge, parent) and constituents (number, label, edge, parent).
@@ -160,7 +160,7 @@ def test_skipped_they_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(export(EXTRAPOSED) + export(APPOSED))
     read, others = read_file("export", tmp_path / "a", discontinuous="skip")
     assert len(read) == 1
-    assert others == [Kept("discontinuous constituents")]
+    assert others == [Excluded("discontinuous constituents")]
     rejects = Rejects("fail")  # what is left out by rule is no error
     file = str(tmp_path / "a")
     assert len(list(read_treebank([file], "export", rejects, ReadOptions(discontinuous="skip")))) == 1
@@ -352,3 +352,25 @@ def test_a_real_tree_comes_out_as_its_authors_made_it_continuous(
     wanted = Tree.from_brackets(" ".join(wanted.split()))
     assert read.tree.words == wanted.words
     assert spans_of(read.tree)[1:] == spans_of(wanted)[1:]
+
+
+def test_percent_signs_are_words_before_they_are_comments(tmp_path: Path) -> None:
+    rows = (
+        "%% NN -- HD 500",
+        "100%% CARD -- -- 500 %% a remark",
+        "%% alone",
+        "lacht V -- HD 0 %%",
+        "#500 NP -- -- 0",
+    )
+    (tmp_path / "a").write_text("#BOS 1\n" + "\n".join(rows) + "\n#EOS 1\n")
+    (read,), others = read_file("export", tmp_path / "a")
+    assert read.tree.words == ("%%", "100%%", "lacht")
+    assert others == []
+
+
+def test_tags_of_brackets_stay_whole(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("#BOS 1\n( $( -- -- 0\na N -- HD 0\n) $( -- -- 0\n#EOS 1\n")
+    (read,), _ = read_file("export", tmp_path / "a")
+    clean = normalize(read.tree)
+    assert clean is not None
+    assert clean.tags == ("$*LRB*", "N", "$*LRB*")
