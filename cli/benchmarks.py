@@ -72,9 +72,12 @@ def show(
     for key, text in rows.items():
         typer.echo(f"{key + ':':<{width}}{text}")
     for prediction, formula in benchmark.predictions.items():
-        chance = benchmark.chance.get(prediction)
-        of_chance = "" if chance is None else f", chance {100 * chance:g}%"
-        typer.echo(f"prediction {prediction}: {formula} ({scores[prediction]}{of_chance})")
+        about = ", ".join(filter(None, (scores[prediction], benchmark.guessing(prediction))))
+        typer.echo(f"prediction {prediction}: {formula} ({about})")
+    if (label := benchmark.label) is not None:
+        of_files = f"the best one for the items of {label.source}"
+        threshold = of_files if label.threshold is None else f"{label.threshold:g}"
+        typer.echo(f"threshold: {threshold}; guessing comes to MCC 0, AUC 50%")
     typer.echo(f"levels: {', '.join(benchmark.levels)}")
     for who, number in benchmark.published.items():
         typer.echo(f"published, {who}: {number}")

@@ -191,7 +191,7 @@ def eval_benchmark(
 
 def _known(data: str) -> str:
     """The benchmark that the files of these data belong to."""
-    from pdtools.evaluation.benchmark.rows import known_by_files
+    from pdtools.evaluation.benchmark.items import known_by_files
 
     match known_by_files(data):
         case [name]:

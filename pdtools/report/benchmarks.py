@@ -36,16 +36,23 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
     rows += [(f"overall, {name}", percent(score), None, None, None) for name, score in others]
     print_table([f"{results.evaluation.title} (percent)", *columns], rows)
     flagged = [name.removeprefix("by_") for name in scores if name not in _named(outcomes)]
-    for level in (*outcomes.levels, *flagged):
+    for level in outcomes.levels:
         if scores[f"by_{level}"]:
             print()
             by_level = scores[f"by_{level}"].items()
             print_table([level, "accuracy"], [(name, percent(score)) for name, score in by_level])
-    if details or not any(scores[f"by_{level}"] for level in outcomes.levels):
+
+    def print_groups(level: str) -> None:
         print()
-        by_unit: dict[str, Any] = counts[f"by_{outcomes.unit}"]
-        units: list[tuple[Cell, ...]] = [
-            (name, percent(score), *(by_unit[name][key] for key in ("items", "scored", "ties")))
-            for name, score in scores[f"by_{outcomes.unit}"].items()
+        by_group: dict[str, Any] = counts[f"by_{level}"]
+        groups: list[tuple[Cell, ...]] = [
+            (name, percent(score), *(by_group[name][key] for key in ("items", "scored", "ties")))
+            for name, score in scores[f"by_{level}"].items()
         ]
-        print_table([outcomes.unit, *columns], units)
+        print_table([level, *columns], groups)
+
+    for level in flagged:
+        if scores[f"by_{level}"]:
+            print_groups(level)
+    if details or not any(scores[f"by_{level}"] for level in outcomes.levels):
+        print_groups(outcomes.unit)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -29,6 +31,7 @@ KINDS = ("tsv", "csv", "txt", "jsonl", "json", "parquet", "xlsx")
 SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
 """The divisor of a string's log-probability: one, its tokens, …; slln: tokens to a power."""
 RIGHT, OTHERS = "right", "others"
+RIGHT_IS_HIGHEST = f"{RIGHT} > max({OTHERS})"
 # Columns of items.parquet that no level and no string may be called.
 _TAKEN = {
     "item",
@@ -41,7 +44,12 @@ _TAKEN = {
     "beam",
     "margin",
     "overall",
+    "score",
+    "acceptable",
+    "value",
 }
+# What items.parquet puts before a string's name in the columns about it.
+OF_STRINGS = ("start_", "logprob_", "tokens_", "dropped_")
 _NAME = re.compile(r"[A-Za-z]\w*")
 _ABOUT = ("title", "right", "cite", "url", "licence", "get")
 
@@ -202,6 +210,14 @@ class Benchmark:
         """The name that results have for it."""
         return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)
 
+    def guessing(self, prediction: str) -> str | None:
+        """What guessing comes to, in words; None: not known."""
+        if prediction in self.chance:
+            return f"chance {100 * self.chance[prediction]:g}%"
+        if self.options is not None and self.predictions[prediction] == RIGHT_IS_HIGHEST:
+            return "chance 100% over the number of options"
+        return None
+
     def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:
         """The predictions, of items with so many options of which this one, from 0, is right."""
         return [_formula(text, tuple(self.strings), right, options) for text in self.predictions.values()]
@@ -276,14 +292,18 @@ def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) 
     Raises:
         PdtoolsError: for a column that no template can name.
     """
-    columns = {re.sub(r"^(?=[\W\d])|\W+", "_", level).strip("_") or "level": level for level in levels}
+    named: dict[str, str] = {}
+    for level in levels:
+        key = re.sub(r"^(?=[\W\d])|\W+", "_", level).strip("_") or "level"
+        if not _may_be_called(key) or key in ("good", "bad"):
+            key = f"level_{key}"
+        if key in named:
+            raise PdtoolsError(f"--level {named[key]} and --level {level} are both called {key}")
+        named[key] = level
     table = {
         "title": name,
         "strings": {"good": _column(good), "bad": _column(bad)},
-        "levels": {
-            key if _NAME.fullmatch(key) and key not in _TAKEN else f"level_{key}": _column(level)
-            for key, level in columns.items()
-        },
+        "levels": {key: _column(level) for key, level in named.items()},
     }
     return benchmark_from(table, "--good, --bad, --level", name)
 
@@ -312,6 +332,10 @@ class _Reading:
         if not strings and options is None:
             _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
         label, value = self.label(strings), self.value(strings)
+        levels, flags = self.levels(), self.flags()
+        columns = [*levels, *flags, *strings, *(before + name for before in OF_STRINGS for name in strings)]
+        if twice := next((name for name, times in Counter(columns).items() if times > 1), None):
+            _refuse(f"two columns of the results would be called {twice!r}: another name is needed")
         if label is not None or value is not None:
             if label is not None and value is not None:
                 _refuse("either label or value")
@@ -334,8 +358,8 @@ class _Reading:
             options=options,
             predictions=predictions,
             scores=self.scores(predictions),
-            levels=self.levels(strings),
-            flags=self.flags(strings),
+            levels=levels,
+            flags=flags,
             chance=self.chance(predictions),
             label=label,
             value=value,
@@ -367,6 +391,8 @@ class _Reading:
             if type(value) is not kinds[key]:
                 named = {str: "a string", bool: "true or false", int: "a number of lines"}
                 _refuse(f"form.{key} has to be {named[kinds[key]]}")
+        if found.get("skip", 0) < 0:
+            _refuse("form.skip has to be a number of lines, from 0 on")
         if found.get("kind", "tsv") not in KINDS:
             _refuse(f"form.kind has to be one of {', '.join(KINDS)}")
         if len(found.get("delimiter", ",")) != 1:
@@ -408,7 +434,7 @@ class _Reading:
         found: dict[str, Text] = {}
         for name, given in self.part("strings").items():
             where = f"strings.{name}"
-            if not _NAME.fullmatch(name) or name in (*_TAKEN, RIGHT, OTHERS, "max", "min"):
+            if not _may_be_called(name) or name in (RIGHT, OTHERS, "max", "min"):
                 _refuse(f"{where}: a string cannot be called that")
             if isinstance(given, str):
                 found[name] = Text(_template(given, where))
@@ -445,7 +471,7 @@ class _Reading:
     def predictions(self, strings: Mapping[str, Text], options: Options | None) -> dict[str, str]:
         given = self.part("predictions")
         if not given and options is not None:
-            given = {"main": f"{RIGHT} > max({OTHERS})"}
+            given = {"main": RIGHT_IS_HIGHEST}
         elif not given and {*strings} >= {"good", "bad"}:
             given = {"main": "good > bad"}
         if not given:
@@ -453,9 +479,11 @@ class _Reading:
         found: dict[str, str] = {}
         for name in sorted(given, key=lambda name: name != "main"):  # a stable order: main first
             found[name] = _string(given[name], f"predictions.{name}")
-            of_options = (0, 2) if options is not None else (None, 0)
+            several = 0 if options is None else len(options.texts)
             try:
-                _formula(found[name], tuple(strings), *of_options)
+                # Of a list nobody knows how many options it has.
+                for n in (2, 3) if several == 1 else (several,):
+                    _formula(found[name], tuple(strings), 0 if n else None, n)
             except PdtoolsError as error:
                 _refuse(f"predictions.{name}: {error}")
         return found
@@ -475,7 +503,7 @@ class _Reading:
         if isinstance(threshold, dict):
             _check_keys(threshold, ("from",), "threshold")
             number, source = None, _string(threshold.get("from"), "threshold.from")
-        elif type(threshold) not in (int, float):
+        elif not _is_number(threshold):
             _refuse('threshold has to be a number, or {from = "*train*"}, files that it is chosen on')
         return Label(_template(given["value"], "label.value"), good, bad, number, source)
 
@@ -502,17 +530,17 @@ class _Reading:
         _check_keys(given, tuple(predictions), "scores: of predictions")
         return {name: _score(given.get(name, "sum"), f"scores.{name}") for name in predictions}
 
-    def levels(self, strings: Mapping[str, Text]) -> dict[str, Template]:
+    def levels(self) -> dict[str, Template]:
         given = self.part("levels")
         for name in given:
-            if not _NAME.fullmatch(name) or name in _TAKEN or name in strings or name.startswith("option_"):
+            if not _may_be_called(name):
                 _refuse(f"levels.{name}: a level cannot be called that")
         plain = {name: each for name, each in given.items() if not isinstance(each, dict)} or {
             "file": "{file}"
         }
         return {name: _template(each, f"levels.{name}") for name, each in plain.items()}
 
-    def flags(self, strings: Mapping[str, Text]) -> dict[str, tuple[str, ...]]:
+    def flags(self) -> dict[str, tuple[str, ...]]:
         found = {}
         for name, given in self.part("levels").items():
             if isinstance(given, dict):
@@ -530,12 +558,21 @@ class _Reading:
 
 
 def _score(given: Any, where: str) -> Score:
-    if isinstance(given, dict) and [*given] == ["slln"] and type(given["slln"]) in (int, float):
+    if isinstance(given, dict) and [*given] == ["slln"] and _is_number(given["slln"]):
         return Score("slln", float(given["slln"]))
     if given not in SCORES or given == "slln":
         known = ", ".join(SCORES[:-1])
         _refuse(f"{where} has to be one of {known}, or {{slln = 0.8}}, tokens to this power")
     return Score(given)
+
+
+def _may_be_called(name: str) -> bool:
+    """Whether a string or level can have this name."""
+    return bool(_NAME.fullmatch(name)) and name not in _TAKEN and not name.startswith(option_name(0)[:-1])
+
+
+def _is_number(given: Any) -> bool:
+    return type(given) in (int, float) and math.isfinite(given)
 
 
 def _template(given: Any, where: str) -> Template:

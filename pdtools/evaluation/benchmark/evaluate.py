@@ -8,9 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.evaluation.benchmark.definition import Score
-from pdtools.evaluation.benchmark.graded import LabelRows, ValueRows
+from pdtools.evaluation.benchmark.graded import JudgedLabels, JudgedValues
 from pdtools.evaluation.benchmark.items import Item, Items, String
-from pdtools.evaluation.benchmark.outcomes import Part, Parts, Rows, part_of, values_of
+from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.widening import Comparer
@@ -89,10 +89,10 @@ def evaluate_given(items: Items, given: Callable[[Item, str], float], settings: 
     return rows.results(dict(settings))
 
 
-def _rows_of(items: Items, *, tokens: bool = True) -> Rows:
+def _rows_of(items: Items, *, tokens: bool = True) -> JudgedItems:
     if items.benchmark.label is not None:
-        return LabelRows(items, tokens=tokens)
-    return (Rows if items.benchmark.value is None else ValueRows)(items, tokens=tokens)
+        return JudgedLabels(items, tokens=tokens)
+    return (JudgedItems if items.benchmark.value is None else JudgedValues)(items, tokens=tokens)
 
 
 def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -168,7 +168,7 @@ def _length(part: Part, string: String, score: Score) -> float:
     return 1 / abs(Part(1.0, part.tokens).value(string.scored, score) or 1.0)
 
 
-def _compare(items: Items, comparer: Comparer, progress: Progress, rows: Rows) -> None:
+def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
     blocks = (block for block in _blocks(items))
     contests = (_contest(block[i], items) for block in blocks for i in _alike(block))
     found = iter(progress(comparer.compare(contests), sum(1 for _ in items)))

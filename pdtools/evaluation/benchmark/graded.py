@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.evaluation.benchmark.items import Item, Items
-from pdtools.evaluation.benchmark.outcomes import Outcome, Part, Parts, Rows
+from pdtools.evaluation.benchmark.outcomes import JudgedItems, Outcome, Part, Parts
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.formula import Formula
 
@@ -29,7 +29,7 @@ def matthews(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float |
     return float((n * both - of_labels * of_predicted) / scale**0.5) if scale else None
 
 
-def area(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | None:
+def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | None:
     """The share of pairs of a good and a bad item in which the good one has the higher score, equal ones
     counting half; None where there are no such pairs."""
     from pdtools.prompts.metrics import ranks
@@ -57,11 +57,12 @@ def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> fl
     return float((sorted_scores[cut] + sorted_scores[cut + 1]) / 2)
 
 
-class LabelRows(Rows):
+class JudgedLabels(JudgedItems):
     """Strings that are acceptable or not, which a threshold of their scores has to say."""
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
         self._train: list[tuple[float, bool]] = []
+        self._left_out = 0  # of what the threshold is chosen on
         self._found: list[tuple[tuple[str | None, ...], float, bool]] = []
         assert items.benchmark.label is not None
         self._threshold = items.benchmark.label.threshold
@@ -69,13 +70,13 @@ class LabelRows(Rows):
 
     @property
     def more(self) -> dict[str, pa.DataType]:
-        """See :class:`Rows`."""
+        """See :class:`JudgedItems`."""
         import pyarrow as pa
 
         return {"score": pa.float64(), "acceptable": pa.bool_()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
-        """See :class:`Rows`; nothing of items that the threshold is chosen on, which come first."""
+        """See :class:`JudgedItems`; nothing of items that the threshold is chosen on, which come first."""
         ((name, string),) = item.strings.items()
         part, label = parts[name], item.label
         assert label is not None
@@ -84,6 +85,7 @@ class LabelRows(Rows):
         )
         if item.trains:
             self._train += [] if score is None else [(score, label)]
+            self._left_out += score is None
             return
         if score is None:
             yield MAIN, "unscorable", None if isinstance(part, Part) else part.reason, (None, label)
@@ -97,7 +99,7 @@ class LabelRows(Rows):
         yield MAIN, "right" if (score > self._threshold) == label else "wrong", None, (score, label)
 
     def results(self, scorer: dict[str, Any]) -> Results:
-        """See :class:`Rows`: ``mcc`` and ``auc`` too, of all items and by finest group."""
+        """See :class:`JudgedItems`: ``mcc`` and ``auc`` too, of all items and by finest group."""
         results = super().results(scorer)
         levels = sorted({levels for levels, _, _ in self._found}, key=self.items.named)
         of_groups = {
@@ -110,6 +112,8 @@ class LabelRows(Rows):
         }
         settings = {**results.settings, "threshold": self._threshold}
         counts = {**results.counts, "items_for_threshold": len(self._train)}
+        if self._left_out:
+            counts["items_for_threshold_unscorable"] = self._left_out
         scores = {**results.scores, **self._scores(self._found), **by_unit}
         return replace(results, scores=scores, counts=counts, settings=settings)
 
@@ -117,10 +121,10 @@ class LabelRows(Rows):
         labels = np.array([label for _, _, label in found], dtype=bool)
         scores = np.array([score for _, score, _ in found])
         threshold = 0.0 if self._threshold is None else self._threshold
-        return {"mcc": matthews(labels, scores > threshold), "auc": area(labels, scores)}
+        return {"mcc": matthews(labels, scores > threshold), "auc": roc_auc(labels, scores)}
 
 
-class ValueRows(Rows):
+class JudgedValues(JudgedItems):
     """Items with a number that people gave them, with which a formula of scores is correlated."""
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
@@ -132,13 +136,13 @@ class ValueRows(Rows):
 
     @property
     def more(self) -> dict[str, pa.DataType]:
-        """See :class:`Rows`."""
+        """See :class:`JudgedItems`."""
         import pyarrow as pa
 
         return {"score": pa.float64(), "value": pa.float64()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
-        """See :class:`Rows`."""
+        """See :class:`JudgedItems`."""
         assert item.value is not None
         values, score = {}, self.items.benchmark.scores[MAIN]
         for _, name in self._formula.regions:
@@ -152,7 +156,7 @@ class ValueRows(Rows):
         yield MAIN, None, None, (found, item.value)
 
     def results(self, scorer: dict[str, Any]) -> Results:
-        """See :class:`Rows`: correlations, overall and by finest group."""
+        """See :class:`JudgedItems`: correlations, overall and by finest group."""
         results = super().results(scorer)
         groups: dict[str, list[tuple[float, float]]] = {}
         for levels, found, value in self._found:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path, PurePath
 from typing import NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
-from pdtools.evaluation.benchmark.rows import Row, data_files, items_of, write
+from pdtools.evaluation.benchmark.definition import (
+    Benchmark,
+    Label,
+    Options,
+    Value,
+    bundled,
+    option_name,
+    read_benchmark,
+)
+from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import NoColumnError
 from pdtools.files import is_stream
 
@@ -94,7 +104,7 @@ class Items:
         limit: only the first so many items of each finest group; None: all.
 
     Attributes:
-        by_file: what is in each file, by its path; the limit aside.
+        by_file: what is in each file, by its path.
         names: of all strings.
         nested: whether a finest group belongs to one group of each level, so that its name is enough.
 
@@ -118,7 +128,7 @@ class Items:
         groups: dict[tuple[str | None, ...], None] = {}
         there: set[int] = set()
         options, chance, total = 0, 0.0, 0
-        for item in self._read():
+        for item in self._within_limit(self._read()):
             total += 1
             if item.file not in self.by_file:
                 there.clear()
@@ -133,6 +143,11 @@ class Items:
             raise InputError(f"no items of {benchmark.title} in it", file=source)
         self.names = [*benchmark.strings, *map(option_name, range(options))]
         self.nested = len({group[-1] for group in groups}) == len(groups)
+        names: dict[str, Sequence[str | None]] = {}
+        for group in groups:
+            if names.setdefault(name := self.named(group), group) != group:
+                reason = f"two groups are called {name}: {names[name]} and {group} (levels, None: not named)"
+                raise InputError(reason, file=source)
         self._chance = chance / total if benchmark.options is not None else None
 
     @property
@@ -173,15 +188,43 @@ class Items:
 
     def __iter__(self) -> Iterator[Item]:
         """The items, in the order of file names and rows."""
+        return iter(self._kept) if self._kept else self._within_limit(self._read())
+
+    def _within_limit(self, items: Iterator[Item]) -> Iterator[Item]:
+        """The first so many items of each group, and all that a threshold is chosen on."""
         taken: Counter[tuple[str | None, ...]] = Counter()
-        for item in self._kept or self._read():
-            taken[item.levels] += 1
-            if self.limit is None or taken[item.levels] <= self.limit:
+        for item in items:
+            taken[item.levels] += not item.trains
+            if self.limit is None or item.trains or taken[item.levels] <= self.limit:
                 yield item
 
     def _read(self) -> Iterator[Item]:
         rows = (row for file in self._files for row in items_of(file, self.benchmark))
         return (_item(row, number, self.benchmark) for number, row in enumerate(rows, start=1))
+
+
+def known_by_files(source: str | Path) -> list[str]:
+    """The bundled benchmarks of which there are files in a folder or zip archive, or whose file it is.
+
+    Those whose files have any name (``*.jsonl``) are known by none. A file has to be called like one of the
+    benchmark's, and to begin with an item of it.
+    """
+    found = []
+    for name in bundled():
+        benchmark = read_benchmark(name)
+        patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
+        with contextlib.suppress(InputError):
+            files = data_files(source, replace(benchmark, files=patterns)) if patterns else []
+            named = [file for file in files if any(file.path.match(each) for each in patterns)]
+            if named and _begins_with_an_item(named[0], benchmark):
+                found.append(name)
+    return found
+
+
+def _begins_with_an_item(file: DataFile, benchmark: Benchmark) -> bool:
+    with contextlib.suppress(InputError):
+        return any(_item(row, 1, benchmark) for row in islice(items_of(file, benchmark), 1))
+    return False
 
 
 def _item(row: Row, number: int, benchmark: Benchmark) -> Item:

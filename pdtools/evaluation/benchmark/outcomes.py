@@ -77,9 +77,13 @@ def part_of(string: String, score: Found) -> Part | Unscorable:
     if string.start is None:
         logprob, n = score.total, len(score.tokens)
     else:
-        ends = zip(score.ends, score.words, strict=True)
-        taken = [i for i, (end, word) in enumerate(ends) if end > string.start and word >= 0]
-        if not taken:
+        spans = list(zip(score.starts, score.ends, strict=True))[: len(score.tokens) - score.eos]
+        taken = [
+            i
+            for i, (start, end) in enumerate(spans)
+            if end > string.start or start == end == string.start  # of a lone blank nothing may be left
+        ]
+        if not (taken and string.scored):
             return Unscorable(score.text, _NOTHING)
         logprob, n = float(score.logprobs[taken].sum()), len(taken)
     return Part(logprob, n, score.dropped, as_read, score.n_unknown > 0)
@@ -137,6 +141,11 @@ class Tally:
         self.ties += outcome == "tie"
 
     @property
+    def counts(self) -> dict[str, int]:
+        """What it is a share of."""
+        return {"items": self.items, "scored": self.scored, "ties": self.ties}
+
+    @property
     def share(self) -> float | None:
         """The right ones of the scored ones; None of nothing."""
         return self.right / self.scored if self.scored else None
@@ -186,7 +195,7 @@ def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
     return sorted(tallies, key=lambda key: [level or "" for level in reversed(key)])
 
 
-class Rows:
+class JudgedItems:
     """Judged items: counted by group, and put into a table block by block.
 
     Args:
@@ -211,6 +220,7 @@ class Rows:
             raise items.refused("its prediction is about tokens, and of these scores nobody knows how many")
         self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {name: {} for name in self.taken}
         self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.benchmark.flags}
+        self._numbers = {name: number for number, name in enumerate(items.benchmark.predictions, start=1)}
         self.strings = 0
         self.with_unknown = 0
         self.dropped = MeanAndMax()
@@ -283,11 +293,11 @@ class Rows:
             )
         wide = (None, None) if searched is None else (searched.beam, searched.margin)
         groups = self.items.groups(item.levels)
-        judged = self.judged(item, parts)
-        for number, (name, outcome, reason, more) in enumerate(judged, start=1):
+        for name, outcome, reason, more in self.judged(item, parts):
+            number = self._numbers[name]
             self.tallies[name].setdefault(item.levels, Tally()).add(outcome)
             correct = outcome == "right" if outcome in ("right", "wrong", "tie") else None
-            if number == 1:
+            if name == self.taken[0]:
                 for tallies, flags in zip(self.by_flag.values(), item.flags, strict=True):
                     for flag in flags:
                         tallies.setdefault(flag, Tally()).add(outcome)
@@ -321,13 +331,10 @@ class Rows:
             "strings": self.strings,
             "strings_with_unknown_words": self.with_unknown,
             "files": {path: asdict(each) for path, each in by_file.items()},
-            f"by_{items.unit}": {
-                items.named(key): {
-                    "items": main[key].items,
-                    "scored": main[key].scored,
-                    "ties": main[key].ties,
-                }
-                for key in _ordered(main)
+            f"by_{items.unit}": {items.named(key): main[key].counts for key in _ordered(main)},
+            **{
+                f"by_{level}": {flag: tallies[flag].counts for flag in sorted(tallies)}
+                for level, tallies in self.by_flag.items()
             },
             **self.dropped.as_count("dropped"),
         }

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from pdtools.errors import InputError
 from pdtools.files import read_bytes, read_lines
 
-Lines = Iterator[tuple[int, Mapping[str, Any]]]
+Lines = Iterator[tuple[int, Mapping[str, Any] | None]]
 
 
 class _Plain(pickle.Unpickler):
@@ -44,13 +44,20 @@ def lm_syneval(name: str) -> Lines:
 
 
 def climp(name: str) -> Lines:
-    """CLiMP's tables, with a header or without: the sentence of a row is its longest cell."""
+    """CLiMP's tables: a header of numbers, and rows whose longest cell is a sentence; or sentences."""
     try:
         rows = csv.reader((line for _, line in read_lines(name)), strict=True)
+        has_header = False
         for cells in rows:
+            if rows.line_num == 1 and len(cells) > 1:
+                has_header = not cells[0] and all(cell.isdecimal() for cell in cells[1:])
+                if has_header:
+                    continue
+            if len(cells) > 1 and not has_header:
+                reason = "neither a header of numbers (,0,1,2) nor sentences alone"
+                raise InputError(reason, file=name, line=rows.line_num)
             text = max(cells, key=len, default="")
-            if text and not text.isdecimal():  # a header is numbers
-                yield rows.line_num, {"sentence": text}
+            yield rows.line_num, {"sentence": text} if text else None
     except csv.Error as error:
         raise InputError(f"not CSV: {error}", file=name) from error
 

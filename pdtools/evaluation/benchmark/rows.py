@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from itertools import islice
+from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows, bundled, read_benchmark
+from pdtools.evaluation.benchmark.definition import KINDS, Benchmark, Rows
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
 from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
@@ -27,7 +26,10 @@ _DELIMITERS = {"tsv": "\t", "csv": ","}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The cells of a line, or of several that make an item, by column, and their place."""
+    """The cells of a line, or of several that make an item, by column, and their place.
+
+    A blank line has no cells.
+    """
 
     file: str
     line: int
@@ -43,8 +45,8 @@ class DataFile:
 
     @property
     def columns(self) -> dict[str, str]:
-        """The cells that every row of the file has: file (its name without endings) and dir."""
-        return {"file": self.path.name.partition(".")[0], "dir": self.path.parent.name}
+        """The cells that every row of the file has: file (its name without its ending) and dir."""
+        return {"file": self.path.stem, "dir": self.path.parent.name}
 
 
 def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
@@ -82,22 +84,6 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
     return wanted
 
 
-def known_by_files(source: str | Path) -> list[str]:
-    """The bundled benchmarks of which there are files in a folder or zip archive, or whose file it is.
-
-    Those whose files have any name (``*.jsonl``) are known by none.
-    """
-    found = []
-    for name in bundled():
-        benchmark = read_benchmark(name)
-        patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
-        with contextlib.suppress(InputError):
-            files = data_files(source, replace(benchmark, files=patterns)) if patterns else []
-            if any(file.path.match(each) for file in files for each in patterns):
-                found.append(name)
-    return found
-
-
 def _path(name: str | Path) -> PurePosixPath:
     """The whole path of a file, without the ending of a compression."""
     return PurePosixPath(_plain(Path(name).absolute().as_posix()))
@@ -118,10 +104,13 @@ def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
     lines = (
         READERS[benchmark.reader](file.name) if benchmark.reader else table_rows(file.name, benchmark.form)
     )
+    numbers = count(1)
     rows = (
-        Row(file.name, line, {**columns, "row": str(number), **cells})
-        for number, (line, cells) in enumerate(lines, start=1)
+        Row(file.name, line, {} if cells is None else {**columns, "row": str(next(numbers)), **cells})
+        for line, cells in lines
     )
+    if benchmark.rows is None or benchmark.rows.every is None:
+        rows = (row for row in rows if row.cells)
     if benchmark.rows is None:
         return rows
     return _after_each_other(rows, benchmark.rows) if benchmark.rows.every else _by_key(rows, benchmark.rows)
@@ -131,6 +120,10 @@ def _after_each_other(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
     group: dict[str, Row] = {}
     names = list(form.roles)
     for row in rows:
+        if not row.cells:
+            if group:
+                raise InputError("a blank line between the rows of an item", file=row.file, line=row.line)
+            continue
         name = names[len(group)] if form.role is None else _role(row, form)
         if name in group:
             raise InputError(f"a second {name} where the rows of an item end", file=row.file, line=row.line)
@@ -197,8 +190,10 @@ def write(template: Template, row: Row) -> str:
 # --- files to rows ----------------------------------------------------------------------------
 
 
-def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells]]:
+def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells | None]]:
     """The lines of a file with their numbers: each a value by column; without a header columns are 1, 2, …
+
+    A blank line is None.
 
     Args:
         form: see :class:`Benchmark`; what it does not say the file's ending does.
@@ -215,14 +210,14 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells]
         return _parquet_rows(name)
     if kind == "xlsx":
         return _sheet_rows(name)
-    if kind == "txt" and "delimiter" not in form:
-        return ((number, {"1": line}) for number, line in read_lines(name) if line.strip())
-    lines = islice(_delimited(name, kind, form), form.get("skip", 0), None)
-    return _cells_by_column(name, lines, form.get("header", kind != "txt"))
+    if kind == "txt" and not {"delimiter", "header"} & form.keys():
+        lines = islice(read_lines(name), form.get("skip", 0), None)
+        return ((number, {"1": line} if line.strip() else None) for number, line in lines)
+    return _cells_by_column(name, _delimited(name, kind, form), form.get("header", kind != "txt"))
 
 
 def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
-    lines = _Lines(name)
+    lines = _Lines(name, form.get("skip", 0))
     delimiter = form.get("delimiter") or _DELIMITERS.get(kind, "\t")
     if kind == "csv" and "delimiter" not in form and lines.first.count(";") > lines.first.count(delimiter):
         delimiter = ";"
@@ -234,8 +229,7 @@ def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[
             strict=True,
             quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
         ):
-            if cells:  # a blank line has none
-                yield lines.number, cells
+            yield lines.number, cells
     except csv.Error as error:
         raise InputError(f"not {kind.upper()}: {error}", file=name, line=lines.number) from error
 
@@ -243,8 +237,8 @@ def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[
 class _Lines:
     """The lines of a file, with the number of the last one that was given, and the first to look at."""
 
-    def __init__(self, name: str) -> None:
-        self._lines = read_lines(name)
+    def __init__(self, name: str, skip: int) -> None:
+        self._lines = islice(read_lines(name), skip, None)
         self.number, self.first = next(self._lines, (1, ""))
 
     def __iter__(self) -> Iterator[str]:
@@ -256,14 +250,17 @@ class _Lines:
 
 def _cells_by_column(
     name: str, lines: Iterator[tuple[int, list[Any]]], header: bool
-) -> Iterator[tuple[int, Cells]]:
+) -> Iterator[tuple[int, Cells | None]]:
     columns: list[str] | None = None
     if header:
-        number, found = next(lines, (1, []))
+        number, found = next(((number, cells) for number, cells in lines if not _is_blank(cells)), (1, []))
         columns = [str(each or "").strip() for each in found]
         if twice := next((each for each, times in Counter(columns).items() if times > 1 and each), None):
             raise InputError(f"two columns {twice!r} in the header", file=name, line=number)
     for number, cells in lines:
+        if _is_blank(cells):
+            yield number, None
+            continue
         if columns is None:
             columns = [str(i) for i in range(1, len(cells) + 1)]
         if len(cells) != len(columns):
@@ -271,6 +268,11 @@ def _cells_by_column(
             reason = f"{len(cells)} columns, {where} has {len(columns)}"
             raise InputError(reason, file=name, line=number)
         yield number, dict(zip(columns, cells, strict=True))
+
+
+def _is_blank(cells: list[Any]) -> bool:
+    """Whether a line has no cells, or a row of a sheet nothing in them."""
+    return all(cell is None for cell in cells)
 
 
 def _json_rows(name: str, *, lines: bool) -> Iterator[tuple[int, Cells]]:
@@ -302,7 +304,7 @@ def _parquet_rows(name: str) -> Iterator[tuple[int, Cells]]:
         raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
 
 
-def _sheet_rows(name: str) -> Iterator[tuple[int, Cells]]:
+def _sheet_rows(name: str) -> Iterator[tuple[int, Cells | None]]:
     try:
         import openpyxl
     except ImportError as error:
@@ -313,7 +315,7 @@ def _sheet_rows(name: str) -> Iterator[tuple[int, Cells]]:
         rows = [[*row] for row in sheet.iter_rows(values_only=True)]
     except Exception as error:  # whatever a damaged archive of XML makes of it
         raise InputError(f"not a workbook: {error}", file=name) from error
-    return _cells_by_column(name, ((n, row) for n, row in enumerate(rows, start=1) if any(row)), header=True)
+    return _cells_by_column(name, enumerate(rows, start=1), header=True)
 
 
 def _plain(name: str) -> str:

@@ -13,6 +13,7 @@ Cells = Mapping[str, Any]
 """Cells of a row by column: text, or whatever JSON and Parquet have."""
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_NUMBER = re.compile(r"-?[0-9]+")
 _FILTERS: dict[str, Callable[[str], str]] = {
     "strip": str.strip,
     "lower": str.lower,
@@ -106,7 +107,7 @@ class Template:
 
 def _is_filter(text: str) -> bool:
     name, *values = text.split(":")
-    return text.lstrip("-").isdecimal() or (
+    return _NUMBER.fullmatch(text) is not None or (
         (name in _FILTERS and not values)
         or (name == "replace" and len(values) == 2 and bool(values[0]))
         or (name == "split" and len(values) == 1 and bool(values[0]))
@@ -114,7 +115,7 @@ def _is_filter(text: str) -> bool:
 
 
 def _filtered(value: Any, text: str, column: str) -> Any:
-    if text.lstrip("-").isdecimal():
+    if _NUMBER.fullmatch(text):
         if not isinstance(value, list) or not -len(value) <= int(text) < len(value):
             raise PdtoolsError(f"column {column!r}: there is no number {text} (from 0) of {value!r}")
         return value[int(text)]

@@ -67,7 +67,7 @@ def _compare(comparison: str, a: float, b: float, doubt: float) -> bool | None:
     """Whether it holds; None: the doubt about the difference is too large to tell."""
     if comparison == "=" and not doubt:
         return is_close(a, b)
-    difference = b - a if comparison == ">" else a - b
+    difference = 0.0 if a == b else b - a if comparison == ">" else a - b  # infinities may be equal
     if comparison == "=":
         difference = abs(difference) - _ABSOLUTE - _RELATIVE * abs(b)
     return None if abs(difference) <= doubt != 0 else difference < 0

@@ -37,6 +37,18 @@ kind = "{kind}"
 """
 ROWS = "a|b|kind\na b|c|x\nc|a|x\na a b|b c|y\nb|c c|y\nzebra|c|y\nc|c|y\n"
 
+CONDITIONAL = """
+options = { context = "{start}", texts = "{options}", right = 0 }
+
+[levels]
+kind = "{kind}"
+"""
+CHOICES = [
+    {"start": "a b", "options": ["c", "b c", "a a"], "kind": "x"},
+    {"start": "b c", "options": ["c a b", "c", "b"], "kind": "y"},
+    {"start": "c a", "options": ["b b", "a", "c b"], "kind": "y"},
+]
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -131,6 +143,32 @@ def test_one_that_nobody_has_foreseen(
     page = tmp_path / "page.html"
     assert run(["view", str(whole), str(base), "-o", str(page), "--quiet"]) == 0
     assert "Three of a kind" in page.read_text("utf-8")
+
+
+def test_scores_after_contexts_in_pieces_resumed_and_as_widely_as_needed(
+    tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "c.toml").write_text(CONDITIONAL)
+    (tmp_path / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in CHOICES))
+    given = ["eval-benchmark", str(tmp_path / "c.jsonl"), "--as", str(tmp_path / "c.toml"), "--quiet"]
+    given += ["--model", str(models["pushdown"])]
+    wide = [*given, "--beam", "10000"]
+    assert run([*wide, "-o", str(tmp_path / "plain")]) == 0
+    assert run([*wide, "-o", str(tmp_path / "workers"), "--workers", "2"]) == 0
+    first = [*wide, "-o", str(tmp_path / "resumed"), "--shard", "0/2"]
+    monkeypatch.setattr("sys.argv", ["pdtools", *first])
+    assert run(first) == 0
+    assert run([*wide, "-o", str(tmp_path / "resumed"), "--resume"]) == 0
+    assert run([*given, "--beam", "auto", "-o", str(tmp_path / "auto")]) == 0
+    expected = items(tmp_path / "plain")
+    assert [row["correct"] is not None for row in expected] == [True] * len(CHOICES)
+    for other in ("workers", "resumed"):
+        assert items(tmp_path / other) == expected
+        assert document(tmp_path / other)["scores"] == document(tmp_path / "plain")["scores"]
+    for row, found in zip(expected, items(tmp_path / "auto"), strict=True):
+        assert found["outcome"] == row["outcome"]
+        assert found["beam"] is not None
+        assert found["start_option_2"] == row["start_option_2"] == len("a b")
 
 
 def test_what_it_prints(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from toy_gpt2 import save_gpt2, transformers_losses
 from pdtools.evaluation.benchmark.definition import Score, benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.evaluate import ItemContest, evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items, String
-from pdtools.evaluation.benchmark.outcomes import Part, part_of
+from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_scorer
 from pdtools.search.scores import Scorer, SentenceScore, Unscorable
@@ -36,7 +37,7 @@ def logprob(scorer: Scorer, text: str) -> float:
     """log p of the tokens of a text, not of its end."""
     (score,) = scorer.score([text])
     assert isinstance(score, SentenceScore)
-    return float(sum(p for p, word in zip(score.logprobs, score.words, strict=True) if word >= 0))
+    return float(score.logprobs[: len(score.tokens) - score.eos].sum())
 
 
 def test_the_blank_belongs_to_the_text_unless_there_is_none(tmp_path: Path) -> None:
@@ -64,6 +65,46 @@ def test_only_the_text_is_scored_and_not_the_end(word_scorer: type[Any]) -> None
         assert (part.logprob, part.tokens) == (pytest.approx(expected), tokens)
     nothing = part_of(String("ab", 2), next(scorer.score(["ab"])))
     assert isinstance(nothing, Unscorable)
+
+
+def test_line_feeds_and_lone_blanks_belong_to_the_text_that_they_stand_in() -> None:
+    """Tokens that belong to no word, or of whose characters nothing but their place is left."""
+
+    def scored(text: str, tokens: list[tuple[str, int, int, int]], start: int) -> tuple[float, int | None]:
+        names, words, starts, ends = zip(*tokens, strict=True)
+        # Each token has a log-probability of its own: what is summed tells which were taken.
+        logprobs = -(2.0 ** np.arange(len(tokens)))
+        part = part_of(
+            String(text, start),
+            SentenceScore(text, names, words, starts, ends, logprobs, 0, eos=names[-1] == "<eos>"),
+        )
+        assert isinstance(part, Part)
+        return part.logprob, part.tokens
+
+    lines = [("a", 0, 0, 1), ("\n", -1, 1, 1), ("b", 1, 2, 3), ("\n", -1, 3, 3), ("c", 2, 4, 5)]
+    assert scored("a\nb\nc", lines, 2) == (-(4.0 + 8 + 16), 3)
+    assert scored("a\nb\nc", lines, 1) == (-(2.0 + 4 + 8 + 16), 4)
+    assert scored("a\nb\nc", [*lines, ("<eos>", -1, 5, 5)], 3) == (-(8.0 + 16), 2)
+    lone = [("x", 0, 0, 1), ("\u2581", 1, 2, 2), ("2", 1, 2, 3)]
+    assert scored("x 2", lone, 1) == (-(2.0 + 4), 2)
+    assert scored("x 2", lone, 0) == (-7.0, 3)
+
+
+def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
+    """What transformers alone says of all tokens after those of the context."""
+    pytest.importorskip("transformers")
+    folder = save_gpt2(tmp_path / "gpt2", ["the dog that chased the cats barks", "a\nb c\n\n d"])
+    cells = [("x", "a\n\nb", "y\nx"), ("a b", "\nc", "b")]
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps(dict(zip("abc", row, strict=True))) + "\n" for row in cells)
+    )
+    items = Items(tmp_path / "a.jsonl", benchmark_from(CONDITIONAL, "toy.toml", "toy"))
+    table = evaluate_benchmark(items, load_scorer(folder)).table("items").to_pydict()
+    for side in ("good", "bad"):
+        texts = table[side]
+        contexts = [text[:start] for text, start in zip(texts, table[f"start_{side}"], strict=True)]
+        whole, before = (np.array(transformers_losses(folder, of)) for of in (texts, contexts))
+        assert table[f"logprob_{side}"] == pytest.approx(before - whole, abs=1e-4)
 
 
 def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]) -> None:
@@ -228,3 +269,8 @@ def test_scores(tmp_path: Path, word_scorer: type[Any], score: str | float) -> N
     (outcome,) = evaluate_benchmark(items, scorer).table("items")["outcome"].to_pylist()
     good, bad = BY_HAND[score]
     assert outcome == ("right" if good > bad else "wrong")
+    parts = {"good": Part(-3.0, 2), "bad": Part(-4.0, 4)}
+    found = values_of(
+        Formula.parse("good > bad", parts), items.benchmark.scores["main"], next(iter(items)).strings, parts
+    )
+    assert found == {"good": pytest.approx(good), "bad": pytest.approx(bad)}

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.definition import Benchmark, benchmark_from, bundled, read_benchmark
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.definition import (
+    Benchmark,
+    benchmark_from,
+    benchmark_of_columns,
+    bundled,
+    read_benchmark,
+)
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
@@ -114,6 +121,84 @@ def test_groups_are_in_their_order(tmp_path: Path, word_scorer: type[Any]) -> No
     assert [list(scores[f"by_{level}"]) for level in ("up", "low")] == [["a", "z"], ["a", "b", "c"]]
 
 
+def test_two_columns_of_levels_that_would_have_one_name() -> None:
+    found = benchmark_of_columns("toy", "g", "b", ["a b", "2", "item", "good"])
+    assert list(found.levels) == ["a_b", "level_2", "level_item", "level_good"]
+    with pytest.raises(PdtoolsError, match="--level a b and --level a-b are both called a_b"):
+        benchmark_of_columns("toy", "g", "b", ["a b", "a-b"])
+
+
+def test_groups_that_would_have_one_name(tmp_path: Path) -> None:
+    for levels, rows in (
+        ({"x": "{x}"}, "a,b,none,\na,b,,\n"),
+        ({"x": "{x}", "y": "{y}"}, "a,b,p,q / r\na,b,p / q,r\na,b,z,r\n"),
+    ):
+        (tmp_path / "a.csv").write_text(f"good,bad,x,y\n{rows}")
+        with pytest.raises(InputError, match="two groups are called"):
+            Items(tmp_path / "a.csv", benchmark(levels=levels))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "form"),
+    [
+        ("a.txt", "a\n\nb\nc\n", {}),
+        ("a.csv", "1\na\n\nb\nc\n", {}),
+        ("a.txt", "1\na\n\nb\nc\n", {"header": True}),
+        ("a.txt", "% said\na\n \nb\nc\n", {"skip": 1}),
+    ],
+)
+def test_a_blank_line_does_not_shift_the_rows_of_items(
+    tmp_path: Path, name: str, text: str, form: dict[str, Any]
+) -> None:
+    of = benchmark(
+        rows={"every": 2, "as": ["good", "bad"]}, strings={"good": "{good.1}", "bad": "{bad.1}"}, form=form
+    )
+    (tmp_path / name).write_text(text)
+    with pytest.raises(InputError, match=r": a blank line between the rows of an item") as error:
+        Items(tmp_path, of)
+    assert error.value.line == text.split("\n").index(" " if " \n" in text else "") + 1
+    (tmp_path / name).write_text(text.replace("\n\n", "\n").replace(" \n", "") + "d\n\n\ne\nf\n")
+    assert [each["good"] for each in texts(tmp_path, of)] == ["a", "c", "e"]
+
+
+def test_lines_that_are_skipped_need_not_be_a_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('said "so; and; so\n\ngood,bad\na,b\n')
+    assert texts(tmp_path, benchmark(form={"skip": 2})) == [{"good": "a", "bad": "b"}]
+
+
+def test_a_sheet(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl", reason="openpyxl is not installed")
+    book = openpyxl.Workbook()
+    for row in (["good", "bad", "n"], ["a", "b", 1], [None, None, None], [0, 0, 0], ["c", "d", None]):
+        book.active.append(row)
+    book.create_sheet("other").append(["x"])
+    book.save(tmp_path / "a.xlsx")
+    of = benchmark(levels={"n": "{n}"})
+    assert texts(tmp_path, of) == [{"good": g, "bad": b} for g, b in (("a", "b"), ("0", "0"), ("c", "d"))]
+    assert [item.levels for item in Items(tmp_path, of)] == [("1",), ("0",), (None,)]
+    with pytest.raises(InputError, match=r"a\.xlsx:2: no column 'worse'"):
+        Items(tmp_path, benchmark(strings={"good": "{good}", "bad": "{worse}"}))
+
+
+def test_infinite_scores_that_are_equal_are_a_tie(tmp_path: Path, word_scorer: type[Any]) -> None:
+    (tmp_path / "a.csv").write_text("good,bad\nx,yy\nz,x\n")
+    scorer = word_scorer(lambda word: -1.0 if word == "z" else -math.inf)
+    table = evaluate_benchmark(Items(tmp_path / "a.csv", benchmark()), scorer).table("items")
+    assert table["outcome"].to_pylist() == ["tie", "right"]
+
+
+def test_the_limit_is_of_what_is_scored_and_counted(tmp_path: Path, word_scorer: type[Any]) -> None:
+    rows = "x,y\nx,y\nz,z\nu,v\n"
+    (tmp_path / "a.csv").write_text(f"good,bad\n{rows}")
+    counts = [
+        evaluate_benchmark(Items(tmp_path / "a.csv", benchmark(), limit), word_scorer()).counts
+        for limit in (1, 2, 3, None)
+    ]
+    assert [(each["items"], each["repeated"], each["identical"]) for each in counts] == [
+        *((1, 0, 0), (2, 1, 0), (3, 1, 1), (4, 1, 1))
+    ]
+
+
 OF_ROWS = {"good": "{good.s}", "bad": "{bad.s}"}
 OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
 
@@ -139,6 +224,22 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
         ({"path": "("}, "path is no regular expression"),
         ({"reader": "guess"}, "unknown reader 'guess'"),
         ({"files": 3}, "files has to be a list of strings"),
+        ({"form": {"skip": -1}}, "form.skip has to be a number of lines"),
+        ({"strings": {"option_1": "{a}", "b": "{b}"}}, "strings.option_1: a string cannot be called that"),
+        ({"levels": {"score": "{x}"}}, "levels.score: a level cannot be called that"),
+        ({"levels": {"good": "{x}"}}, "two columns of the results would be called 'good'"),
+        ({"levels": {"logprob_bad": "{x}"}}, "two columns of the results would be called 'logprob_bad'"),
+        (
+            {"levels": {"a": "{x}", "bad": {"flags": ["y"]}}},
+            "two columns of the results would be called 'bad'",
+        ),
+        ({"strings": {"a": "{x|--1}", "b": "{b}"}}, "unknown filter '--1'"),
+        ({"scores": {"main": {"slln": float("nan")}}}, "scores.main has to be one of"),
+        ({**OPTIONS, "predictions": {"main": "right > others"}}, "unexpected ','"),
+        (
+            {"strings": {"s": "{s}"}, "label": "{l}", "threshold": float("nan")},
+            "threshold has to be a number",
+        ),
     ],
 )
 def test_files_that_are_no_benchmarks(parts: dict[str, Any], reason: str) -> None:

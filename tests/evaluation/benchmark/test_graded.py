@@ -15,7 +15,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.definition import Benchmark, benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
-from pdtools.evaluation.benchmark.graded import area, best_threshold, matthews
+from pdtools.evaluation.benchmark.graded import best_threshold, matthews, roc_auc
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.report.benchmarks import print_benchmark
 
@@ -45,7 +45,7 @@ def test_the_threshold_is_the_best_there_is(rows: list[tuple[int, bool]]) -> Non
 @given(SCORED)
 def test_the_area_is_a_share_of_pairs(rows: list[tuple[int, bool]]) -> None:
     good, bad = ([score for score, label in rows if label == wanted] for wanted in (True, False))
-    found = area(np.array([label for _, label in rows]), np.array([float(score) for score, _ in rows]))
+    found = roc_auc(np.array([label for _, label in rows]), np.array([float(score) for score, _ in rows]))
     pairs = [(a > b) + (a == b) / 2 for a in good for b in bad]
     assert found == (pytest.approx(sum(pairs) / len(pairs)) if pairs else None)
 
@@ -82,6 +82,10 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     )
     assert results.scores["mcc_by_kind"] == {"x": 1.0, "y": None}  # aaa is at the threshold, not above it
     assert (results.scores["auc"], results.scores["auc_by_kind"]) == (0.75, {"x": 1.0, "y": 1.0})
+    assert results.counts["items_for_threshold_unscorable"] == 1
+    limited = evaluate_benchmark(Items(tmp_path, labelled(), limit=1), scorer)
+    assert (limited.settings["threshold"], limited.counts["items_for_threshold"]) == (-4.0, 2)
+    assert limited.table("items")["s"].to_pylist() == ["a", "aaaa"]
     given_one = evaluate_benchmark(Items(tmp_path / "a.tsv", labelled(threshold=-6)), scorer)
     assert given_one.scores["by_kind"] == {"x": 0.5, "y": 1.0}
 
@@ -98,8 +102,11 @@ def test_groups_that_an_item_may_be_in_several_of(
     assert results.scores["by_phenomenon"] == {"NPI": 1.0, "binding": 0.5}
     assert results.scores["by_file"] == {"a": pytest.approx(1 / 3)}
     assert results.table("items")["phenomenon"].to_pylist() == [["NPI", "binding"], ["binding"], []]
+    counted = {"NPI": {"items": 1, "scored": 1, "ties": 0}, "binding": {"items": 2, "scored": 2, "ties": 0}}
+    assert results.counts["by_phenomenon"] == counted
     print_benchmark(results)
-    assert "binding        50.00" in capsys.readouterr().out
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["binding", "50.00", "2", "2", "0"] in lines
     table["levels"] = {"phenomenon": {"flags": ["island"]}}
     with pytest.raises(InputError, match="a.csv:2: no column 'island'"):
         Items(tmp_path, benchmark_from(table, "toy.toml", "toy"))

@@ -8,13 +8,14 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
-from pdtools.evaluation.benchmark.items import Items
-from pdtools.evaluation.benchmark.rows import known_by_files
+from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
+from pdtools.evaluation.benchmark.items import Items, known_by_files
 
 
 def lines(*rows: dict[str, Any]) -> str:
@@ -190,7 +191,7 @@ SETS: dict[str, tuple[dict[str, str | bytes], list[tuple[str, ...]], list[tuple[
             ("鳥が来た。",),
             ("鳥を来た。",),
         ],
-        [("in_domain_train-v1",)] * 2 + [("in_domain",)] * 2 + [("out_of_domain",)] * 2,
+        [("in_domain_train-v1.0",)] * 2 + [("in_domain",)] * 2 + [("out_of_domain",)] * 2,
     ),
     "wug": (
         {
@@ -267,19 +268,40 @@ def test_a_set_is_known_by_its_files_unless_these_have_any_name(tmp_path: Path) 
             name,
             found,
         )
+    for other in ("mine_1000.csv", "latest.parquet", "my-ewok.csv"):
+        table = pa.table({"good": ["a b"], "bad": ["b a"]})
+        write(tmp_path / "other", {other: "good,bad\na b,b a\n"})
+        if other.endswith(".parquet"):
+            pq.write_table(table, tmp_path / "other" / other)
+        assert known_by_files(tmp_path / "other" / other) == []
     both = tmp_path / "zorro"
     write(both, SETS["clams"][0])
     assert known_by_files(both) == ["clams", "zorro"]
     assert known_by_files(both / "de_evalset" / "simple_agrmt.txt") == ["clams"]
 
 
-def test_each_half_of_ewok_and_both(tmp_path: Path, word_scorer: type[Any]) -> None:
-    """Words that are the same number of letters longer in the target make both halves ties."""
+def test_each_half_of_ewok_and_both(tmp_path: Path) -> None:
+    """Each of the four comparisons has scores of its own."""
     write(tmp_path, {"ewok.csv": EWOK})
-    results = evaluate_benchmark(Items(tmp_path, read_benchmark("ewok")), word_scorer())
-    table = results.table("items").to_pydict()
-    assert table["prediction"] == [1, 2, 3, 4]
-    assert table["outcome"] == ["tie"] * 4
+    items = Items(tmp_path, read_benchmark("ewok"))
+    (item,) = items
+    assert {name: string.text for name, string in item.strings.items()} == {
+        "t1_c1": "It fell. It is below.",
+        "t1_c2": "It rose. It is below.",
+        "t2_c1": "It fell. It is above.",
+        "t2_c2": "It rose. It is above.",
+    }
+    assert {string.start for string in item.strings.values()} == {8}
+    for better, outcomes in {
+        ("t1_c1", "t2_c2"): "right right right right",
+        ("t1_c2", "t2_c2"): "wrong wrong right tie",
+        ("t1_c1", "t2_c1"): "wrong right wrong tie",
+        ("t1_c2", "t2_c1"): "wrong wrong wrong wrong",
+        ("t1_c1", "t1_c2"): "tie tie tie right",
+    }.items():
+        results = evaluate_given(items, lambda _, name, better=better: float(name in better), {})
+        table = results.table("items").to_pydict()
+        assert (table["prediction"], table["outcome"]) == ([1, 2, 3, 4], outcomes.split())
     assert list(results.scores["by_prediction"]) == ["main", "first", "second", "babylm"]
 
 

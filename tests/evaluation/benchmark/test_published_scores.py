@@ -151,3 +151,16 @@ def test_pairs_of_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for wrong in (["--good", "sen"], ["--as", "zorro", "--level", "x"], []):
         assert run([*given, *wrong, "-o", str(tmp_path / "other")]) == 2
         assert "give either --as, or --good and --bad" in capsys.readouterr().err
+
+
+def test_predictions_keep_their_numbers_where_some_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("good,bad\nx,y\n")
+    table = {
+        "strings": {"good": "{good}", "bad": "{bad}"},
+        "predictions": {"main": "good > bad", "long": "good > bad", "words": "bad > good"},
+        "scores": {"long": "per_token", "words": "per_word"},
+    }
+    items = Items(tmp_path / "a.csv", benchmark_from(table, "toy.toml", "toy"))
+    results = evaluate_given(items, write(tmp_path / "s.tsv", [(1, "good", "2"), (1, "bad", "1")]), {})
+    rows = results.table("items").to_pydict()
+    assert (rows["prediction"], rows["outcome"]) == ([1, 3], ["right", "wrong"])
