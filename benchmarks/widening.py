@@ -20,9 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from pdtools.evaluation.blimp.evaluate import PairContest
-from pdtools.evaluation.blimp.evaluate import judge as judge_pair
-from pdtools.evaluation.blimp.pairs import Pair, PairFiles
+from pdtools.evaluation.benchmark.evaluate import ItemContest as StringsContest
+from pdtools.evaluation.benchmark.outcomes import judge as judge_strings
+from pdtools.evaluation.benchmark.outcomes import part_of
+from pdtools.evaluation.blimp.evaluate import PairItems
+from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.sg.evaluate import ItemContest, from_score, present_needed
 from pdtools.evaluation.sg.evaluate import judge as judge_item
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles
@@ -57,11 +59,19 @@ class Task:
 def blimp(path: str, limit: int) -> Task:
     """Minimal pairs."""
 
-    def outcome(pair: Pair) -> Outcome:
-        return lambda found: judge_pair(pair, *found).outcome
+    def outcome(contest: StringsContest) -> Outcome:
+        strings, (by_sums, *_) = dict(contest.strings), contest.formulas
 
-    pairs = list(PairFiles(path, limit))
-    return Task("BLiMP", [PairContest((p.good, p.bad)) for p in pairs], [outcome(p) for p in pairs])
+        def judged(found: Sequence[Found]) -> str:
+            of_names = zip(strings.items(), found, strict=True)
+            parts = {name: part_of(string, score) for (name, string), score in of_names}
+            return judge_strings(*by_sums, strings, parts)[0]
+
+        return judged
+
+    items = PairItems(PairFiles(path, limit))
+    contests = [StringsContest.of(item, items.benchmark) for item in items]
+    return Task("BLiMP", contests, [outcome(each) for each in contests])
 
 
 def sg(path: str, limit: int, text_style: str) -> Task:

@@ -90,7 +90,7 @@ def eval_blimp(
         )
         return
 
-    from pdtools.evaluation.blimp.evaluate import evaluate_blimp, evaluate_recorded_blimp
+    from pdtools.evaluation.blimp.evaluate import evaluate_blimp
     from pdtools.evaluation.blimp.pairs import PairFiles
     from pdtools.evaluation.recorded.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
 
@@ -111,6 +111,6 @@ def eval_blimp(
             evaluating.deliver(results, details=details)
     else:
         scored = recorded_scorer(recorded, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
-        results = evaluate_recorded_blimp(pairs, scored, evaluating.bar("sentences"))
+        results = evaluate_blimp(pairs, scored, evaluating.bar("sentences"), in_order=True)
         evaluating.deliver(results, details=details)
     evaluating.say_what_is_unknown(results, "pairs")

@@ -49,7 +49,7 @@ _TAKEN = {
     "value",
 }
 # What items.parquet puts before a string's name in the columns about it.
-OF_STRINGS = ("start_", "logprob_", "tokens_", "dropped_")
+OF_STRINGS = ("start_", "logprob_", "tokens_", "dropped_", "surprisals_")
 _NAME = re.compile(r"[A-Za-z]\w*")
 _ABOUT = ("title", "right", "cite", "url", "licence", "get")
 

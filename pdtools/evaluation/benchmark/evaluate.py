@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.evaluation.benchmark.definition import Score
+from pdtools.evaluation.benchmark.definition import Benchmark, Score
 from pdtools.evaluation.benchmark.graded import JudgedLabels, JudgedValues
 from pdtools.evaluation.benchmark.items import Item, Items, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
@@ -43,10 +43,22 @@ def evaluate_benchmark(
         Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), and an ``items`` table with a row
         for each prediction of each item.
     """
-    rows = _rows_of(items)
+    is_graded = items.benchmark.label is not None or items.benchmark.value is not None
+    if is_graded and isinstance(scorer, Comparer):
+        raise items.refused("--beam auto decides predictions, and it has none: give a number")
+    return judge_all(_judged(items), scorer, progress, in_order=in_order)
+
+
+def judge_all(
+    rows: JudgedItems, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
+) -> Results:
+    """Score items and judge them, as :func:`evaluate_benchmark` says.
+
+    Args:
+        rows: what the items are judged by, as yet empty.
+    """
+    items = rows.items
     if isinstance(scorer, Comparer):
-        if items.benchmark.label is not None or items.benchmark.value is not None:
-            raise items.refused("--beam auto decides predictions, and it has none: give a number")
         _compare(items, scorer, progress, rows)
         return rows.results(scorer.settings)
     texts_of = _in_order if in_order else _sorted
@@ -56,20 +68,16 @@ def evaluate_benchmark(
     for block in _blocks(items):
         asked = texts_of(block)
         found = list(islice(scores, len(asked)))
-        if in_order:
-            of_items = iter(found)
-            parts = [
-                {name: part_of(string, next(of_items)) for name, string in item.strings.items()}
-                for item in block
-            ]
-        else:
-            by_text = dict(zip(asked, found, strict=True))
-            parts = [
-                {name: part_of(string, by_text[string.text]) for name, string in item.strings.items()}
-                for item in block
-            ]
+        by_text, of_items = dict(zip(asked, found, strict=True)), iter(found)
+        parts = [
+            {
+                name: part_of(string, next(of_items) if in_order else by_text[string.text])
+                for name, string in item.strings.items()
+            }
+            for item in block
+        ]
         rows.add(block, parts)
-        rows.count(dict(zip(asked, found, strict=True)).values())
+        rows.count(by_text.values())
     _expect_end(scores)
     return rows.results(scorer.settings)
 
@@ -83,13 +91,13 @@ def evaluate_given(items: Items, given: Callable[[Item, str], float], settings: 
         given: the score of an item's string, by its name.
         settings: where they are from.
     """
-    rows = _rows_of(items, tokens=False)
+    rows = _judged(items, tokens=False)
     for block in _blocks(items):
         rows.add(block, [{name: Part(given(item, name), None) for name in item.strings} for item in block])
     return rows.results(dict(settings))
 
 
-def _rows_of(items: Items, *, tokens: bool = True) -> JudgedItems:
+def _judged(items: Items, *, tokens: bool = True) -> JudgedItems:
     if items.benchmark.label is not None:
         return JudgedLabels(items, tokens=tokens)
     return (JudgedItems if items.benchmark.value is None else JudgedValues)(items, tokens=tokens)
@@ -131,6 +139,13 @@ class ItemContest:
     strings: tuple[tuple[str, String], ...]
     formulas: tuple[tuple[Formula, Score], ...]
 
+    @classmethod
+    def of(cls, item: Item, benchmark: Benchmark) -> ItemContest:
+        """That of an item of a benchmark."""
+        formulas = benchmark.formulas(item.right, item.options)
+        scores = benchmark.scores.values()
+        return cls(tuple(item.strings.items()), tuple(zip(formulas, scores, strict=True)))
+
     @property
     def sums(self) -> Literal["totals"]:
         """See :class:`pdtools.search.widening.Contest`."""
@@ -170,7 +185,7 @@ def _length(part: Part, string: String, score: Score) -> float:
 
 def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
     blocks = (block for block in _blocks(items))
-    contests = (_contest(block[i], items) for block in blocks for i in _alike(block))
+    contests = (ItemContest.of(block[i], items.benchmark) for block in blocks for i in _alike(block))
     found = iter(progress(comparer.compare(contests), sum(1 for _ in items)))
     for block in _blocks(items):
         compared = dict(zip(_alike(block), islice(found, len(block)), strict=True))
@@ -187,12 +202,6 @@ def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedI
         scores = [score for each in in_order for score in each.scores]
         rows.count(dict(zip(texts, scores, strict=True)).values())
     _expect_end(found)
-
-
-def _contest(item: Item, items: Items) -> ItemContest:
-    formulas = items.benchmark.formulas(item.right, item.options)
-    scores = items.benchmark.scores.values()
-    return ItemContest(tuple(item.strings.items()), tuple(zip(formulas, scores, strict=True)))
 
 
 def _alike(block: Sequence[Item]) -> list[int]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.evaluation.benchmark.items import Item, Items
-from pdtools.evaluation.benchmark.outcomes import JudgedItems, Outcome, Part, Parts
+from pdtools.evaluation.benchmark.outcomes import NO_TOKENS, JudgedItems, Outcome, Part, Parts, values_of
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.formula import Formula
 
@@ -88,7 +88,8 @@ class JudgedLabels(JudgedItems):
             self._left_out += score is None
             return
         if score is None:
-            yield MAIN, "unscorable", None if isinstance(part, Part) else part.reason, (None, label)
+            reason = NO_TOKENS if isinstance(part, Part) else part.reason
+            yield MAIN, "unscorable", reason, (None, label)
             return
         if self._threshold is None:
             if not self._train:
@@ -144,13 +145,10 @@ class JudgedValues(JudgedItems):
     def judged(self, item: Item, parts: Parts) -> Judged:
         """See :class:`JudgedItems`."""
         assert item.value is not None
-        values, score = {}, self.items.benchmark.scores[MAIN]
-        for _, name in self._formula.regions:
-            part = parts[name]
-            if not isinstance(part, Part):
-                yield MAIN, "unscorable", f"{name}: {part.reason}", (None, item.value)
-                return
-            values[name] = part.value(item.strings[name].scored, score) or 0.0
+        values = values_of(self._formula, self.items.benchmark.scores[MAIN], item.strings, parts)
+        if not isinstance(values, dict):
+            yield MAIN, "unscorable", values, (None, item.value)
+            return
         found = self._formula.value(lambda _, name: values[name])
         self._found.append((item.levels, found, item.value))
         yield MAIN, None, None, (found, item.value)

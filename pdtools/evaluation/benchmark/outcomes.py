@@ -22,6 +22,11 @@ Outcome = Literal["right", "wrong", "tie", "unscorable"]
 
 _EQUAL = 5e-324  # nats: of two numbers that are no further apart neither is the higher one
 _NOTHING = "nothing in it is scored"
+NO_TOKENS = "it has no tokens to divide by"
+
+
+TokenRows = list[tuple[str, int, int, float]]
+"""Of each token: itself, its first character in the text, the one after its last, its surprisal in nats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +38,16 @@ class Part:
         tokens: how many it is a sum over; None: not known.
         dropped: of the whole string, :attr:`pdtools.search.SentenceScore.dropped`.
         as_read: differs where tokens do; None: not known.
-        has_unknown: whether the string has words that the model does not know.
+        text: the whole string as the model reads it; None: not known.
+        surprisals: of the tokens; None: not known.
     """
 
     logprob: float
     tokens: int | None
     dropped: float | None = None
     as_read: int | None = None
-    has_unknown: bool = False
+    text: str | None = None
+    surprisals: TokenRows | None = None
 
     def value(self, text: str, score: Score) -> float | None:
         """The number that predictions compare; None if it is not known.
@@ -51,7 +58,7 @@ class Part:
         if score.kind == "sum":
             return self.logprob
         if score.kind in ("per_token", "slln"):
-            return None if self.tokens is None else self.logprob / self.tokens**score.alpha
+            return self.logprob / self.tokens**score.alpha if self.tokens else None
         lengths: dict[str, Callable[[], int]] = {
             "per_character": lambda: len(text),
             "per_byte": lambda: len(text.encode(errors="surrogatepass")),
@@ -74,9 +81,11 @@ def part_of(string: String, score: Found) -> Part | Unscorable:
     before = (0, *score.ends[:-1])
     tokens = zip(score.tokens, score.starts, before, strict=True)
     as_read = hash((string.start, *((token, start > end) for token, start, end in tokens)))
-    if string.start is None:
-        logprob, n = score.total, len(score.tokens)
-    else:
+    text = string.text if score.text == string.text else score.text  # one string, not two that are the same
+    nats = (0.0 - score.logprobs).tolist()
+    rows = list(zip(score.tokens, score.starts, score.ends, nats, strict=True))
+    logprob = score.total
+    if string.start is not None:
         spans = list(zip(score.starts, score.ends, strict=True))[: len(score.tokens) - score.eos]
         taken = [
             i
@@ -85,8 +94,8 @@ def part_of(string: String, score: Found) -> Part | Unscorable:
         ]
         if not (taken and string.scored):
             return Unscorable(score.text, _NOTHING)
-        logprob, n = float(score.logprobs[taken].sum()), len(taken)
-    return Part(logprob, n, score.dropped, as_read, score.n_unknown > 0)
+        logprob, rows = float(score.logprobs[taken].sum()), [rows[i] for i in taken]
+    return Part(logprob, len(rows), score.dropped, as_read, text, rows)
 
 
 def judge(
@@ -118,7 +127,9 @@ def values_of(
             continue
         value = part.value(strings[name].scored, score)
         if value is None:
-            reasons.append(f"{name}: its number of tokens is not known")
+            reasons.append(
+                f"{name}: {NO_TOKENS if part.tokens == 0 else 'its number of tokens is not known'}"
+            )
             continue
         values[name] = value if part.as_read is None else same.setdefault(part.as_read, value)
     return "; ".join(reasons) or values
@@ -195,6 +206,19 @@ def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
     return sorted(tallies, key=lambda key: [level or "" for level in reversed(key)])
 
 
+def is_right(outcome: Outcome | None) -> bool | None:
+    """Whether an outcome counts as right, which ties do not; None where there is no score."""
+    return None if outcome in (None, "unscorable") else outcome == "right"
+
+
+def surprisals_type() -> pa.DataType:
+    """The type of a column of ``TokenRows``."""
+    import pyarrow as pa
+
+    of_token = {"token": pa.string(), "start": pa.int32(), "end": pa.int32(), "surprisal": pa.float32()}
+    return pa.list_(pa.struct(of_token))
+
+
 class JudgedItems:
     """Judged items: counted by group, and put into a table block by block.
 
@@ -264,6 +288,7 @@ class JudgedItems:
             "logprob_": pa.float64(),
             "tokens_": pa.int32(),
             "dropped_": pa.float64(),
+            "surprisals_": surprisals_type(),
         }
         return pa.schema(
             {
@@ -289,20 +314,34 @@ class JudgedItems:
             string, part = item.strings.get(name), parts.get(name)
             strings += [None, None] if string is None else [string.text, string.start]
             strings += (
-                [part.logprob, part.tokens, part.dropped] if isinstance(part, Part) else [None, None, None]
+                [part.logprob, part.tokens, part.dropped, part.surprisals]
+                if isinstance(part, Part)
+                else [None] * 4
             )
         wide = (None, None) if searched is None else (searched.beam, searched.margin)
         groups = self.items.groups(item.levels)
         for name, outcome, reason, more in self.judged(item, parts):
-            number = self._numbers[name]
-            self.tallies[name].setdefault(item.levels, Tally()).add(outcome)
-            correct = outcome == "right" if outcome in ("right", "wrong", "tie") else None
-            if name == self.taken[0]:
-                for tallies, flags in zip(self.by_flag.values(), item.flags, strict=True):
-                    for flag in flags:
-                        tallies.setdefault(flag, Tally()).add(outcome)
-            about = (item.number, number, self.items.benchmark.predictions[name])
-            yield (*about, *groups, *map(list, item.flags), *strings, *wide, outcome, correct, reason, *more)
+            self.tally(name, item, outcome)
+            about = (item.number, self._numbers[name], self.items.benchmark.predictions[name])
+            yield (
+                *about,
+                *groups,
+                *map(list, item.flags),
+                *strings,
+                *wide,
+                outcome,
+                is_right(outcome),
+                reason,
+                *more,
+            )
+
+    def tally(self, prediction: str, item: Item, outcome: Outcome | None) -> None:
+        """Count the outcome of a prediction about an item."""
+        self.tallies[prediction].setdefault(item.levels, Tally()).add(outcome)
+        if prediction == self.taken[0]:
+            for tallies, flags in zip(self.by_flag.values(), item.flags, strict=True):
+                for flag in flags:
+                    tallies.setdefault(flag, Tally()).add(outcome)
 
     def judged(
         self, item: Item, parts: Parts

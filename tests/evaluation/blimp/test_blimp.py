@@ -16,9 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
+from minimal_pair import judged
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.blimp.evaluate import PairContest, evaluate_blimp, judge
+from pdtools.evaluation.benchmark.evaluate import ItemContest
+from pdtools.evaluation.blimp.evaluate import PairItems, evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, read_pairs
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -116,25 +118,28 @@ def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
             "", ("He", last, "<eos>"), (0, 1, -1), (0, 3, end), (2, end, end), logprobs, 1, True
         )
 
-    one = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="He zyx", bad="He zyxes")
-    unknown = judge(one, score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
-    assert (unknown.outcome, unknown.correct, unknown.correct_per_token) == ("tie", False, False)
-    assert judge(one, score("zyx", 6, 1e-7), score("zyxes", 8, 0.0)).outcome == "right"
+    unknown = judged(score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
+    (row,) = unknown.table("items").to_pylist()
+    assert (row["outcome"], row["correct"], unknown.scores["overall_per_token"]) == ("tie", False, 0.0)
+    known = judged(score("zyx", 6, 1e-7), score("zyxes", 8, 0.0))
+    assert (known.scores["overall"], known.scores["overall_per_token"]) == (1.0, 1.0)
 
 
 def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer: Any) -> None:
-    contest = PairContest(("a a a a", "b b"))
+    pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="a a a a", bad="b b")
+    items = PairItems([pair])
+    (contest,) = (ItemContest.of(item, items.benchmark) for item in items)
 
     def decided(a: float, b: float, doubt: float) -> bool:
         scorer = word_scorer(lambda word: {"a": a, "b": b}[word], eos=None)
         return contest.decided(list(scorer.score(contest.sentences)), doubt)
 
-    # Totals −4 and −5, which differ by 1; of as many tokens as the good one, by 6.
+    # Totals −4 and −5, which differ by 1; means −1 and −2.5, by 1.5, of two tokens by 3.
     assert decided(-1.0, -2.5, 0.99)
     assert not decided(-1.0, -2.5, 1.01)
-    # Totals −4 and −2.2, which differ by 1.8; of as many tokens as the good one, by 0.4.
-    assert decided(-1.0, -1.1, 0.39)
-    assert not decided(-1.0, -1.1, 0.41)
+    # Totals −4 and −2.2, which differ by 1.8; means −1 and −1.1, of two tokens by 0.2.
+    assert decided(-1.0, -1.1, 0.19)
+    assert not decided(-1.0, -1.1, 0.21)
     (good,) = word_scorer(eos=None).score(["a"])
     assert contest.decided([good, Unscorable("b", "unknown")], 99.0)
     assert contest.decided([good, good], 99.0)  # the same to the model: a tie
@@ -263,7 +268,7 @@ def test_bad_tables_of_pairs(tmp_path: Path, text: str, says: str) -> None:
 def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = PairFiles(write(tmp_path / "d", *SMALL))
     whole = evaluate_blimp(files, word_scorer())
-    monkeypatch.setattr("pdtools.evaluation.blimp.evaluate.BLOCK", 2)
+    monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 2)
     divided = evaluate_blimp(files, word_scorer())
     assert divided.scores == whole.scores
     assert divided.table("items").equals(whole.table("items"))
@@ -284,7 +289,7 @@ class ManyPairs:
 
 
 def test_memory_does_not_grow_with_the_pairs(word_scorer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.evaluation.blimp.evaluate.BLOCK", 64)
+    monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 64)
     scorer = word_scorer()
     peaks = []
     for number in (256, 1536):
@@ -344,6 +349,7 @@ def test_the_same_tokens_in_other_words_are_no_tie() -> None:
         words, logprobs = (0, int(" " in text)), np.array([logprob, -1.0])
         return SentenceScore(text, ("can", "not"), words, starts, ends, logprobs, 0, eos=False)
 
-    pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="can not", bad="cannot")
-    assert judge(pair, score("can not", (0, 4), -1.0), score("cannot", (0, 3), -2.0)).outcome == "right"
-    assert judge(pair, score("can not", (0, 4), -2.0), score("cannot", (0, 3), -1.0)).outcome == "wrong"
+    for good, bad in ((-1.0, -2.0), (-2.0, -1.0)):
+        results = judged(score("can not", (0, 4), good), score("cannot", (0, 3), bad))
+        assert results.scores["overall"] == (good > bad)
+        assert results.counts["ties"] == 0

@@ -13,7 +13,8 @@ import pytest
 from toy_gpt2 import Reference
 from toy_tokenizers import KINDS, save_kind
 
-from pdtools.evaluation.blimp.evaluate import Pair, evaluate_blimp
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp
+from pdtools.evaluation.blimp.pairs import Pair
 from pdtools.evaluation.perplexity.evaluate import evaluate_text_perplexity
 from pdtools.files import GivenText, Rejects
 from pdtools.search.contexts import DOCUMENT, Context, with_documents

@@ -1,0 +1,25 @@
+"""A minimal pair whose sentences have given scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, ClassVar
+
+from pdtools.evaluation.blimp.evaluate import evaluate_blimp
+from pdtools.evaluation.blimp.pairs import Pair
+from pdtools.evaluation.results import Results
+from pdtools.search.scores import SentenceScore, Unscorable
+
+
+def judged(good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) -> Results:
+    """The results of the pair."""
+
+    class Scorer:
+        settings: ClassVar[dict[str, Any]] = {"kind": "test"}
+
+        def score(self, sentences: Iterable[Any]) -> Iterator[SentenceScore | Unscorable]:
+            assert len(list(sentences)) == 2
+            return iter((good, bad))
+
+    pair = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="good one", bad="bad one")
+    return evaluate_blimp([pair], Scorer(), in_order=True)  # type: ignore[arg-type]
