@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -25,7 +26,12 @@ Items = dict[str, Any]
 """The list of items, as the page's script takes it: its ``groups``; of each item its ``group``, its ``id``
 and its ``texts`` by name, of which the first ``listed`` stand in the list, and all below an item if
 ``unfolded``; of each model ``outcomes`` (1, 0, None; or numbers), and perhaps ``margins``, surprisals of
-``tokens`` or ``regions``, the ``pair`` of texts that are compared, and a ``note``."""
+``tokens`` (of texts' ``sides``) or ``regions``, the ``pair`` of texts that are compared, and a ``note``."""
+
+MOST_WITH_TOKENS = 5_000
+"""Items whose tokens' surprisals a page holds."""
+BITS = 1 / math.log(2)
+"""Bits in a nat."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +74,15 @@ def drawing_of(record: Evaluation) -> Drawing:
         module, _, name = record.drawing.partition(":")
         found: Drawing = getattr(import_module(module), name)
         return found
-    return Drawing(items=None if record.outcomes is None else partial(listed_items, record.outcomes))
+    if record.outcomes is None:
+        return Drawing()
+    of_texts = dict.fromkeys((f"surprisals_{name}" for name in record.outcomes.content), "tokens")
+    return Drawing(items=partial(listed_items, record.outcomes), optional=of_texts)
 
 
 def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
     """Items that are right or wrong: units are their groups, ``content`` are their texts."""
-    texts = {name: column_of(items, name).astype(str).tolist() for name in outcomes.content}
+    texts = {name: _texts(column_of(items, name)) for name in outcomes.content}
     rest = [name for name in outcomes.key if name != outcomes.unit] or [outcomes.unit]
     names = [column_of(items, name).astype(str).tolist() for name in rest]
     return {
@@ -82,7 +91,43 @@ def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Load
         "texts": texts,
         "listed": len(texts),
         "outcomes": [outcomes_of(items[f"correct@{i}"]) for i in range(len(of_task))],
+        **tokens_of(items, of_task, outcomes.content),
     }
+
+
+def _texts(column: pd.Series) -> list[str | None]:
+    return [str(text) if known else None for text, known in zip(column, column.notna(), strict=True)]
+
+
+def tokens_of(items: pd.DataFrame, of_task: Sequence[Loaded], names: Sequence[str]) -> Items:
+    """Surprisals of the tokens of these texts, in bits, of the models that have them; perhaps nothing."""
+    sides = [name for name in names if any(f"surprisals_{name}@{i}" in items for i in range(len(of_task)))]
+    with_tokens = [
+        i for i in range(len(of_task)) if sides and all(f"surprisals_{side}@{i}" in items for side in sides)
+    ]
+    if not with_tokens:
+        return {}
+    shown = items.head(MOST_WITH_TOKENS)
+    tokens = {
+        str(i): [
+            [*map(_token_bits, of_item)]
+            for of_item in zip(*(shown[f"surprisals_{side}@{i}"] for side in sides), strict=True)
+        ]
+        for i in with_tokens
+    }
+    return {"sides": sides, "tokens": tokens}
+
+
+def _token_bits(rows: Any) -> list[Any] | None:
+    """Tokens, and their surprisals in bits; None of a sentence without a score (pandas' NaN)."""
+    if not isinstance(rows, Iterable):
+        return None
+    listed = list(rows)
+    nats = [row["surprisal"] for row in listed]
+    return [
+        [str(row["token"]) for row in listed],
+        [None if each is None else rounded(each * BITS, 2) for each in nats],
+    ]
 
 
 def grouped(column: pd.Series) -> Items:

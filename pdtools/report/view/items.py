@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from pdtools.report.view.drawing import Drawing, Items, grouped, numbers_of, outcomes_of, rounded
+from pdtools.report.view.drawing import BITS, Drawing, Items, grouped, numbers_of, outcomes_of, tokens_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pdtools.report.view.loaded import Loaded
-
-MOST_WITH_TOKENS = 5_000
-"""Pairs whose tokens' surprisals a page holds."""
-
-_BITS = 1 / math.log(2)  # in a nat
 
 
 def _pairs(items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
@@ -28,40 +22,17 @@ def _pairs(items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
         "pair": ["good", "bad"],
         "outcomes": [outcomes_of(items[f"correct@{i}"]) for i in range(len(of_task))],
         "margins": [
-            numbers_of((items[f"logprob_good@{i}"] - items[f"logprob_bad@{i}"]) * _BITS, 2)
+            numbers_of((items[f"logprob_good@{i}"] - items[f"logprob_bad@{i}"]) * BITS, 2)
             for i in range(len(of_task))
         ],
     }
-    with_tokens = [
-        i
-        for i in range(len(of_task))
-        if {f"surprisals_good@{i}", f"surprisals_bad@{i}"} <= set(items.columns)
-    ]
-    if with_tokens:
-        found["tokens"] = {
-            str(i): [
-                [_token_bits(row[f"surprisals_{side}@{i}"]) for side in ("good", "bad")]
-                for _, row in items.head(MOST_WITH_TOKENS).iterrows()
-            ]
-            for i in with_tokens
-        }
+    if tokens := tokens_of(items, of_task, ("good", "bad")):
+        found |= tokens
     else:
         found["note"] = (
             "These results have no surprisals of tokens: eval-blimp of today's pdtools keeps them."
         )
     return found
-
-
-def _token_bits(rows: Any) -> list[Any] | None:
-    """Tokens, and their surprisals in bits; None of a sentence without a score (pandas' NaN)."""
-    if not isinstance(rows, Iterable):
-        return None
-    listed = list(rows)
-    nats = [row["surprisal"] for row in listed]
-    return [
-        [str(row["token"]) for row in listed],
-        [None if each is None else rounded(each * _BITS, 2) for each in nats],
-    ]
 
 
 def _parses(items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:

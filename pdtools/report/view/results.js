@@ -247,7 +247,7 @@
       }
       for (const [m, tokens] of Object.entries(items.tokens ?? {})) {
         if (!tokens[i]) continue;
-        parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...items.pair.map((side, s) => heat(side, tokens[i][s], tokens[i][1 - s])));
+        parts.push(make("h3", {}, `${ours[m]}: surprisal of each token (bits)`), ...items.sides.map((side, s) => (tokens[i][s] || items.pair ? heat(side, tokens[i][s], tokens[i]) : null)));
       }
       if (items.note) parts.push(make("p", { class: "soft" }, items.note));
       const sentences = items.pair ? [["--pair", ...items.pair.map((name) => items.texts[name][i])]]
@@ -260,10 +260,10 @@
       return make("div", { class: "item" }, parts);
     }
 
-    const heat = (side, tokens, other) => {
+    const heat = (side, tokens, beside) => {
       if (!tokens) return make("p", {}, `${side}: no score`);
       const [words, bits] = tokens;  // tokens, or regions
-      const most = Math.max(...bits, ...(other?.[1] ?? []), 1);
+      const most = Math.max(...bits, ...(beside ?? []).flatMap((each) => each?.[1] ?? []), 1);
       const sum = bits.reduce((a, b) => a + b, 0);
       return make("div", { class: "tokens" }, make("b", {}, `${side} ${digits(sum, 1)}:`), words.map((word, k) => make("span", { style: `background: rgba(213, 94, 0, ${(0.55 * bits[k] / most).toFixed(3)})` }, `${word} `, make("small", {}, digits(bits[k], 1)))));
     };

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
+from pdtools.report.view.results import results_page
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # Nobody has foreseen it: three strings, of which the middle one has to be in the middle.
@@ -143,6 +145,18 @@ def test_one_that_nobody_has_foreseen(
     page = tmp_path / "page.html"
     assert run(["view", str(whole), str(base), "-o", str(page), "--quiet"]) == 0
     assert "Three of a kind" in page.read_text("utf-8")
+    drawn = results_page([str(whole), str(base)]).packed["items-benchmark-mine"]
+    assert drawn["sides"] == ["low", "middle", "high"]
+    for model, results in enumerate((whole, base)):
+        for row, of_item in zip(items(results), drawn["tokens"][str(model)], strict=True):
+            for name, tokens in zip(drawn["sides"], of_item, strict=True):
+                if row[f"logprob_{name}"] is None:
+                    assert tokens is None
+                    continue
+                words, bits = tokens
+                assert words == [each["token"] for each in row[f"surprisals_{name}"]]
+                assert len(words) == row[f"tokens_{name}"]
+                assert sum(bits) == pytest.approx(-row[f"logprob_{name}"] / math.log(2), abs=0.05)
 
 
 def test_scores_after_contexts_in_pieces_resumed_and_as_widely_as_needed(
