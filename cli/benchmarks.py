@@ -78,6 +78,9 @@ def show(
         of_files = f"the best one for the items of {label.source}"
         threshold = of_files if label.threshold is None else f"{label.threshold:g}"
         typer.echo(f"threshold: {threshold}; guessing comes to MCC 0, AUC 50%")
-    typer.echo(f"levels: {', '.join(benchmark.levels)}")
+    if benchmark.suites:
+        typer.echo("predictions and levels: those of the files")
+    else:
+        typer.echo(f"levels: {', '.join(benchmark.levels)}")
     for who, number in benchmark.published.items():
         typer.echo(f"published, {who}: {number}")

@@ -11,6 +11,7 @@ from pdtools.search.options import AUTO
 
 from .arguments import pick_source
 from .console import message
+from .eval_sg import score_suites
 from .evaluating import Evaluating
 from .options import (
     ContextOptions,
@@ -143,6 +144,11 @@ def eval_benchmark(
         benchmark = read_benchmark(name)
     else:
         benchmark = benchmark_of_columns(Path(data).stem, str(good), str(bad), level or [])
+    if benchmark.suites:
+        if given_scores is not None or limit is not None:
+            raise typer.BadParameter("suites go without --scores and --limit")
+        score_suites(data, run, recorded, reading, model, output, details=details, latex=latex)
+        return
     inputs = {"data": data, "benchmark": None if name in (None, *bundled()) else name}
     if recorded.write_sentences is not None:
         read = {role: path for role, path in inputs.items() if path is not None}

@@ -103,6 +103,24 @@ def eval_sg(
         return
     if len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
+    score_suites(
+        suites[0], run, recorded, reading, model, output, text_style=text_style, details=details, latex=latex
+    )
+
+
+def score_suites(
+    suites: str,
+    run: RunOptions,
+    recorded: RecordedOptions,
+    reading: ContextOptions,
+    model: str | None,
+    output: str | None,
+    *,
+    text_style: Style = Style.ptb,
+    details: bool,
+    latex: bool,
+) -> None:
+    """Score suites by a model or by surprisals of others, or write their sentences."""
     if recorded.write_sentences is not None:
         from pdtools.evaluation.recorded.sentence_files import SG_COLUMNS, sg_sentences
         from pdtools.evaluation.sg.suites import SuiteFiles
@@ -110,8 +128,8 @@ def eval_sg(
         write_for_others(
             recorded,
             run,
-            {"suites": suites[0]},
-            lambda: sg_sentences(SuiteFiles(suites[0]), text_style.value),
+            {"suites": suites},
+            lambda: sg_sentences(SuiteFiles(suites), text_style.value),
             SG_COLUMNS,
         )
         return
@@ -123,12 +141,12 @@ def eval_sg(
     evaluating = Evaluating.begin(
         required_output(output),
         run,
-        {"suites": suites[0], "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        {"suites": suites, "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
         also=[reading.preceding],
         latex=latex,
     )
     preceding = read_context(reading, documents=False)
-    found = SuiteFiles(suites[0])
+    found = SuiteFiles(suites)
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
         with evaluating.scorer_or_comparer(settings) as scorer:

@@ -23,6 +23,8 @@ from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair
 from pdtools.evaluation.results import Results
+from pdtools.evaluation.sg.evaluate import evaluate_sg
+from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.files import Rejects
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel
@@ -205,8 +207,12 @@ class Model:
         Raises:
             InputError: for a file that is no benchmark, or data that are not its.
         """
-        items = Items(data, read_benchmark(benchmark), limit)
-        return evaluate_benchmark(items, self._scorer())
+        known = read_benchmark(benchmark)
+        if known.suites:
+            if limit is not None:
+                raise PdtoolsError("suites go without a limit")
+            return evaluate_sg(SuiteFiles(data), self._scorer())
+        return evaluate_benchmark(Items(data, known, limit), self._scorer())
 
     def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:
         """What may follow the beginning of a sentence.

@@ -178,6 +178,7 @@ class Benchmark:
         label: acceptability, instead of predictions; None: there is none.
         value: numbers, instead of predictions; None: there are none.
         published: numbers of others, with their source.
+        suites: whether the files are SyntaxGym's, which hold all else (:mod:`pdtools.evaluation.sg`).
         digest: SHA-256 of all that results depend on.
     """
 
@@ -198,6 +199,7 @@ class Benchmark:
     label: Label | None = None
     value: Value | None = None
     published: Mapping[str, Any] = field(default_factory=dict)
+    suites: bool = False
     digest: str = ""
 
     @property
@@ -215,7 +217,7 @@ class Benchmark:
         if prediction in self.chance:
             return f"chance {100 * self.chance[prediction]:g}%"
         if self.options is not None and self.predictions[prediction] == RIGHT_IS_HIGHEST:
-            return "chance 100% over the number of options"
+            return "chance one in as many as there are options"
         return None
 
     def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:
@@ -317,7 +319,7 @@ def _folder() -> Any:
 
 
 _KEYS = (*_ABOUT, "files", "path", "form", "reader", "rows", "strings", "options", "predictions", "scores")
-_ALL_KEYS = (*_KEYS, "levels", "chance", "label", "threshold", "value", "published")
+_ALL_KEYS = (*_KEYS, "levels", "chance", "label", "threshold", "value", "published", "suites")
 
 
 class _Reading:
@@ -328,6 +330,8 @@ class _Reading:
 
     def benchmark(self, name: str) -> Benchmark:
         _check_keys(self.table, _ALL_KEYS, "a benchmark")
+        if self.table.get("suites", False) is not False:
+            return self.of_suites(name)
         strings, options = self.strings(), self.options()
         if not strings and options is None:
             _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
@@ -344,12 +348,10 @@ class _Reading:
             predictions = {"main": next(iter(strings)) if value is None else value.against}
         else:
             predictions = self.predictions(strings, options)
-        files = self.table.get("files", ())
-        about = {key: _string(self.table[key], key) for key in _ABOUT if key in self.table}
         return Benchmark(
             name=name,
-            about=about,
-            files=(files,) if isinstance(files, str) else _strings(files, "files"),
+            about=self.about(),
+            files=self.files(),
             path=self.path(),
             form=self.form(),
             reader=self.reader(),
@@ -368,6 +370,35 @@ class _Reading:
                 {key: each for key, each in self.table.items() if key not in (*_ABOUT, "published")}
             ),
         )
+
+    def of_suites(self, name: str) -> Benchmark:
+        if self.table["suites"] is not True:
+            _refuse("suites has to be true or false")
+        _check_keys(self.table, (*_ABOUT, "files", "published", "suites"), "a benchmark of suites")
+        return Benchmark(
+            name=name,
+            about=self.about(),
+            files=self.files(),
+            path=None,
+            form={},
+            reader=None,
+            rows=None,
+            strings={},
+            options=None,
+            predictions={},
+            scores={},
+            levels={},
+            chance={},
+            published=self.part("published"),
+            suites=True,
+        )
+
+    def about(self) -> Mapping[str, str]:
+        return {key: _string(self.table[key], key) for key in _ABOUT if key in self.table}
+
+    def files(self) -> tuple[str, ...]:
+        found = self.table.get("files", ())
+        return (found,) if isinstance(found, str) else _strings(found, "files")
 
     def part(self, name: str) -> Mapping[str, Any]:
         found = self.table.get(name, {})

@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from search_oracle import save_checkpoints
 
+import pdtools
 from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
 from pdtools.report.view.results import results_page
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -129,6 +131,10 @@ def test_one_that_nobody_has_foreseen(
             assert (row["outcome"] == "right") == holds
     assert rows[15]["outcome"] in ("tie", "wrong")  # c is c
 
+    by_hand = pdtools.load(models["base"]).evaluate(mine[3], mine[1])
+    assert (by_hand.scores, by_hand.counts) == (document(base)["scores"], document(base)["counts"])
+    assert by_hand.table("items").to_pylist() == items(base)
+
     assert run(["compare", str(whole), str(base), "--json"]) == 0
     compared = json.loads(capsys.readouterr().out)
     assert compared["task"] == "benchmark-mine"
@@ -227,8 +233,14 @@ def test_benchmarks_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> 
     for name in names:
         assert run(["benchmarks", "show", name]) == 0
         shown = capsys.readouterr().out
-        assert all(f"{key}:" in shown for key in ("title", "right", "licence", "get", "levels"))
-        assert "prediction main: " in shown
+        assert all(f"{key}:" in shown for key in ("title", "right", "licence", "get"))
+        assert ("prediction main: " in shown and "levels: " in shown) or name == "sg"
+    assert run(["benchmarks", "show", "sg"]) == 0
+    assert "predictions and levels: those of the files" in capsys.readouterr().out
+    assert run(["benchmarks", "show", "entity-tracking"]) == 0
+    assert "chance one in as many as there are options" in capsys.readouterr().out
+    assert run(["benchmarks", "show", "jcola"]) == 0
+    assert "threshold: the best one for the items of in_domain_train*" in capsys.readouterr().out
     assert run(["benchmarks", "show", "ewok", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["predictions"]["main"]["chance"] == 0.25
     assert run(["benchmarks", "show", "zorro", "--toml"]) == 0
@@ -247,6 +259,30 @@ def test_a_benchmark_is_known_by_its_files(
     assert run(["eval-benchmark", str(tmp_path / "data" / "de_evalset"), *command]) == 0
     assert "as clams, by the names of its files" in capsys.readouterr().err
     assert document(tmp_path / "out")["settings"]["task"] == "benchmark-clams"
+
+
+def test_suites_by_name_are_eval_sg(
+    tmp_path: Path, models: dict[str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    suites = REPOSITORY / "data" / "sg"
+    model = ["--model", "demo", "--beam", "4", "--quiet"]
+    assert run(["eval-benchmark", str(suites), "--as", "sg", *model, "-o", str(tmp_path / "a")]) == 0
+    assert run(["eval-sg", str(suites), *model, "-o", str(tmp_path / "b")]) == 0
+    assert capsys.readouterr().out.count("circuit") >= 2
+    assert items(tmp_path / "a") == items(tmp_path / "b")
+    for name in ("scores", "counts", "settings"):
+        assert document(tmp_path / "a")[name] == document(tmp_path / "b")[name]
+    for option in (["--limit", "1"], ["--scores", "x.tsv"]):
+        given = model if option[0] == "--limit" else []
+        assert run(["eval-benchmark", str(suites), "--as", "sg", *given, *option, "-o", "x"]) == 2
+        assert "suites go without --scores and --limit" in capsys.readouterr().err
+    written = str(tmp_path / "strings.tsv")
+    assert run(["eval-benchmark", str(suites), "--as", "sg", "--write-sentences", written, "--quiet"]) == 0
+    assert Path(written).read_text().startswith("suite\titem\tcondition\ttext\n")
+    found = pdtools.load("demo", beam=4).evaluate("sg", suites)
+    assert found.scores == document(tmp_path / "b")["scores"]
+    with pytest.raises(PdtoolsError, match="suites go without a limit"):
+        pdtools.load("demo").evaluate("sg", suites, limit=1)
 
 
 def test_what_is_refused(

@@ -224,6 +224,8 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
         ({"path": "("}, "path is no regular expression"),
         ({"reader": "guess"}, "unknown reader 'guess'"),
         ({"files": 3}, "files has to be a list of strings"),
+        ({"suites": True}, "a benchmark of suites has no 'strings'"),
+        ({"suites": 1}, "suites has to be true or false"),
         ({"form": {"skip": -1}}, "form.skip has to be a number of lines"),
         ({"strings": {"option_1": "{a}", "b": "{b}"}}, "strings.option_1: a string cannot be called that"),
         ({"levels": {"score": "{x}"}}, "levels.score: a level cannot be called that"),
