@@ -1,0 +1,261 @@
+"""What jobs record: options of commands with pieces are in the settings, or are known not to matter."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from options import with_options
+from small_jobs import Case
+
+from pdtools.cli.main import _all_commands, run
+from pdtools.errors import PdtoolsError
+
+Settings = Callable[..., dict[str, Any]]
+
+INPUT = "the first argument"
+SEARCH = {
+    "--beam": (["--beam", 7], {"beam"}),
+    "--margin": (["--margin", 3], {"margin"}),
+    "--word-beam": (["--word-beam", 2], {"word_beam"}),
+    "--fast-track": (["--fast-track", 2], {"fast_track"}),
+}
+MODEL = {
+    **SEARCH,
+    "--trees": (["--trees", "{inputs}/blocks.trees"], {"trees"}),
+    "--bos": (["--no-bos"], {"bos"}),
+    "--dtype": (["--dtype", "bf16"], {"dtype"}),
+}
+CONTEXT = {
+    "--context": (["--context", "{inputs}/before.txt"], {"context"}),
+    "--context-parses": (["--context", "{inputs}/before.txt", "--context-parses", "beam"], {"context"}),
+    "--window": (["--context", "{inputs}/before.txt", "--window", 9], {"context"}),
+}
+DOCUMENTS = {**CONTEXT, "--stride": (["--stride", 4], {"context"})}
+OTHER_MODEL = {"--model": (["--model", "{inputs}/models/head"], {"model"})}
+WIDENED = {"auto": (["--beam", "auto"], {"work", "beam", "steps"})}
+SHAPES: dict[str, Any] = {
+    "--lower-case": (["--lower-case"], {"tokenizer"}),
+    "--vocab-size": (["--vocab-size", 12], {"tokenizer"}),
+    "--min-count": (["--min-count", 2], {"tokenizer"}),
+    "--unk": (["--no-unk"], {"tokenizer"}),
+    "--text-style": (["--text-style", "raw"], {"tokenizer"}),
+    "--binarize": (["--binarize", "left"], {"factor"}),
+    "--tape": (["--tape", "none"], {"tape"}),
+}
+WINDOWS = ["--layout", "window", "--window", 24]
+# Of each case of commands: how every option is given, and the settings that it changes.
+CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
+    "surprisal": {
+        **MODEL,
+        **DOCUMENTS,
+        **OTHER_MODEL,
+        "--entropy": (["--entropy"], {"measures"}),
+        "--rank": (["--rank"], {"measures"}),
+        "--parses": (["--parses"], {"work"}),
+    },
+    "decode": {
+        **SEARCH,
+        **OTHER_MODEL,
+        "--dtype": MODEL["--dtype"],
+        "--k-best": (["--k-best", 2], {"k_best"}),
+        "--derivations": (["--derivations"], {"merged"}),
+        "--cky": (["--cky"], {"cky"}),
+    },
+    "eval-ppl": {
+        **MODEL,
+        **OTHER_MODEL,
+        "--marginal": (["--no-marginal"], {"marginal"}),
+        "--particles": (["--particles", 3], {"particles", "particles_seed"}),
+        "--seed": (["--particles", 3, "--seed", 5], {"particles", "particles_seed"}),
+        INPUT: (["{inputs}/strings"], {"shards"}),
+    },
+    "ppl-masked": {
+        "--mask-share": (["--mask-share", 0.3], {"mask_share"}),
+        "--masking": (["--masking", "mask"], {"masking"}),
+        "--mask-draws": (["--mask-draws", 2], {"mask_draws"}),
+    },
+    "ppl-text": {**MODEL, **DOCUMENTS, **OTHER_MODEL},
+    "eval-blimp": {
+        **MODEL,
+        **CONTEXT,
+        **OTHER_MODEL,
+        "auto": (["--beam", "auto"], {"work", "beam", "steps"}),
+    },
+    "eval-sg": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
+    "benchmark": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
+    "eval-dyck": {"--beam": SEARCH["--beam"], "--margin": SEARCH["--margin"], **OTHER_MODEL},
+    "eval-reading": {
+        **{name: (given, {"models"}) for name, (given, _) in {**MODEL, **DOCUMENTS, **OTHER_MODEL}.items()},
+        "--beams": (["--beams", "2,3"], {"models"}),
+        "--predictor": (["--predictor", "surprisal", "--predictor", "entropy"], {"models"}),
+        "--correct-spaces": (["--correct-spaces"], {"models"}),
+    },
+    "parse": {
+        **{name: (given, {"parser"}) for name, (given, _) in SEARCH.items()},
+        "--parser": (["--parser", "{inputs}/models/head"], {"parser"}),
+        "--cky": (["--cky"], {"parser"}),
+        "--binarize": (["--binarize", "left"], {"binarize"}),
+    },
+    "treebank": {
+        "--binarize": (["--binarize", "none"], {"binarize"}),
+        "--functions": (["--functions", "keep"], {"functions"}),
+    },
+    "conllu": {
+        "--surface": (["--surface"], {"surface"}),
+        "--binarize": (["--binarize", "head"], {"binarize"}),
+    },
+    "export": {
+        "--discontinuous": (["--discontinuous", "skip"], {"discontinuous"}),
+        "--punctuation": (["--punctuation", "root"], {"punctuation"}),
+        "--from": (["--from", "discbracket"], {"from"}),
+    },
+    "historical": {"--lemmas": (["--lemmas", "keep"], {"lemmas"})},
+    "tapes": {
+        **SHAPES,
+        "--tokenizer": (["--tokenizer", "{inputs}/models/base"], {"tokenizer"}),
+        "--layout": (WINDOWS, {"layout", "constituents", "tape", "window", "documents"}),
+    },
+    "windows": {
+        "--window": (["--window", 32], {"window"}),
+        "--documents": (["--documents", "blank"], {"documents"}),
+        "--tape": (["--tape", "packed"], {"tape"}),
+        "--binarize": SHAPES["--binarize"],
+    },
+    "eval-classify": {
+        "--dtype": MODEL["--dtype"],
+        **OTHER_MODEL,
+        INPUT: (["{inputs}/strings"], {"shards"}),
+    },
+}
+COMMANDS = {
+    **dict.fromkeys(("ppl-masked", "ppl-text"), "eval-ppl"),
+    **dict.fromkeys(("treebank", "conllu", "export", "historical"), "parse"),
+    **{"benchmark": "eval-benchmark", "windows": "tapes"},
+}
+# What does the work, and what is done with its results: pieces of one job may differ in it.
+WHO = {"--workers", "--shard", "--scheduler", "--resume", "--device", "--threads", "--max-batch"}
+RESULTS = {"--output", "--overwrite", "--json", "--quiet", "--on-error", "--latex", "--details"}
+RECORDED = {"--surprisals", "--write-sentences", "--text-only", "--nats"}
+# Pieces have the digest of their content, and what is made of all of them is made at the end.
+CONTENT = {
+    "surprisal": {"--text", "--from", "--nats", "--words"},
+    "decode": {"--text", "--from", "--scores"},
+    "parse": {"--text", "--split-sentences", "--split", "--model"},  # --model: of benepar
+    "tapes": {"--prompts"},  # these are read in one go
+    "eval-ppl": {"--stream", "--streams"},  # these too
+    "eval-blimp": {"--limit", *RECORDED},
+    "eval-sg": {"--from-items", "--text-style", *RECORDED},
+    "eval-benchmark": {
+        *("--as", "--good", "--bad", "--level", "--scores", "--lower-is-better", "--limit"),
+        *RECORDED,
+    },
+    "eval-dyck": {"--strings", "--limit"},
+    "eval-reading": {
+        *("--table", "--format", "--column", "--texts", "--frequencies", "--wordfreq", "--spillover"),
+        *("--edges", "--min-time", "--max-time", "--folds", "--samples", "--seed"),
+    },
+    "eval-classify": {"--predictions", "--samples", "--seed"},
+}
+
+
+class _Stop(PdtoolsError):
+    """The settings are known: nothing more is to be done."""
+
+
+@pytest.fixture
+def settings_of(
+    case: Callable[[str], Case], inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    """The settings that a case of commands would record, with more arguments."""
+    found: list[dict[str, Any]] = []
+
+    @contextlib.contextmanager
+    def record(output: Any, settings: Mapping[str, Any], *args: Any, **options: Any) -> Iterator[None]:
+        found.append(json.loads(json.dumps(settings)))
+        raise _Stop
+        yield
+
+    monkeypatch.setattr("pdtools.jobs.job_folder", record)
+    monkeypatch.setattr(sys, "argv", sys.argv)
+
+    def of(name: str, *more: object) -> dict[str, Any]:
+        given = [str(each).format(inputs=inputs) for each in more]
+        found.clear()
+        arguments = [*arguments_of(name, case, inputs, tmp_path)]
+        if given and not given[0].startswith("-"):
+            arguments[1] = given.pop(0)
+        assert run([*with_options(arguments, *given), "-q"]) == 1
+        return found[0]
+
+    return of
+
+
+def arguments_of(name: str, case: Callable[[str], Case], inputs: Path, folder: Path) -> tuple[str, ...]:
+    """Those of the cases that other tests share, and of some that are never run here."""
+    (inputs / "before.txt").write_text("a b\nb a\n")
+    (inputs / "blocks.trees").write_text("(S (X a) (X b))\n\n")
+    out = ("-o", str(folder / "out" / name))
+    model = ("--model", str(inputs / "models" / "pushdown"), "--device", "cpu")
+    if name == "eval-classify":
+        return ("eval-classify", str(inputs / "shards"), *model, *out)
+    if name == "ppl-text":
+        return ("eval-ppl", str(inputs / "lines.txt"), *model, *out)
+    if name == "benchmark":
+        (folder / "pairs.tsv").write_text("right\twrong\na b\tb a\n")
+        return (
+            "eval-benchmark",
+            str(folder / "pairs.tsv"),
+            "--good",
+            "right",
+            "--bad",
+            "wrong",
+            *model,
+            *out,
+        )
+    if name == "eval-reading":
+        rows = "".join(f"{i}\t{n}\t{word}\t{300 + n}\n" for i in (1, 2) for n, word in enumerate("abab", 1))
+        (folder / "times.tsv").write_text("item\tword_number\tword\ttime\n" + rows)
+        return ("eval-reading", str(folder / "times.tsv"), *model, *out)
+    if name in ("conllu", "export", "historical"):
+        form = "penn-historical" if name == "historical" else name
+        (folder / f"x.{name}").write_text("")
+        return ("parse", str(folder / f"x.{name}"), "--from", form, *out)
+    if name == "windows":
+        return (*case("tapes").arguments[:-2], *map(str, WINDOWS), *out)
+    arguments = case(name).arguments
+    if name.startswith("eval-") or name == "surprisal":  # --trees goes without --beam
+        at = arguments.index("--beam")
+        arguments = (*arguments[:at], *arguments[at + 2 :])
+    return arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name, options in CHANGES.items() for option in options]
+)
+def test_options_that_change_results_are_settings(name: str, option: str, settings_of: Settings) -> None:
+    given, wanted = CHANGES[name][option]
+    before, after = settings_of(name), settings_of(name, *given)
+    assert {key for key in before | after if before.get(key) != after.get(key)} == wanted
+
+
+def test_every_option_is_known_to_matter_or_not() -> None:
+    """A new option of a command with pieces needs a place in the lists above."""
+    changed: dict[str, set[str]] = {}
+    for name, options in CHANGES.items():
+        changed.setdefault(COMMANDS.get(name, name), set()).update(options.keys() - {INPUT, "auto"})
+    found = {
+        name: {max(each.opts, key=len).replace("--action-beam", "--beam") for each in command.params} - WHO
+        for name, command in _all_commands().commands.items()
+        if any("--shard" in each.opts for each in command.params)
+    }
+    named = {
+        name: {each for each in options - RESULTS - CONTENT.get(name, set()) if each.startswith("-")}
+        for name, options in found.items()
+    }
+    assert named == changed
