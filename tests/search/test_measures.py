@@ -26,7 +26,7 @@ from pdtools.search.next_tokens import word_beginnings
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import Measure, Scorer
-from pdtools.tokenization import split_spaces, train_bpe_tokenizer, train_word_tokenizer
+from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer, train_word_tokenizer
 
 EVERY: tuple[Measure, ...] = ("entropy", "spaces", "structure")
 
@@ -273,6 +273,19 @@ def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.Monke
     np.testing.assert_allclose(found.measures["ends"], word[1:], atol=1e-4)
     expected = [word[i] if begins[token] else 0 for i, token in enumerate(ids)]
     np.testing.assert_allclose(found.measures["begins"], expected, atol=1e-4)
+
+
+def test_measures_of_a_hugging_face_model_after_other_sentences(gpt2: Path) -> None:
+    """Those of the same rows of one text."""
+    whole = one(load_scorer(gpt2, measures=EVERY), "The dog barks.\nThe cat")
+    before = split_spaces("The dog barks.")
+    last = split_spaces("The cat")
+    sentence = Sentence(last.text, last.words, last.starts, last.ends, (before,))
+    found = one(load_scorer(gpt2, measures=EVERY, context=Context(of="document")), sentence)
+    assert 0 < len(found.tokens) < len(whole.tokens)
+    for name, values in found.measures.items():
+        assert len(values) == len(found.tokens)
+        np.testing.assert_allclose(values[1:], whole.measures[name][1 - len(values) :], atol=1e-4)
 
 
 def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> None:

@@ -14,6 +14,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_comparer, load_scorer
+from pdtools.search.contexts import Context
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.widening import SURE, Doubt, Found, Step
@@ -126,6 +127,17 @@ def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pyt
     )
     (found,) = load_comparer(folders["pushdown"]).compare([After(("a b c", "b b"), 9)])
     assert (found.beam, found.margin) == (10, None)
+
+
+def test_contests_are_read_after_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(3, None, SURE, SURE),))
+    folder = save_checkpoints(tmp_path, window=12)[0]["pushdown"]
+    context = Context(of="x", sentences=("a b", "c"))
+    (found,) = load_comparer(folder, context=context).compare([After(("b c a", "b b"), 9)])
+    wanted = load_scorer(folder, SearchOptions(beam=3), context=context).score(["b c a", "b b"])
+    alone = load_scorer(folder, SearchOptions(beam=3)).score(["b c a", "b b"])
+    assert [_total([each]) for each in found.scores] == pytest.approx([_total([each]) for each in wanted])
+    assert _total(found.scores) != pytest.approx(_total(list(alone)), abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["base", "head"])

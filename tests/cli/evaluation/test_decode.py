@@ -11,7 +11,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
 from pdtools.search import beam_search, load_searcher
-from pdtools.search.options import AttachmentBeam
+from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.trees import Tree
 
 LINES = "a b c\n\nb a dog ( x\na\n"
@@ -88,6 +88,15 @@ def test_one_best_has_no_tree_column(models: dict[str, Path], text: Path, tmp_pa
     scores = tmp_path / "s.tsv"
     assert decode(text, "--model", models["head"], "--scores", scores, "-o", tmp_path / "o.trees") == 0
     assert scores.read_text().splitlines()[0] == "id\trank\tjoint\tmarginal\tdropped"
+
+
+def test_what_was_dropped_has_three_digits(models: dict[str, Path], text: Path, tmp_path: Path) -> None:
+    scores = tmp_path / "s.tsv"
+    options = ["--beam", 1, "--scores", scores, "-o", tmp_path / "o.trees"]
+    assert decode(text, "--model", models["pushdown"], *options) == 0
+    (found,) = load_searcher(models["pushdown"], SearchOptions(beam=1)).parse(["a b c"])
+    assert 0 < found.dropped < 1
+    assert scores.read_text().splitlines()[1].split("\t")[-1] == f"{found.dropped:.3g}"
 
 
 def test_standard_input_and_output(

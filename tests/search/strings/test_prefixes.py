@@ -49,6 +49,8 @@ def test_levels_are_the_different_prefixes(tokens: list[list[int]]) -> None:
         for string, place in enumerate(level.prefix_of):
             whole = rows[found.order[string]]
             assert (place == -1) if len(whole) <= k else prefixes[place] == whole[: k + 1]
+        first = [next(i for i in range(len(rows)) if rows[found.order[i]][: k + 1] == p) for p in prefixes]
+        assert level.leads.tolist() == first
         assert [found.order[i] for i in level.ending] == [i for i in found.order if len(rows[i]) == k + 1]
         going = [prefixes[i] for i in level.going]
         assert going == sorted({r[: k + 1] for r in rows if len(r) > k + 1})

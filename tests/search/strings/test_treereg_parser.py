@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +202,16 @@ def test_what_there_is_not(
     assert err.count("\n") == 1
     assert out == ""
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_trees_are_no_placeholders(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.txt").write_text("a b c\n\na\n")
+    command = ["decode", str(tmp_path / "x.txt"), "--model", str(folder), "-o", str(tmp_path / "x.trees")]
+    assert run([*command, "--json", "-q"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert counts == {"trees": 3, "words": 5, "placeholders": 1}
 
 
 def test_cky_is_for_treereg(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
