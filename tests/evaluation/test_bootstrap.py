@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pdtools.evaluation.bootstrap import bootstrap, interval
+from pdtools.evaluation.bootstrap import bootstrap, drawn_scores, interval
 from pdtools.evaluation.classification.evaluate import intervals
 from pdtools.evaluation.classification.record import item_score
 from pdtools.evaluation.sums import of_sums
@@ -45,3 +45,13 @@ def test_intervals_of_a_mean_are_those_of_the_central_limit_theorem() -> None:
     found = interval(bootstrap(values[:, None], mean, np.random.default_rng(1), 6000))
     error = 1.96 * values.std() / np.sqrt(200)
     assert found == pytest.approx((values.mean() - error, values.mean() + error), abs=0.007)
+
+
+def test_samples_in_which_a_run_has_no_score_are_left_out() -> None:
+    """The second run's score is the mean of the items that it has: of one in three."""
+    numbers = np.array([[[1.0, 1], [0, 0]], [[0, 1], [0, 0]], [[1, 1], [1, 1]]])
+    ratio = of_sums(lambda sums: sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan))
+    found = np.concatenate(list(drawn_scores(numbers, ratio, np.random.default_rng(1), 3000)))
+    assert np.isfinite(found).all()
+    assert len(found) / 3000 == pytest.approx(1 - (2 / 3) ** 3, abs=0.03)
+    assert (found[:, 1] == 1).all()

@@ -156,6 +156,42 @@ def test_tables_that_do_not_fit(tmp_path: Path, rows: list[str], says: str) -> N
     assert "in.tsv" in str(caught.value)
 
 
+def test_a_sum_may_be_below_0_by_rounding_alone(tmp_path: Path) -> None:
+    rows = ["1 | 1 | It | 0 | 2 | -0.001", "1 | 2 | barks | 3 | 8 | 0.0001"]
+    assert only(read(tmp_path, OFFSETS, rows, TEXTS[1:])).total == pytest.approx(0.0009 * math.log(2))
+    assert only(read(tmp_path, OFFSETS, rows, TEXTS[1:], unit="nats")).total == pytest.approx(0.0009)
+    with pytest.raises(InputError, match="the sum of its surprisals is below 0"):
+        read(tmp_path, OFFSETS, [rows[0].replace("-0.001", "-0.0012"), rows[1]], TEXTS[1:], unit="nats")
+
+
+def test_a_sentence_has_as_many_rows_as_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.evaluation.recorded.scorer.MAX_ROWS", 3)
+    assert len(only(read(tmp_path, OFFSETS, FIRST, TEXTS[:1])).tokens) == 3
+    with pytest.raises(InputError, match="sentence 1 has more than 3 rows") as caught:
+        read(tmp_path, OFFSETS, [*FIRST, "1 | 4 | [end] | 13 | 13 | 0.5"], TEXTS[:1])
+    assert caught.value.line == 5
+
+
+def test_a_token_before_the_first_word_is_of_it(tmp_path: Path) -> None:
+    rows = ["1 | 1 | ▁ | 0 | 0 | 1", "1 | 2 | It | 1 | 3 | 1", "1 | 3 | barks | 4 | 9 | 1"]
+    score = only(read(tmp_path, OFFSETS, rows, [" It barks"]))
+    assert score.words == (0, 0, 1)
+    assert score.total == pytest.approx(-3 * math.log(2))
+
+
+def test_unknown_words_are_counted(tmp_path: Path) -> None:
+    rows = ["1 | 1 | <unk> | 0 | 2 | 1", "1 | 2 | UNK-LC | 3 | 8 | 1"]
+    assert only(read(tmp_path, OFFSETS, rows, TEXTS[1:])).n_unknown == 2
+
+
+@pytest.mark.parametrize(("name", "between"), [("in.tsv", "tabs"), ("in.csv", "commas")])
+def test_what_is_between_columns_is_said(tmp_path: Path, name: str, between: str) -> None:
+    (tmp_path / name).write_text("sentence_id;token;surprisal\n")
+    with pytest.raises(InputError) as caught:
+        list(RecordedScorer(tmp_path / name, ["a"]).score(["a"]))
+    assert caught.value.hint == between
+
+
 def test_what_does_not_fit_can_be_left_out(tmp_path: Path) -> None:
     first, second = read(tmp_path, OFFSETS, SECOND, on_error="skip")
     assert isinstance(first, Unscorable)
