@@ -899,6 +899,31 @@ def test_runs_of_several_kinds(tmp_path: Path) -> None:
     assert [row["y"] for row in charts["train-loss"]["data"]["values"]] == [loss for _, _, loss in losses]
 
 
+def test_a_run_that_was_stopped_after_an_evaluation(tmp_path: Path) -> None:
+    """Its last record is of an evaluation, one gradient was 0, a sentence had no parse."""
+    folder = tmp_path / "a"
+    folder.mkdir()
+    (folder / "run.json").write_text(json.dumps({"recipe": {"model": "pushdown"}, "provenance": {}}))
+    records: list[dict[str, Any]] = [
+        {"kind": "train", "step": 3 * step, "loss": 2, "gradient_norm": step - 1.0, "tokens": 9 * step}
+        for step in range(1, MOST_POINTS + 1)
+    ]
+    records.append({"kind": "valid", "step": 3001, "loss": 3, "seconds": 77.5})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    sample = {"step": 3001, "id": 7, "text": "a b", "gold": "(S (X a) (X b))", "reason": "too long"}
+    (folder / "samples.jsonl").write_text(json.dumps(sample) + "\n")
+    page = runs_page([str(folder)])
+    (run,) = page.document["runs"]
+    assert (run["step"], run["best_step"], run["best_loss"], run["seconds"]) == (3001, 3001, 3, 77.5)
+    assert run["tokens"] == 9 * MOST_POINTS
+    assert run["samples"][0]["parses"] == [[3001, "too long", None]]
+    charts = {each["id"]: each for each in page.document["charts"]}
+    assert charts["train-gradient-norm"]["chart"]["encoding"]["y"]["scale"] == {"zero": False}
+    assert [row["y"] for row in charts["train-gradient-norm"]["rows"]] == list(range(MOST_POINTS))
+    assert charts["train-loss"]["rows"][0] == {"series": "a", "x": 3, "y": 2}
+    assert page.notes == ()
+
+
 def test_figures_of_results(folder: Path) -> None:
     """All that is drawn and listed, of groups, pairs, suites and gains."""
     names = ("one", "two-1", "two-2")
