@@ -102,6 +102,15 @@ def test_it_may_change_in_between_and_is_no_other_training(
     assert kept(run).keys() == {3}
 
 
+def test_a_number_of_words_may_be_reached_exactly(
+    plain: Path, toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sentences, "words_per_token", 1.0)
+    read = {r["step"]: r["tokens"] for r in metrics(plain) if r["kind"] == "train"}
+    train(toy_train, tmp_path / "run", recipe(f"{read[2]} words", f"{read[3] + 1} words", steps=4))
+    assert kept(tmp_path / "run").keys() == {2, 4}
+
+
 @pytest.mark.parametrize("point", ["5", "0 steps", "-1 steps", "1.5 steps", "words", "1G words", "1m words"])
 def test_what_is_no_such_point_is_refused(point: str) -> None:
     with pytest.raises(PdtoolsError, match=r"train\.keep_at: .* must be such as '500 steps' or '1M words'"):
