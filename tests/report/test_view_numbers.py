@@ -750,6 +750,29 @@ def test_a_sample_of_items_has_those_that_models_disagree_on(folder: Path) -> No
         assert page.document["benchmarks"][0]["levels"] == whole.document["benchmarks"][0]["levels"]
 
 
+def test_a_sample_of_items_of_which_some_models_have_no_score(tmp_path: Path) -> None:
+    """Models disagree where one of them has a score and another none; not where none has one."""
+    outcomes = {
+        "a": [True, None, None, True, False, None, True, True],
+        "b": [True, None, True, False, False, None, True, True],
+        "c": [True, None, None, True, False, None, True, None],
+    }
+    for name, of_model in outcomes.items():
+        folder = tmp_path / name / "blimp"
+        write_blimp(folder, np.array([[bool(right) for right in of_model]]))
+        table = pq.read_table(folder / "items.parquet")
+        place = table.column_names.index("correct")
+        pq.write_table(table.set_column(place, "correct", pa.array(of_model)), folder / "items.parquet")
+    page = results_page([str(tmp_path / name) for name in outcomes], most_items=3)
+    assert page.packed["items-blimp"]["id"] == ["2", "3", "7"]
+    assert "holds 3 of 8 items, all 3 that models disagree on" in page.notes[0]
+    rows = {row["series"]: row for row in page.document["benchmarks"][0]["levels"]["paradigm"]}
+    scored = {name: [right for right in of if right is not None] for name, of in outcomes.items()}
+    assert {name: row["n"] for name, row in rows.items()} == {name: len(of) for name, of in scored.items()}
+    for name, of in scored.items():
+        assert rows[name]["score"] == pytest.approx(fmean(of), abs=1e-4)
+
+
 def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
     for name in ("one", "two-1"):
         shutil.copytree(folder / name / "blimp", tmp_path / name / "blimp")
@@ -758,6 +781,8 @@ def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
     page = results_page([str(tmp_path / name / "blimp") for name in ("one", "two-1")])
     n = len(BLIMP["one"])
     assert page.notes[0] == f"BLiMP: only the {n - 5} of {n} items that all models have"
+    other = results_page([str(tmp_path / name / "blimp") for name in ("two-1", "one")])  # with fewer first
+    assert other.notes[0] == page.notes[0]
     (row, _) = page.document["benchmarks"][0]["levels"]["paradigm"][:2]
     left = [right for key, right in list(BLIMP["one"].items())[5:] if key[0] == "agr_1" and right is not None]
     assert (row["name"], row["series"], row["n"]) == ("agr_1", "one", len(left))
