@@ -19,6 +19,7 @@ import pytest
 from node_pages import evaluate, needs_node, number, program, save_page, shows
 from view_pages import write_blimp, write_run
 
+from pdtools.errors import InputError
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.comparison.many import compare_many
 from pdtools.evaluation.results import ITEMS, Results, write_results
@@ -771,6 +772,17 @@ def test_a_sample_of_items_of_which_some_models_have_no_score(tmp_path: Path) ->
     assert {name: row["n"] for name, row in rows.items()} == {name: len(of) for name, of in scored.items()}
     for name, of in scored.items():
         assert rows[name]["score"] == pytest.approx(fmean(of), abs=1e-4)
+
+
+def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        write_blimp(tmp_path / name / "blimp", np.ones((2, 3), dtype=bool))
+    file = tmp_path / "b" / "blimp" / "items.parquet"
+    table = pq.read_table(file)
+    pq.write_table(pa.concat_tables([table, table.slice(4, 1)]), file)
+    with pytest.raises(InputError, match="items: two with the same paradigm, pair") as caught:
+        results_page([str(tmp_path / name) for name in "ab"])
+    assert caught.value.file == str(file.parent)
 
 
 def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:

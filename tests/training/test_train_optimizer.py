@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from search_oracle import tiny_model
 
 from pdtools.models import build_model, make_config
 from pdtools.training import TrainConfig, build_optimizer, learning_rate
@@ -67,3 +69,22 @@ def test_only_matrices_decay() -> None:
     for name, parameter in model.named_parameters():
         expected = before[name] * (0.95 if name in decayed else 1.0)
         torch.testing.assert_close(parameter.detach(), expected)
+
+
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_the_optimizer_is_the_one_of_the_recipe(name: Any) -> None:
+    config = TrainConfig(
+        optimizer=name, learning_rate=0.5, weight_decay=0.25, betas=(0.5, 0.75), eps=0.125, steps=9
+    )
+    model = tiny_model()
+    optimizer = build_optimizer(model, config)
+    assert type(optimizer) is (torch.optim.SGD if name == "sgd" else torch.optim.AdamW)
+    decayed, undecayed = optimizer.param_groups
+    assert [group["weight_decay"] for group in (decayed, undecayed)] == [0.25, 0.0]
+    assert {id(p) for p in decayed["params"]} | {id(p) for p in undecayed["params"]} == set(
+        map(id, model.parameters())
+    )
+    for group in (decayed, undecayed):
+        assert group["lr"] == 0.5
+        if name == "adamw":
+            assert (group["betas"], group["eps"]) == ((0.5, 0.75), 0.125)
