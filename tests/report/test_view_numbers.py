@@ -13,6 +13,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -22,8 +23,10 @@ from view_pages import write_blimp, write_run
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.comparison.many import compare_many
+from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.report.view import results, runs
+from pdtools.report.view.drawing import listed_items
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import MOST_POINTS, runs_page
 
@@ -772,6 +775,27 @@ def test_a_sample_of_items_of_which_some_models_have_no_score(tmp_path: Path) ->
     assert {name: row["n"] for name, row in rows.items()} == {name: len(of) for name, of in scored.items()}
     for name, of in scored.items():
         assert rows[name]["score"] == pytest.approx(fmean(of), abs=1e-4)
+
+
+def test_items_without_a_drawing_of_their_own() -> None:
+    """Named by what is left of their key within their unit; each text is listed, if it is the first model's."""
+    outcomes = Outcomes(
+        score="overall", counted="items", key=("kind", "item", "k"), content=("q", "a"), unit="kind"
+    )
+    rows = {"kind": ["y", "x", "y"], "item": [3, 1, 2], "k": ["b", "a", "c"]}
+    rows |= {"q@0": ["q1", "q2", "q3"], "a@0": ["a1", "a2", "a3"], "q@1": [None] * 3, "a@1": [None] * 3}
+    rows |= {"correct@0": [True, None, False], "correct@1": [float("nan"), 1.0, 0.0]}
+    found = listed_items(outcomes, pd.DataFrame(rows), [None, None])  # type: ignore[list-item]
+    assert found == {
+        "groups": ["x", "y"],
+        "group": [1, 0, 1],
+        "id": ["3 b", "1 a", "2 c"],
+        "texts": {"q": ["q1", "q2", "q3"], "a": ["a1", "a2", "a3"]},
+        "listed": 2,
+        "outcomes": [[1, None, 0], [None, 1, 0]],
+    }
+    alone = listed_items(replace(outcomes, key=("kind",)), pd.DataFrame(rows), [None])  # type: ignore[list-item]
+    assert alone["id"] == rows["kind"]
 
 
 def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:

@@ -148,6 +148,22 @@ def test_spaces_count_as_the_style_says() -> None:
     assert ids["ptb"][1:-1] == [*_BPE["ptb"].word_tokens("does"), *_BPE["ptb"].word_tokens("n't")]
 
 
+def test_the_first_word_has_a_space_before_it_in_one_style_alone(tmp_path: Path) -> None:
+    _BPE["raw"].save(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    with_space, without = (_BPE["raw"].word_tokens("dogs", space_before=space) for space in (True, False))
+    assert with_space != without
+    for style, tokens in (("ptb", with_space), ("raw", without)):
+        found = Tokenizer.load(tmp_path, style)
+        assert tuple(found.encode(split_spaces("dogs")).ids[1:-1]) == tokens
+        assert (found == _BPE["raw"]) == (style == "raw")  # by their fingerprints
+
+
+def test_every_unknown_word_counts() -> None:
+    tokenizer = train_word_tokenizer(WORDS, text_style="ptb")
+    assert tokenizer.encode(split_spaces("the zebra saw a zebra")).n_unknown == 3
+
+
 def test_respelled_quotes_stay_within_the_text() -> None:
     encoding = _BPE["ptb"].encode(split_words('"a"', "ptb"))
     rows = zip(encoding.word.tolist(), encoding.starts.tolist(), encoding.ends.tolist(), strict=True)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import PdtoolsError
-from pdtools.tokenization import join_words, split_spaces, split_words
+from pdtools.tokenization import aligned, join_words, split_spaces, split_words
 
 TEXT = st.text(max_size=60)
 QUOTED = st.text(alphabet="ab \"'`.,(n\u00a0\u2019\u201c", max_size=30)
@@ -110,6 +110,9 @@ def test_ptb_text_is_words_between_single_spaces(words: list[str]) -> None:
         ('He said " no " and " yes " .', 'He said "no" and "yes".'),
         ("It cost ( say ) $ 5.20 , or 3 % [ net ] .", "It cost (say) $5.20, or 3% [net]."),
         ("The dogs ' tails", "The dogs' tails"),
+        ("Many $ bills , and US $ 5", "Many $ bills, and US $5"),
+        ("the 'dog and 'suddenly", "the 'dog and 'suddenly"),
+        ("`` a `` b '' c \" d", '"a "b" c "d'),
         ("` Well , ' he said", "'Well,' he said"),
         ("You can not , and I 'm gon na", "You cannot, and I'm gonna"),
         ("Can not it ? 'T IS", "Cannot it? 'TIS"),
@@ -125,6 +128,26 @@ def test_raw_text_is_as_people_write(words: str, text: str) -> None:
     assert sentence.text == text
     assert len(sentence.words) == len(words.split())
     assert [text[s:e] for s, e in zip(sentence.starts, sentence.ends, strict=True)] == list(sentence.words)
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "spelled"),
+    [
+        ("`` No , '' he said", "“No,” he said", "“ No , ” he said"),
+        ("`` No '' `` no ''", "\"No\" ''no``", "\" No \" '' no ``"),
+        ("` no ’ ` no", "'no’ ‘no", "' no ’ ‘ no"),
+        ("10\u00a0000 dogs", " 10 000  dogs ", None),
+    ],
+)
+def test_words_of_a_tree_are_found_in_the_text(words: str, text: str, spelled: str | None) -> None:
+    found = aligned(words.split(" "), text, "raw")
+    assert found is not None
+    assert found.text == text
+    assert found.words == (("10 000", "dogs") if spelled is None else tuple(spelled.split()))
+    assert tuple(text[s:e] for s, e in zip(found.starts, found.ends, strict=True)) == found.words
+    assert aligned(words.split(" "), text, "ptb") == join_words(words.split(" "), "ptb")
+    assert aligned(words.split(" "), f"{text} .", "raw") is None
+    assert aligned([*words.split(" "), "."], text, "raw") is None
 
 
 _NOUN = st.sampled_from(["dog", "dogs", "Kim", "U.N.", "co-op", "3,000", "1.5", "naïve", "can", "it"])
