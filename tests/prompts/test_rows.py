@@ -108,6 +108,8 @@ def test_items_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
     shards = made(tmp_path / "x", items, trees, tokenizer_of("ptb"), task, rejects)
     assert [shards.item(i) for i in range(len(shards))] == ["0", "3"]
     assert [record["line"] for record in rejects] == [3, 4]
+    assert {record["file"] for record in rejects} == {str(tmp_path / "x" / "x.jsonl")}
+    assert [record["text"] for record in rejects] == [" ".join(SENTENCES * 5), " ".join(SENTENCES)]
     assert shards.manifest["counts"]["left_out"] == 2
 
 

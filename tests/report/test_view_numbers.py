@@ -778,7 +778,7 @@ def test_a_sample_of_items_of_which_some_models_have_no_score(tmp_path: Path) ->
 
 
 def test_items_without_a_drawing_of_their_own() -> None:
-    """Named by what is left of their key within their unit; each text is listed, if it is the first model's."""
+    """Named by what is left of their key within their unit; the texts of the first model are listed."""
     outcomes = Outcomes(
         score="overall", counted="items", key=("kind", "item", "k"), content=("q", "a"), unit="kind"
     )
@@ -796,6 +796,26 @@ def test_items_without_a_drawing_of_their_own() -> None:
     }
     alone = listed_items(replace(outcomes, key=("kind",)), pd.DataFrame(rows), [None])  # type: ignore[list-item]
     assert alone["id"] == rows["kind"]
+
+
+def test_groups_of_seeds_beside_a_model_of_their_name(tmp_path: Path) -> None:
+    """Three runs, one that is called like them, and one more: each group's number of runs, and the seed."""
+    rng = np.random.default_rng(5)
+    for seed, name in enumerate(("x-1", "x-2", "x-3", "x", "y")):
+        training = "alike" if name.startswith("x-") else None
+        write_blimp(tmp_path / name / "blimp", rng.random((4, 9)) < 0.6, seed, training=training)
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    page = results_page(paths)
+    assert page.document["groups"] == {"x": ["x"], "x-1, x-2, x-3": ["x-1", "x-2", "x-3"], "y": ["y"]}
+    of = {row["model"]: row["runs"] for row in page.document["benchmarks"][0]["pairs"]["means"]}
+    assert of == {"x": 1, "x-1, x-2, x-3": 3, "y": 1}
+
+    def ends(seed: int) -> list[Any]:
+        rows = results_page(paths, seed=seed).document["benchmarks"][0]["pairs"]["rows"]
+        return [(row["low"], row["high"]) for row in rows if {row["a"], row["b"]} == {"x", "y"}]
+
+    assert ends(1) == ends(1)
+    assert ends(1) != ends(2)
 
 
 def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:

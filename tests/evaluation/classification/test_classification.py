@@ -27,10 +27,17 @@ from pdtools.shards import ShardSet
 
 
 def answered(
-    folder: Path, task: Task, labels: Sequence[Any], values: Sequence[Sequence[float]], monkeypatch: Any
+    folder: Path,
+    task: Task,
+    labels: Sequence[Any],
+    values: Sequence[Sequence[float]],
+    monkeypatch: Any,
+    without_trees: int = 0,
 ) -> Results:
-    """Results of a model that says these values of items with these labels."""
+    """Results of a model that says these values of items with these labels; the last items have no trees."""
     items, trees = toy_items(len(labels), 0, task)
+    for i in range(len(labels) - without_trees, len(labels)):
+        trees[2 * i] = "(X " + " ".join(f"(XX {word})" for word in items[i].sentences[0].split()) + ")"
     items = [dataclasses.replace(item, label=label) for item, label in zip(items, labels, strict=True)]
     write_items(str(folder / "x.jsonl"), task, items)
     (folder / "x.trees").write_text("\n".join(trees) + "\n")
@@ -97,6 +104,24 @@ def test_labels_by_hand(
     assert results.settings["metric"] == metric
     assert results.settings.get("positive") == positive
     assert results.settings["prompt_task"] == results.settings["trained_on"] == "same-split"
+
+
+def test_ties_without_a_label_and_items_without_trees_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = ["same", "same", "same", "other", None, None, "other", None]
+    values = [(-1, -2), (-1, -2), (-2, -1), (-1, -2), (-1, -1), (-1, -2)]
+    results = answered(tmp_path, SAME, labels, values, monkeypatch, without_trees=2)
+    assert results.counts == {
+        "items": 6,
+        "items_labelled": 4,
+        "items_left_out": 2,
+        "ties": 1,
+        "by_label": {
+            "same": {"gold": 3, "predicted": 4, "right": 2},
+            "other": {"gold": 1, "predicted": 1, "right": 0},
+        },
+    }
 
 
 def test_numbers_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
