@@ -818,6 +818,39 @@ def test_groups_of_seeds_beside_a_model_of_their_name(tmp_path: Path) -> None:
     assert ends(1) != ends(2)
 
 
+@pytest.mark.parametrize("without", ["a", "b"])
+def test_tokens_of_the_models_that_have_them(without: str, tmp_path: Path) -> None:
+    """An older pdtools kept no surprisals of tokens; a sentence without a score has none."""
+    for name in "ab":
+        write_blimp(tmp_path / name / "blimp", np.ones((1, 2), dtype=bool))
+    file = tmp_path / without / "blimp" / "items.parquet"
+    columns = ["surprisals_good", "surprisals_bad"]
+    pq.write_table(pq.read_table(file).drop_columns(columns), file)
+    other = tmp_path / ("b" if without == "a" else "a") / "blimp" / "items.parquet"
+    rows = pq.read_table(other).to_pylist()
+    rows[1]["surprisals_bad"] = None
+    rows[0]["surprisals_good"][2]["surprisal"] = None
+    pq.write_table(pa.Table.from_pylist(rows), other)
+    items = results_page([str(tmp_path / name) for name in "ab"]).packed["items-blimp"]
+    assert list(items["tokens"]) == [str("ab".index(other.parts[-3]))]
+    ((first, second),) = items["tokens"].values()
+    words = [token["token"] for token in rows[0]["surprisals_good"]]
+    bits = [token["surprisal"] for token in rows[0]["surprisals_good"]]
+    assert first[0][0] == words
+    expected = [None if nats is None else round(nats / math.log(2), 2) for nats in bits]
+    assert first[0][1] == expected
+    assert expected.count(None) == 1
+    assert second[1] is None
+    assert "note" not in items
+
+
+def test_the_first_items_have_their_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pdtools.report.view.items.MOST_WITH_TOKENS", 2)
+    write_blimp(tmp_path / "a" / "blimp", np.ones((1, 3), dtype=bool))
+    items = results_page([str(tmp_path / "a")]).packed["items-blimp"]
+    assert [" ".join(good[0]) for good, _ in items["tokens"]["0"]] == items["texts"]["good"][:2]
+
+
 def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:
     for name in "ab":
         write_blimp(tmp_path / name / "blimp", np.ones((2, 3), dtype=bool))
