@@ -309,7 +309,7 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
         return Formed(tuple(outcomes), n_words, changes)
 
     def content(self, piece: Sequence[SourcedSentence]) -> list[Any]:
-        return [[sentence.text, sentence.words] for sentence in piece]
+        return [astuple(sentence) for sentence in piece]  # what is left out is named by its place
 
     def restored(self, record: Any) -> Formed:
         return Formed.restored(record)
