@@ -851,6 +851,31 @@ def test_the_first_items_have_their_tokens(tmp_path: Path, monkeypatch: pytest.M
     assert [" ".join(good[0]) for good, _ in items["tokens"]["0"]] == items["texts"]["good"][:2]
 
 
+@pytest.mark.parametrize("without", ["a", "b"])
+def test_sentences_without_brackets_and_models_without_trees(without: str, tmp_path: Path) -> None:
+    for name in "ab":
+        rows = [
+            {"line": line, "matched": matched, "gold": gold, "predicted": predicted}
+            | {"gold_tree": f"(S {line})"}
+            | ({} if name == without else {"predicted_tree": f"({name} {line})"})
+            for line, (matched, gold, predicted) in enumerate([(0, 0, 0), (1, 3, 1), (0, 0, 2)], 1)
+        ]
+        found = Results(
+            scores={"f1": 50.0},
+            counts={"scored": 3},
+            settings={"task": "parse", "labeled": True, "binarize": "none"},
+            tables={ITEMS: pa.Table.from_pylist(rows)},
+        )
+        write_results(tmp_path / name / "parse", found, {})
+    items = results_page([str(tmp_path / name) for name in "ab"]).packed["items-parse"]
+    assert items["outcomes"] == [[None, 50.0, 0.0]] * 2
+    other = "b" if without == "a" else "a"
+    assert items["texts"] == {
+        "gold tree": ["(S 1)", "(S 2)", "(S 3)"],
+        other: [f"({other} {line})" for line in (1, 2, 3)],
+    }
+
+
 def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:
     for name in "ab":
         write_blimp(tmp_path / name / "blimp", np.ones((2, 3), dtype=bool))
