@@ -876,6 +876,17 @@ def test_sentences_without_brackets_and_models_without_trees(without: str, tmp_p
     }
 
 
+def test_gains_of_one_result_have_the_names_of_its_models(folder: Path) -> None:
+    for paths in ([folder / "one" / "reading"], [folder / name / "reading" for name in ("one", "two-1")]):
+        page = results_page([str(path) for path in paths])
+        (benchmark,) = page.document["benchmarks"]
+        before = ["one: ", "two-1: "] if len(paths) > 1 else [""]
+        names = [name + model for name in before for model in GAINS["one"]]
+        assert [row["series"] for row in benchmark["gains"]] == names
+        layers = benchmark["chart"]["layer"]
+        assert layers[0]["encoding"]["x"]["datum"] == 0  # no gain
+
+
 def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:
     for name in "ab":
         write_blimp(tmp_path / name / "blimp", np.ones((2, 3), dtype=bool))
