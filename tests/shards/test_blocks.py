@@ -63,11 +63,22 @@ def test_tokens_of_a_pretrained_model_are_its_own(tmp_path: Path) -> None:
     assert shards.tokens(0).tolist() == [tokenizer.root_id, *(token for line in lines for token in line)]
 
 
+def test_unknown_words_are_counted(text_file: Path, tmp_path: Path) -> None:
+    tokenizer = train_word_tokenizer(["the", "cat", "sees", "dog", ".", "is"])
+    manifest = blocks_from_files([str(text_file)], tokenizer, tmp_path / "out", Rejects(), length=4)
+    known = {"the", "cat", "sees", "dog", ".", "is"}
+    assert manifest["counts"]["unknown_words"] == sum(word not in known for word in TEXT.split()) == 7
+    assert manifest["counts"]["words"] == len(TEXT.split())
+
+
 def test_lines_with_unknown_words_are_left_out(text_file: Path, tmp_path: Path) -> None:
     tokenizer = train_word_tokenizer(["the", "cat", "sees", "dog", ".", "is"], unk=False)
     rejects = Rejects()
     manifest = blocks_from_files([str(text_file)], tokenizer, tmp_path / "out", rejects, length=5)
     assert manifest["left_out"] == {"words outside the vocabulary": 3}
+    assert [(record["line"], record["text"]) for record in rejects] == [
+        (number, line) for number, line in enumerate(TEXT.split("\n"), 1) if number in (1, 4, 6)
+    ]
     assert manifest["counts"]["words"] == 6
 
 
