@@ -55,3 +55,10 @@ def test_samples_in_which_a_run_has_no_score_are_left_out() -> None:
     assert np.isfinite(found).all()
     assert len(found) / 3000 == pytest.approx(1 - (2 / 3) ** 3, abs=0.03)
     assert (found[:, 1] == 1).all()
+
+
+def test_intervals_depend_on_the_seed_alone() -> None:
+    gold, predicted = np.arange(30.0), np.arange(30.0) ** 2 % 17
+    of_items = {"pearson": item_score("pearson", None)}
+    one, again, other = (intervals(of_items, gold, predicted, seed=s, samples=50) for s in (1, 1, 2))
+    assert one == again != other
