@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo-output
 DEMO_MODEL ?= demo-model
+DEVICE ?= cpu
+DTYPE ?= float32
 STUDY ?= study-dyck
 STUDY_DCF ?= study-dcf
 STUDY_CFL ?= study-cfl
@@ -15,7 +17,7 @@ STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-model test lint bench docs sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
+.PHONY: demo demo-model test lint bench docs golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
 .PHONY: study-finetuning study-syntax dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
@@ -49,6 +51,11 @@ docs: $(VENV)/installed-dev
 # The pictures of docs/, from the models of `make demo`; needs a Chromium.
 picture: $(VENV)/installed-dev
 	$(VENV)/bin/python examples/picture.py "$(DEMO)" docs
+
+# What models give here beside what they gave elsewhere (tests/goldens), then times: make golden DEVICE=cuda [DTYPE=bf16]
+golden: $(VENV)/installed-dev
+	$(VENV)/bin/python benchmarks/golden.py --device $(DEVICE) --dtype $(DTYPE)
+	for each in attention train_step beam; do $(VENV)/bin/python benchmarks/$$each.py --device $(DEVICE) --dtype $(DTYPE); done
 
 # How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev

@@ -1,0 +1,53 @@
+"""Each family of models gives what it gave when its golden was made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+GOLDENS = sorted((REPOSITORY / "tests" / "goldens").iterdir())
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+        import golden
+
+        yield golden
+
+
+@pytest.fixture(scope="module")
+def prepared(tool: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("golden")
+    tool.prepare(folder)
+    return folder
+
+
+@pytest.mark.parametrize("path", GOLDENS, ids=lambda path: path.stem)
+def test_a_family_gives_what_it_gave(path: Path, tool: Any, prepared: Path) -> None:
+    apart = tool.differences(tool.golden(path.stem, prepared), json.loads(path.read_text()))
+    loss, surprisal = tool.allowed("cpu", "float32")
+    assert apart["loss"] <= loss
+    assert apart["surprisal"] <= surprisal
+    assert apart["same_parse"]
+
+
+def test_every_family_has_a_golden(tool: Any) -> None:
+    assert {path.stem for path in GOLDENS} == set(tool.FAMILIES)
+
+
+def test_differences_are_the_largest(tool: Any) -> None:
+    expected = {"losses": [2.0, 4.0], "surprisals": [1.0, 3.0], "parse": "(X a)"}
+    found = {"losses": [2.0, 4.4], "surprisals": [1.5, 2.75], "parse": "(X b)"}
+    assert tool.differences(found, expected) == {
+        "loss": pytest.approx(0.1),
+        "surprisal": 0.5,
+        "same_parse": False,
+    }
+    assert tool.differences({**found, "losses": [2.0]}, expected)["loss"] == float("inf")
