@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +15,10 @@ from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
 from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
 from pdtools.files.json_input import parse_json
+from pdtools.files.sheets import Delimited, ending, plain_name, workbook_rows
 from pdtools.files.zips import SUFFIX, is_data, list_zip
 
-_COMPRESSED = (".gz", ".zst")
 _SHOWN = 3
-_DELIMITERS = {"tsv": "\t", "csv": ","}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,7 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
 
 def _path(name: str | Path) -> PurePosixPath:
     """The whole path of a file, without the ending of a compression."""
-    return PurePosixPath(_plain(Path(name).absolute().as_posix()))
+    return PurePosixPath(plain_name(Path(name).absolute().as_posix()))
 
 
 def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
@@ -201,7 +198,7 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells 
     Raises:
         InputError: for a file that cannot be read, or a line that does not fit the header.
     """
-    kind = form.get("kind") or _plain(name).rpartition(".")[2].lower()
+    kind = form.get("kind") or ending(name)
     if kind not in KINDS:
         kind = "tsv" if form.get("delimiter") else "txt"
     if kind in ("jsonl", "json"):
@@ -209,43 +206,14 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells 
     if kind == "parquet":
         return _parquet_rows(name)
     if kind == "xlsx":
-        return _sheet_rows(name)
+        return _cells_by_column(name, enumerate(workbook_rows(name), start=1), header=True)
     if kind == "txt" and not {"delimiter", "header"} & form.keys():
         lines = islice(read_lines(name), form.get("skip", 0), None)
         return ((number, {"1": line} if line.strip() else None) for number, line in lines)
-    return _cells_by_column(name, _delimited(name, kind, form), form.get("header", kind != "txt"))
-
-
-def _delimited(name: str, kind: str, form: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
-    lines = _Lines(name, form.get("skip", 0))
-    delimiter = form.get("delimiter") or _DELIMITERS.get(kind, "\t")
-    if kind == "csv" and "delimiter" not in form and lines.first.count(";") > lines.first.count(delimiter):
-        delimiter = ";"
-    quoted = form.get("quote", kind == "csv")
-    try:
-        for cells in csv.reader(
-            lines,
-            delimiter=delimiter,
-            strict=True,
-            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
-        ):
-            yield lines.number, cells
-    except csv.Error as error:
-        raise InputError(f"not {kind.upper()}: {error}", file=name, line=lines.number) from error
-
-
-class _Lines:
-    """The lines of a file, with the number of the last one that was given, and the first to look at."""
-
-    def __init__(self, name: str, skip: int) -> None:
-        self._lines = islice(read_lines(name), skip, None)
-        self.number, self.first = next(self._lines, (1, ""))
-
-    def __iter__(self) -> Iterator[str]:
-        yield self.first + "\n"
-        for number, line in self._lines:
-            self.number = number
-            yield line + "\n"
+    delimited = Delimited(
+        name, kind, delimiter=form.get("delimiter"), quoted=form.get("quote"), skip=form.get("skip", 0)
+    )
+    return _cells_by_column(name, iter(delimited), form.get("header", kind != "txt"))
 
 
 def _cells_by_column(
@@ -302,24 +270,3 @@ def _parquet_rows(name: str) -> Iterator[tuple[int, Cells]]:
         yield from enumerate(rows, start=1)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
-
-
-def _sheet_rows(name: str) -> Iterator[tuple[int, Cells | None]]:
-    try:
-        import openpyxl
-    except ImportError as error:
-        hint = "pip install openpyxl, or save it as .csv"
-        raise InputError("this needs the package openpyxl", file=name, hint=hint) from error
-    try:
-        sheet = openpyxl.load_workbook(io.BytesIO(read_bytes(name)), read_only=True).worksheets[0]
-        rows = [[*row] for row in sheet.iter_rows(values_only=True)]
-    except Exception as error:  # whatever a damaged archive of XML makes of it
-        raise InputError(f"not a workbook: {error}", file=name) from error
-    return _cells_by_column(name, enumerate(rows, start=1), header=True)
-
-
-def _plain(name: str) -> str:
-    """A name without the ending of a compression."""
-    for ending in _COMPRESSED:
-        name = name.removesuffix(ending)
-    return name
