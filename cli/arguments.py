@@ -14,6 +14,7 @@ from pdtools.files import GivenText, Kind, Rejects, expand_inputs
 from .options import SEARCH_OPTIONS
 
 if TYPE_CHECKING:
+    from pdtools.evaluation.reading.frequency import Frequency
     from pdtools.trees import Tree
 
 _MOST_DIGITS = 6  # strings of a million symbols are no task
@@ -57,6 +58,32 @@ def parse_range(text: str, smallest: int = 1) -> range:
     if not smallest <= int(first) <= int(last):
         raise typer.BadParameter(f"{text!r}: a range goes from {smallest} or more upwards, such as 15-50")
     return range(int(first), int(last) + 1)
+
+
+def named_columns(given: Sequence[str] | None) -> dict[str, str]:
+    """The values of --column: names of columns by what they say."""
+    found = {}
+    for text in given or ():
+        name, separator, column = text.partition("=")
+        if not (separator and name and column):
+            raise typer.BadParameter(f"--column {text}: has to be NAME=COLUMN, such as time=RT")
+        found[name] = column
+    return found
+
+
+def check_frequencies(frequencies: str | None, wordfreq: str | None) -> None:
+    """Refuse two sources of frequencies."""
+    if frequencies is not None and wordfreq is not None:
+        raise typer.BadParameter("--frequencies and --wordfreq: one of them")
+
+
+def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency | None:
+    """How frequent words are, by --frequencies or --wordfreq; None without them."""
+    from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
+
+    if frequencies is not None:
+        return frequencies_of_file(frequencies)
+    return None if wordfreq is None else frequencies_of_wordfreq(wordfreq)
 
 
 _WITH_MODEL = dict.fromkeys(

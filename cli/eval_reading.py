@@ -9,8 +9,18 @@ import typer
 
 from pdtools.errors import PdtoolsError
 
+from .arguments import check_frequencies, named_columns, read_frequencies
 from .evaluating import Evaluating
-from .options import ContextOptions, ResultsFolderOption, RunOptions, SeedOption, models_folder, option_blocks
+from .options import (
+    ContextOptions,
+    FrequenciesOption,
+    ResultsFolderOption,
+    RunOptions,
+    SeedOption,
+    WordfreqOption,
+    models_folder,
+    option_blocks,
+)
 from .panels import input_option, output_option, search_option
 from .running import model_settings, read_context
 
@@ -68,18 +78,8 @@ def eval_reading(
             "--texts", metavar="FILE", help="A table of the items' words, if some have no row in TIMES."
         ),
     ] = None,
-    frequencies: Annotated[
-        str | None,
-        input_option(
-            "--frequencies",
-            metavar="FILE",
-            help="Words and their counts, two columns: log frequency is in the baseline.",
-        ),
-    ] = None,
-    wordfreq: Annotated[
-        str | None,
-        input_option("--wordfreq", metavar="LANGUAGE", help="The same by the package wordfreq, such as en."),
-    ] = None,
+    frequencies: FrequenciesOption = None,
+    wordfreq: WordfreqOption = None,
     predictor: Annotated[
         list[Predictor] | None,
         typer.Option("--predictor", help="What of a model predicts times; repeatable (default: surprisal)."),
@@ -143,14 +143,12 @@ def eval_reading(
       pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
     """
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
-    from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
     from pdtools.evaluation.reading.scoring import measures_of, named_models, score_words
     from pdtools.evaluation.reading.times import read_times
     from pdtools.search.in_pieces import model_settings_for_job
 
-    if frequencies is not None and wordfreq is not None:
-        raise typer.BadParameter("--frequencies and --wordfreq: one of them")
-    names = dict(_pair(text) for text in column or [])
+    check_frequencies(frequencies, wordfreq)
+    names = named_columns(column)
     if table is not None and run.shard is not None:
         raise PdtoolsError("--table: with --shard take observations.parquet, which holds the same")
     read = {
@@ -172,13 +170,7 @@ def eval_reading(
         seed=seed,
         samples=samples,
     )
-    frequency = (
-        frequencies_of_file(frequencies)
-        if frequencies is not None
-        else frequencies_of_wordfreq(wordfreq)
-        if wordfreq is not None
-        else None
-    )
+    frequency = read_frequencies(frequencies, wordfreq)
     found = read_times(times, format=format and format.value, columns=names, texts=texts)
     measures = measures_of(regression.predictors, correct_spaces)
     models = named_models(
@@ -208,13 +200,6 @@ def eval_reading(
         evaluating.say("no column of subjects: times are taken for means over subjects")
     if frequency is None:
         evaluating.say("no --frequencies, no --wordfreq: the baseline has length alone")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, column = text.partition("=")
-    if not (separator and name and column):
-        raise typer.BadParameter(f"--column {text}: has to be NAME=COLUMN, such as time=RT")
-    return name, column
 
 
 def _beams(text: str | None) -> list[int]:

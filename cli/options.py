@@ -157,7 +157,20 @@ ModelOption = Annotated[
 ]
 _SCORED = models_folder(help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.")
 ScoredModelOption = Annotated[str, _SCORED]
+ScoredModelsOption = Annotated[list[str], _SCORED]
 EvaluatedModelOption = Annotated[str | None, _SCORED]
+FrequenciesOption = Annotated[
+    str | None,
+    input_option(
+        "--frequencies",
+        metavar="FILE",
+        help="Words and their counts, two columns: log frequency is in the baseline, or the table.",
+    ),
+]
+WordfreqOption = Annotated[
+    str | None,
+    input_option("--wordfreq", metavar="LANGUAGE", help="The same by the package wordfreq, such as en."),
+]
 SurprisalsOption = Annotated[
     str | None,
     input_option(

@@ -13,24 +13,27 @@ from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
     ContextOptions,
+    FrequenciesOption,
     GivenTextOption,
     InputsArgument,
     OnError,
     OnErrorOption,
     RunOptions,
-    ScoredModelOption,
+    ScoredModelsOption,
     Source,
     TableOption,
+    WordfreqOption,
     option_blocks,
 )
 from .outputs import check_json_output
 from .panels import input_option, search_option
 from .running import Output, model_settings, read_context
+from .stimuli import sheet_of, surprisal_of_table
 
 
 @option_blocks()
 def surprisal(
-    model: ScoredModelOption,
+    model: ScoredModelsOption,
     run: RunOptions,
     reading: ContextOptions,
     inputs: InputsArgument = None,
@@ -46,9 +49,23 @@ def surprisal(
     ] = False,
     rank: Annotated[bool, typer.Option("--rank", help="Add the token's rank in that, from 1.")] = False,
     parses: Annotated[bool, search_option("--parses", help="Add the best incremental parse.")] = False,
+    column: Annotated[
+        list[str] | None,
+        input_option(
+            "--column",
+            metavar="NAME=COLUMN",
+            help="A table's column for item, condition, sentence (A,B: several), region, number, text, word.",
+        ),
+    ] = None,
+    glue: Annotated[
+        str | None,
+        input_option("--glue", help="Of a table: what stands between regions (default: a space)."),
+    ] = None,
+    frequencies: FrequenciesOption = None,
+    wordfreq: WordfreqOption = None,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
-    """Print the surprisal of every token, in bits unless --nats, as TSV with a header.
+    """Print the surprisal of every token, or region of a table, in bits unless --nats, with a header.
 
     Columns: sentence_id (the input's line, from 1), token_id (from 1), token, start and end (characters of
     the sentence), surprisal. Models that predict the end of a sentence have a row for it, and the rows of a
@@ -76,11 +93,20 @@ def surprisal(
     recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
     offsets of tokens refer to the words written as running text. TSV is not quoted: in pandas, quoting=3.
 
+    A table of stimuli (.csv with , or ;, .tsv, .xlsx, .parquet) comes back with its columns, in the order
+    of its rows (-o to .csv, .tsv or .parquet), for each --model. It has a row for each sentence (column
+    sentence, with | or [ ] between regions, if there are any), or for each region (item, condition, region,
+    text), or word (word). Added are the model, the region, its surprisal, and numbers of its tokens, of
+    unknown ones, and of those that reach over its end and count where they begin; of models with trees the
+    expected surprisal of attachments, and number of constituents closed. With --words a row is a word, with
+    the surprisals of the two words before it, its length and (--wordfreq) log frequency.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
 
     \b
     Example:
+      pdtools surprisal stimuli.csv --model runs/pushdown --model gpt2/ -o surprisals.csv
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
       pdtools surprisal --text "The dog that chased the cats barks." --model demo
       pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
@@ -95,6 +121,39 @@ def surprisal(
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 
     check_json_output(run.as_json, output)
+    table_file = None if text else sheet_of(inputs, source)
+    if table_file is not None:
+        return surprisal_of_table(
+            table_file,
+            model,
+            run,
+            reading,
+            output,
+            source=source,
+            nats=nats,
+            words=words,
+            entropy=entropy,
+            rank=rank,
+            parses=parses,
+            columns=column,
+            glue=glue,
+            frequencies=frequencies,
+            wordfreq=wordfreq,
+            on_error=on_error,
+        )
+    one_model, *others = dict.fromkeys(model)
+    if others:
+        *first, last = model
+        given = f"{', '.join(first)} and {last} are given"
+        raise typer.BadParameter(f"--model takes one value: {given} (several go with a table of stimuli)")
+    for name, value in (
+        ("column", column),
+        ("glue", glue),
+        ("frequencies", frequencies),
+        ("wordfreq", wordfreq),
+    ):
+        if value is not None:
+            raise typer.BadParameter(f"--{name} goes with a table of stimuli (.csv, .tsv, .xlsx, .parquet)")
     if rank and words:
         raise typer.BadParameter("--rank is that of a token: it does not go with --words")
     if parses and (entropy or rank):
@@ -102,12 +161,12 @@ def surprisal(
     if parses and run.trees is not None:
         raise PdtoolsError("--parses are those of a search: they do not go with --trees")
     files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-    read = [*files, model, run.trees, reading.preceding]
+    read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]
     table = Output.check(output, run, folder=False, inputs=read, beside=beside)
     context = read_context(reading, documents=True)
     measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
-    settings = model_settings(table.plan, model, run, context=context, measures=measures)
+    settings = model_settings(table.plan, one_model, run, context=context, measures=measures)
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
     with table.searcher(settings) if parses else table.scorer(settings) as scorer:
@@ -141,7 +200,7 @@ def surprisal(
                 "rejects": rejects.by_reason(),
                 "settings": {**scorer.settings, "unit": unit, "rows": rows},
                 "provenance": provenance(
-                    {"model": model, **run.trees_read, **{name: name for name in inputs or []}}
+                    {"model": one_model, **run.trees_read, **{name: name for name in inputs or []}}
                 ),
             }
         )

@@ -10,10 +10,11 @@ Tables are pandas DataFrames whose columns are those of the commands' files (doc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pdtools.devices import prepare_torch
 from pdtools.errors import PdtoolsError
@@ -22,6 +23,7 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair
+from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.evaluate import evaluate_sg
 from pdtools.evaluation.sg.suites import SuiteFiles
@@ -29,7 +31,8 @@ from pdtools.files import Rejects
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel
 from pdtools.models.transformer.pretrained import check_no_hub_name
-from pdtools.search.checkpoint_scorer import Searcher
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Searcher
+from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.next_tokens import WithMeasures
@@ -38,7 +41,11 @@ from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_model, load_scorer, scorer_of, searcher_of
 from pdtools.search.scores import Dtype, Measure, ModelScorer, Scorer
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
-from pdtools.search.surprisal import PER_NAT, Unit, columns, surprisals
+from pdtools.search.surprisal import PER_NAT, Unit, surprisals
+from pdtools.search.surprisal import columns as row_columns
+from pdtools.stimuli.sentences import read_stimuli
+from pdtools.stimuli.surprisals import Surprisals
+from pdtools.stimuli.written import as_pandas, make_table, new_columns, sheet_of_pandas
 from pdtools.tokenization import split_text_words
 from pdtools.trees import Tree, placeholder
 
@@ -125,7 +132,7 @@ class Model:
 
     def surprisal(
         self,
-        sentences: str | Iterable[str],
+        sentences: str | Iterable[str] | pd.DataFrame,
         *,
         words: bool = False,
         nats: bool = False,
@@ -133,25 +140,33 @@ class Model:
         rank: bool = False,
         parses: bool = False,
         skip: bool = False,
+        columns: Mapping[str, str] | None = None,
+        glue: str = " ",
+        frequency: Callable[[str], float | None] | None = None,
     ) -> pd.DataFrame:
         """The surprisal of every token, or word: the table that ``pdtools surprisal`` writes.
 
         Args:
-            sentences: running text, a sentence each (or one).
+            sentences: running text, a sentence each (or one); or a table of stimuli, whose rows come back
+                with the columns that the command adds to them (docs/guide/stimuli.md).
             words: rows of text words instead of tokens.
             nats: instead of bits.
             entropy: add the entropy of the distribution that each token (a word's first) is from.
             rank: add the token's place in that, from 1; not with ``words``.
             parses: add the best incremental parse.
             skip: leave out sentences that the model cannot score; otherwise the first one is an error.
+            columns: of a table, names of columns by what they say: ``{"sentence": "Stimulus"}``.
+            glue: of a table, what stands between regions.
+            frequency: of a table's words, the logarithm of how frequent each is; None where it is not known.
 
         Returns:
             Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
             and ``end`` (characters of the sentence), ``surprisal``, and ``entropy``, ``rank``, ``parse`` as
-            asked for.
+            asked for. Of a table its own columns, and ``model``, ``surprisal`` and so on.
 
         Raises:
-            InputError: for a sentence that cannot be scored.
+            InputError: for a sentence that cannot be scored, or a table whose columns do not say what
+                its sentences are.
             PdtoolsError: if the model has no parses, or options do not go together.
         """
         if (rank and words) or (parses and (entropy or rank)):
@@ -160,7 +175,22 @@ class Model:
         unit: Unit = "nats" if nats else "bits"
         scorer: Scorer = self._searcher() if parses else WithMeasures(self._scorer(measures), measures)
         rejects = Rejects("skip" if skip else "fail", hint="skip=True leaves it out")
-        of_rows = columns(words=words, parses=parses, measures=measures)
+        if hasattr(sentences, "iloc"):
+            if rank:
+                raise PdtoolsError("ranks are of tokens: they do not go with a table")
+            sheet = sheet_of_pandas(cast("pd.DataFrame", sentences))
+            stimuli = read_stimuli(sheet, columns, words=words, glue=glue)
+            new_columns(stimuli, frequency=frequency is not None, parses=parses)
+            measured = measures or (() if self._loaded is None else ("structure",))
+            made = Surprisals(stimuli, "text", unit, rejects)
+            scorer = self._searcher(measured) if parses else WithMeasures(self._scorer(measured), measured)
+            places, again = tee(made.parts(NO_CONTEXT, self.settings))
+            parts = (sentence for _, sentence in again)
+            scores: Iterable[Any] = scorer.score_with_parses(parts) if parses else scorer.score(parts)  # type: ignore[attr-defined]
+            for (place, _), score in zip(places, scores, strict=True):
+                made.add(place, score)
+            return as_pandas(make_table(stimuli, {name_of(self.folder): made}, frequency=frequency))
+        of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(
             self._lines(sentences), scorer, rejects=rejects, unit=unit, words=words, parses=parses
         )
@@ -332,8 +362,11 @@ class Model:
 
     # --- shared -------------------------------------------------------------------------------
 
-    def _searcher(self) -> Searcher:
-        return searcher_of(self._checkpoint("trees are made by"), self._search)
+    def _searcher(self, measures: tuple[Measure, ...] = ()) -> Searcher:
+        searcher = searcher_of(self._checkpoint("trees are made by"), self._search)
+        if isinstance(searcher, CheckpointScorer):
+            searcher.measures = frozenset(measures)
+        return searcher
 
     def _checkpoint(self, what: str) -> LoadedModel:
         if self._loaded is None:

@@ -221,12 +221,22 @@ def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
             f"not UTF-8 (byte 0x{data[error.start]:02x})",
             file=source,
             line=line,
-            hint="convert it with iconv",
+            hint=f"iconv -f {_fitting(data)} -t utf-8 converts it, if that is what it is in",
         ) from error
     if b"\0" in data:
         line = first_line + data.count(b"\n", 0, data.index(b"\0"))
         raise InputError("a NUL byte: not a text file", file=source, line=line)
     return text
+
+
+def _fitting(data: bytes) -> str:
+    """The encoding of one byte a character that a text which is not UTF-8 is most likely in."""
+    if not any(0x80 <= byte < 0xA0 for byte in data):
+        return "latin1"
+    with contextlib.suppress(UnicodeDecodeError):
+        data.decode("cp1252")
+        return "windows-1252"
+    return "macintosh"
 
 
 def _check_mark(data: bytes, source: str | Path) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any
 
@@ -119,3 +120,117 @@ def _merged_areas(source: IO[bytes]) -> list[bytes]:
     while block := source.read(1 << 20):
         held = (held if b"mergeCells" in held else held[-16:]) + block
     return re.findall(rb'mergeCell\s[^>]*?ref="([A-Z0-9:]+)"', held)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sheet:
+    """A table with a header, column by column.
+
+    Attributes:
+        name: of its file.
+        form: of its file, for people: ``CSV with semicolons``.
+        columns: their names, as they stand there: some may be empty, or the same.
+        cells: of each column, those of all rows (n): strings of text files, any values of others.
+        numbers: of the rows (n), as a spreadsheet counts them.
+        table: the same as pandas' or Arrow's, if it was given as such.
+    """
+
+    name: str
+    form: str
+    columns: tuple[str, ...]
+    cells: Sequence[Sequence[Any]]
+    numbers: Sequence[int]
+    table: Any = None
+
+    def texts(self, column: int) -> list[str]:
+        """The cells of a column as text."""
+        return [cell_text(value) for value in self.cells[column]]
+
+
+SHEETS = ("csv", "tsv", "xlsx", "parquet")
+"""Endings of files that are tables."""
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_DECIMAL = re.compile(r"[-+]?\d+(,\d+)?")
+
+
+def cell_text(value: Any) -> str:
+    """A cell as text: nothing of an empty one, whole numbers without a point."""
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def read_sheet(name: str) -> Sheet:
+    """A table whose file ends in one of :data:`SHEETS`. Rows without any cell are passed over.
+
+    In CSV with semicolons, columns of numbers with decimal commas get points. In TSV, quotes around a whole
+    cell are undone.
+
+    Raises:
+        InputError: with the row, for one that does not fit the header, or without a header.
+    """
+    kind = ending(name)
+    if kind == "parquet":
+        return _parquet(name)
+    form = "a workbook"
+    if kind == "xlsx":
+        rows: Iterator[tuple[int, list[Any]]] = enumerate(workbook_rows(name), start=1)
+    else:
+        found = Delimited(name, kind)
+        form = "TSV" if kind == "tsv" else "CSV with semicolons" if found.delimiter == ";" else "CSV"
+        rows = enumerate((cells for _, cells in found), start=1)
+        if kind == "tsv":
+            rows = ((number, list(map(_unquoted, cells))) for number, cells in rows)
+    _, header = next(((n, cells) for n, cells in rows if any(map(cell_text, cells))), (1, []))
+    if not header:
+        raise InputError("there is no header", file=name)
+    columns = tuple(cell_text(each).strip() for each in header)
+    cells: list[list[Any]] = [[] for _ in columns]
+    numbers: list[int] = []
+    same: list[dict[Any, Any]] = [{} for _ in columns]  # equal texts are kept once
+    for number, row in rows:
+        if not row or (kind == "xlsx" and not any(map(cell_text, row))):
+            continue
+        if len(row) != len(columns):
+            reason = f"{len(row)} cells, where the header has {len(columns)}"
+            raise InputError(reason, file=name, line=number)
+        numbers.append(number)
+        for column, known, value in zip(cells, same, row, strict=True):
+            column.append(known.setdefault(value, value) if isinstance(value, str) else value)
+    if form == "CSV with semicolons":
+        cells = [_with_points(column) for column in cells]
+    return Sheet(name=name, form=form, columns=columns, cells=cells, numbers=numbers)
+
+
+def _unquoted(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if _QUOTED.fullmatch(cell) else cell
+
+
+def _with_points(column: list[str]) -> list[str]:
+    if any("," in cell for cell in column) and all(not c or _DECIMAL.fullmatch(c) for c in column):
+        return [cell.replace(",", ".") for cell in column]
+    return column
+
+
+def _parquet(name: str) -> Sheet:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(pa.BufferReader(read_bytes(name))).read()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"not Parquet: {str(error).splitlines()[0]}", file=name) from error
+    cells = [column.to_pylist() for column in table.columns]
+    numbers = range(1, table.num_rows + 1)
+    return Sheet(
+        name=name,
+        form="Parquet",
+        columns=tuple(table.column_names),
+        cells=cells,
+        numbers=numbers,
+        table=table,
+    )

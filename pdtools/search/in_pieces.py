@@ -12,7 +12,7 @@ from pdtools.jobs import JobFolder, Plan, Work, cut, map_pieces
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
-from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, Searcher
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.next_tokens import scores_with
@@ -100,7 +100,10 @@ def _load_scorer(settings: ModelSettings) -> ModelScorer | HuggingFaceScorer:
 
 @lru_cache(maxsize=1)
 def _load_searcher(settings: ModelSettings) -> Searcher:
-    return load_searcher(**_prepare_search(settings))
+    searcher = load_searcher(**_prepare_search(settings))
+    if isinstance(searcher, CheckpointScorer):
+        searcher.measures = frozenset(settings.measures)
+    return searcher
 
 
 @lru_cache(maxsize=1)

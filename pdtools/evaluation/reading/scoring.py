@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.jobs.records import JsonWork, short_digest
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
-from pdtools.search.in_pieces import ModelSettings, ScoreWork, content_of_sentences
+from pdtools.search.in_pieces import IncrementalWork, ModelSettings, ScoreWork, content_of_sentences
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.scores import Measure, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
@@ -56,7 +56,7 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
     """
     named: list[tuple[str, ModelSettings, bool]] = []
     for each in settings:
-        name = _name_of(each.model_dir)
+        name = name_of(each.model_dir)
         if not beams:
             named.append((name, each, False))
         for i, beam in enumerate(beams):
@@ -72,7 +72,8 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
     return made
 
 
-def _name_of(folder: str) -> str:
+def name_of(folder: str) -> str:
+    """What a model is called: as its folder, or, if this is a part of a run, as the run's."""
     path = Path(folder).resolve()
     return path.parent.name if path.name in ("checkpoint", "best", "last") else path.name
 
@@ -99,6 +100,16 @@ class _Work(JsonWork[_Piece, Sequence[SentenceScore | Unscorable]]):
     def content(self, piece: _Piece) -> bytes:
         sentences = short_digest(content_of_sentences(piece.sentences))
         return f"{piece.model} {sentences} {piece.places}".encode()
+
+
+class _ParsesWork(_Work):
+    """The same with the best incremental parses."""
+
+    __slots__ = ()
+    kept = IncrementalWork.kept
+
+    def __call__(self, piece: _Piece) -> list[Any]:
+        return IncrementalWork(self.models[piece.model])(piece.sentences)
 
 
 @dataclass(frozen=True)
@@ -142,15 +153,13 @@ def score_words(
         progress: wraps the iterator over the scored parts.
     """
     settings: dict[int, dict[str, Any]] = {}
-    work = _Work(tuple(model.settings for model in models))
     scored: dict[int, list[list[tuple[int, SentenceScore | Unscorable]]]] = {}
-    found = map_pieces(work, _pieces(texts, models, settings), plan, job)
-    parts = (
-        (piece.model, place, score)
-        for piece, scores in found
-        for place, score in zip(piece.places, scores, strict=True)
-    )
-    for number, (text, at), score in progress(parts, None):
+
+    def parts(number: int, scorer: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int], Sentence]]:
+        for i, text in enumerate(texts):
+            yield from (((i, at), sentence) for at, sentence in _parts(text, models[number].settings, scorer))
+
+    for number, (text, at), score in progress(score_parts(models, parts, settings, plan=plan, job=job), None):
         scored.setdefault(number, [[] for _ in texts])[text].append((at, score))
     return [
         ModelWords(
@@ -173,26 +182,49 @@ def _knows_spaces(scores: Iterable[Sequence[tuple[int, SentenceScore | Unscorabl
     )
 
 
+def score_parts(
+    models: Sequence[NamedModel],
+    parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
+    settings: dict[int, dict[str, Any]],
+    *,
+    plan: Plan,
+    job: JobFolder | None = None,
+    parses: bool = False,
+) -> Iterator[tuple[int, tuple[int, int], Any]]:
+    """Score parts of texts, for one model after the other.
+
+    Args:
+        models: from :func:`named_models`.
+        parts_of: what a model is to score, by its number and its scorer's settings: places, sentences.
+        settings: takes those of their scorers, by the numbers of models.
+        plan, job: who does the pieces, and what keeps them.
+        parses: whether the best incremental parses are beside scores.
+
+    Yields:
+        A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
+    """
+    work = (_ParsesWork if parses else _Work)(tuple(model.settings for model in models))
+    for piece, scores in map_pieces(work, _pieces(models, parts_of, settings), plan, job):
+        for place, score in zip(piece.places, scores, strict=True):
+            yield piece.model, place, score
+
+
 def _pieces(
-    texts: Sequence[Text], models: Sequence[NamedModel], settings: dict[int, dict[str, Any]]
+    models: Sequence[NamedModel],
+    parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
+    settings: dict[int, dict[str, Any]],
 ) -> Iterator[_Piece]:
-    """The parts of texts for one model after the other; ``settings`` takes those of their scorers."""
     for number, model in enumerate(models):
         scorer = model.settings.load_scorer()
         if model.only_if_searched and scorer.settings["beam"] is None:
             continue
         settings[number] = dict(scorer.settings)
-        parts = (
-            (sentence, (i, at))
-            for i, text in enumerate(texts)
-            for at, sentence in _parts(text, model.settings, scorer.settings)
-        )
-        for piece in cut(parts, scorer.look_ahead):
-            sentences, places = zip(*piece, strict=True)
+        for piece in cut(parts_of(number, scorer.settings), scorer.look_ahead):
+            places, sentences = zip(*piece, strict=True)
             yield _Piece(number, sentences, places)
 
 
-def _parts(text: Text, model: ModelSettings, scorer: dict[str, Any]) -> list[tuple[int, Sentence]]:
+def _parts(text: Text, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
     """What is scored together, as the model reads it, with the place of its first character."""
     written = text.written
     first = np.flatnonzero(np.diff(text.sentences, prepend=-1))

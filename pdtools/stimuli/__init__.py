@@ -1,0 +1,1 @@
+"""Tables of stimuli: sentences with regions, and the same rows with surprisals."""

@@ -1,0 +1,426 @@
+"""A table's sentences and regions: a row for each sentence (wide), or for each region or word (long)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.sheets import Sheet
+
+# What columns say, and the names that they have unless others are given.
+ROLES = {
+    "item": ("item", "item_number"),
+    "condition": ("condition", "condition_name"),
+    "sentence": ("sentence",),
+    "region": ("region", "region_name"),
+    "number": ("region_number", "word_number", "number"),
+    "text": ("text",),
+    "word": ("word",),
+}
+_HINT = "--column sentence=NAME says which one has them; a file of sentences alone is called .txt"
+_WORD = re.compile(r"\S+")
+_BREAKS = re.compile(r"\s*[\t\r\n]\s*")
+_WHOLE = re.compile(r"[-+]?\d+(\.0+)?")
+
+
+@dataclass(frozen=True)
+class Stimuli:
+    """The sentences of a table, S of them, and U units of these: regions or words.
+
+    Attributes:
+        sheet: the table.
+        form: how it was read, for people.
+        texts: the sentences (S).
+        row: int64 (S,), the row of the sheet that each (its first region) is from.
+        version: of each sentence, the column that it is from, if there are several of sentences.
+        documents: of each sentence, the text that it is a part of, if the table numbers sentences; those of
+            one stand after each other.
+        first: int64 (S + 1,), where the units of each sentence begin.
+        start, end: int64 (U,), the characters of units in their sentences.
+        unit_row: int64 (U,), the row of the sheet that each is from.
+        region: int64 (U,), the region of its sentence that each is, or is in, from 1.
+        in_region: int64 (U,), the place of a word in its region, from 1.
+        new: the columns that say what units are, and are not in the table: ``region`` and the like.
+        words: whether units are words.
+    """
+
+    sheet: Sheet
+    form: str
+    texts: list[str]
+    row: NDArray[np.int64]
+    version: list[str] | None
+    documents: list[str] | None
+    first: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    unit_row: NDArray[np.int64]
+    region: NDArray[np.int64]
+    in_region: NDArray[np.int64]
+    new: tuple[str, ...]
+    words: bool
+
+    def spans(self, sentence: int) -> list[tuple[int, int]]:
+        """The characters of the units of a sentence."""
+        own = slice(self.first[sentence], self.first[sentence + 1])
+        return list(zip(self.start[own].tolist(), self.end[own].tolist(), strict=True))
+
+    @property
+    def of(self) -> NDArray[np.int64]:
+        """int64 (U,), the sentence of each unit."""
+        return np.repeat(np.arange(len(self.texts)), np.diff(self.first))
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """int64 (U,), the units in the order of the table's rows."""
+        return np.argsort(self.unit_row, kind="stable")
+
+    def unit_texts(self) -> list[str]:
+        """The characters of all units."""
+        places = zip(self.of.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
+        return [self.texts[sentence][start:end] for sentence, start, end in places]
+
+
+@dataclass
+class _Columns:
+    """Columns by what they say."""
+
+    sheet: Sheet
+    given: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if unknown := set(self.given) - ROLES.keys():
+            raise PdtoolsError(f"--column {min(unknown)}: must be one of {', '.join(ROLES)}")
+
+    def named(self, name: str) -> list[int]:
+        """The columns of a name: those that are written like that, or else without case."""
+        exact = [i for i, each in enumerate(self.sheet.columns) if each == name]
+        folded = name.strip().casefold()
+        return exact or [i for i, each in enumerate(self.sheet.columns) if each.casefold() == folded]
+
+    def all(self, role: str) -> list[int]:
+        """The columns that say this; none if there are none, of which none was asked for."""
+        if role not in self.given:
+            names = [name for name in ROLES[role] if self.named(name)][:1]
+        elif role == "sentence" and not self.named(self.given[role]):
+            names = self.given[role].split(",")
+        else:
+            names = [self.given[role]]
+        found = []
+        for name in names:
+            places = self.named(name)
+            if not places:
+                there = ", ".join(filter(None, self.sheet.columns))
+                raise InputError(f"no column {name!r} in the header", file=self.sheet.name, hint=there)
+            if len(places) > 1:
+                reason = f"{len(places)} columns {name!r} in the header"
+                raise InputError(reason, file=self.sheet.name, hint="rename one of them")
+            found += places
+        return found
+
+    def one(self, role: str) -> int | None:
+        """The column that says this, if there is one."""
+        return next(iter(self.all(role)), None)
+
+    def has(self, role: str) -> bool:
+        """Whether there is one, or several."""
+        return role in self.given or any(map(self.named, ROLES[role]))
+
+    def called(self, place: int) -> str:
+        """A column's name, for people."""
+        return self.sheet.columns[place]
+
+
+@dataclass
+class _Found:
+    """Sentences, and units of them, as they are collected."""
+
+    texts: list[str] = field(default_factory=list)
+    row: list[int] = field(default_factory=list)
+    version: list[str] = field(default_factory=list)
+    documents: list[str] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    units: list[tuple[int, int, int, int, int]] = field(
+        default_factory=list
+    )  # start, end, row, region, place
+
+    def add(self, text: str, spans: Sequence[tuple[int, int]], rows: Sequence[int], words: bool) -> None:
+        """A sentence with its regions, or their words, and the row of each region."""
+        before = len(self.units)
+        for region, ((start, end), row) in enumerate(zip(spans, rows, strict=True), start=1):
+            if words:
+                found = enumerate(_WORD.finditer(text, start, end), start=1)
+                self.units += ((*word.span(), row, region, place) for place, word in found)
+            else:
+                self.units.append((start, end, row, region, 1))
+        self.texts.append(text)
+        self.row.append(min(rows, default=0))
+        self.counts.append(len(self.units) - before)
+
+
+def read_stimuli(
+    sheet: Sheet, columns: Mapping[str, str] | None = None, *, words: bool = False, glue: str = " "
+) -> Stimuli:
+    """The sentences of a table.
+
+    Args:
+        sheet: the table.
+        columns: names of columns by what they say (:data:`ROLES`), where they have others; of ``sentence``
+            several, between commas.
+        words: whether units are words, of which a region may have several, instead of regions.
+        glue: what stands between regions; nothing: what their texts begin or end with.
+
+    Raises:
+        InputError: naming the row, where a table does not say what its sentences are, or says it twice.
+        PdtoolsError: for a name that is none of :data:`ROLES`.
+    """
+    found = _Columns(sheet, columns or {})
+    several = found.all("sentence")
+    of_regions = found.has("text") and (found.has("region") or found.has("number"))
+    of_words = found.has("word") and ("word" in found.given or not of_regions) and "text" not in found.given
+    if len(several) < 2 and (of_regions or of_words):
+        made = _long(found, of_words, words, glue)
+    else:
+        made = _wide(found, several, words, glue)
+    if not made.texts:
+        raise InputError("there is no row below the header", file=sheet.name)
+    return made
+
+
+def _made(
+    columns: _Columns,
+    found: _Found,
+    form: str,
+    new: Iterable[str],
+    *,
+    words: bool,
+    counted: Sequence[str] = (),
+) -> Stimuli:
+    units = np.array(found.units, np.int64).reshape(-1, 5).T
+    more = ["word", "word_in_region", "word_number"] if words else []
+    return Stimuli(
+        sheet=columns.sheet,
+        form=f"{columns.sheet.form}, {form}; {len(found.texts)} sentences",
+        texts=found.texts,
+        row=np.array(found.row, np.int64),
+        version=found.version or None,
+        documents=found.documents or None,
+        first=np.append(0, np.cumsum(found.counts)).astype(np.int64),
+        start=units[0],
+        end=units[1],
+        unit_row=units[2],
+        region=units[3],
+        in_region=units[4],
+        new=tuple(name for name in (*new, *more) if name not in counted),
+        words=words,
+    )
+
+
+# --- a row for each sentence ------------------------------------------------------------------
+
+
+def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> Stimuli:
+    places = places or columns.all("text")
+    sheet = columns.sheet
+    if not places:
+        reason = f"no column sentence, text or word in the header ({', '.join(filter(None, sheet.columns))})"
+        raise InputError(reason, file=sheet.name, hint=_HINT)
+    texts = [sheet.texts(place) for place in places]
+    bars = any("|" in text for column in texts for text in column)
+    brackets = not bars and any("[" in text for column in texts for text in column)
+    found = _Found()
+    for row, own in enumerate(zip(*texts, strict=True)):
+        for place, cell in zip(places, own, strict=True):
+            if brackets:
+                text, spans = _between_brackets(cell, glue, sheet, row)
+            else:
+                text, spans = _glued(cell.split("|") if bars else [cell], glue)
+            found.add(text, spans, [row] * len(spans), words)
+            if len(places) > 1:
+                found.version.append(columns.called(place))
+    marks = "|" if bars else "[ ]" if brackets else ""
+    form = f"wide: a sentence a row ({', '.join(map(columns.called, places))})"
+    form += f", regions between {marks}" if marks else ""
+    version = "version" if columns.has("condition") else "condition"
+    new = [*([version] if len(places) > 1 else []), *(["region", "region_text"] if marks else [])]
+    return _made(columns, found, form, new, words=words)
+
+
+def _glued(texts: Sequence[str], glue: str) -> tuple[str, list[tuple[int, int]]]:
+    """Regions as a sentence; empty ones are empty in it."""
+    parts: list[str] = []
+    spans, at = [], 0
+    for text in texts:
+        text = _BREAKS.sub(" ", text)
+        if glue:
+            text = text.strip()
+        if text and at:
+            parts.append(glue)
+            at += len(glue)
+        first = at + len(text) - len(text.lstrip())
+        spans.append((first, max(first, at + len(text.rstrip()))))
+        parts.append(text)
+        at += len(text)
+    return "".join(parts), spans
+
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+
+
+def _between_brackets(cell: str, glue: str, sheet: Sheet, row: int) -> tuple[str, list[tuple[int, int]]]:
+    """Regions in brackets, and the rest of the sentence between them, spaced as it is."""
+    rest = _BRACKETS.sub("", cell)
+    if "[" in rest or "]" in rest:
+        reason = "brackets that do not match, or within others"
+        raise InputError(
+            reason, file=sheet.name, line=sheet.numbers[row], hint="regions may stand between | too"
+        )
+    parts: list[str] = []
+    spans: list[tuple[int, int]] = []
+    at = 0
+    pieces = _BRACKETS.split(cell)
+    for place, piece in enumerate(pieces):
+        inside, text = place % 2 == 1, _BREAKS.sub(" ", piece)
+        if inside:
+            text = text.strip()
+            apart = bool(spans) and not pieces[place - 1]  # two regions without anything between them
+            if apart and at:
+                parts.append(glue)
+                at += len(glue)
+        elif not spans:
+            text = text.lstrip()
+        if inside or text.strip():
+            first = at + len(text) - len(text.lstrip())
+            spans.append((first, at + len(text.rstrip())))
+        parts.append(text)
+        at += len(text)
+    return "".join(parts), spans
+
+
+# --- a row for each region, or word -----------------------------------------------------------
+
+
+def _long(columns: _Columns, of_words: bool, words: bool, glue: str) -> Stimuli:
+    sheet = columns.sheet
+    unit = columns.one("word" if of_words else "text")
+    assert unit is not None
+    texts = sheet.texts(unit)
+    item, condition, sentence = map(columns.one, ("item", "condition", "sentence"))
+    of_sentence = [] if sentence is None else sheet.texts(sentence)
+    is_numbered = bool(of_sentence) and all(map(_WHOLE.fullmatch, of_sentence))
+    keys = [sheet.texts(place) for place in (item, condition, sentence) if place is not None]
+    if not keys:
+        reason = "no column item in the header: which rows make a sentence?"
+        raise InputError(reason, file=sheet.name, hint="--column item=NAME")
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, key in enumerate(zip(*keys, strict=True)):
+        groups.setdefault(key, []).append(row)
+    _check_named(columns, item, groups)
+    places = _Places(columns)
+    found = _Found()
+    if is_numbered:
+        documents: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        for key in groups:
+            documents.setdefault(key[:-1], []).append(key)
+        ordered = [key for own in documents.values() for key in sorted(own, key=lambda k: float(k[-1]))]
+    else:
+        ordered = list(groups)
+    for key in ordered:
+        rows = places.in_order(groups[key])
+        if of_sentence and not is_numbered:
+            text, spans = _located(columns, of_sentence[rows[0]], [texts[row] for row in rows], rows)
+        else:
+            text, spans = _glued([texts[row] for row in rows], glue)
+        found.add(text, spans, rows, words and not of_words)
+        if is_numbered:
+            found.documents.append(" ".join(key[:-1]) or sheet.name)
+    form = f"long: a {'word' if of_words else 'region'} a row ({columns.called(unit)}), {places.form}"
+    if not (words and of_words):
+        return _made(columns, found, form, [], words=words)
+    used = [columns.called(place).casefold() for place in (unit, places.by) if place is not None]
+    return _made(columns, found, form, [], words=True, counted=["word_in_region", *used])
+
+
+def _check_named(columns: _Columns, item: int | None, groups: Mapping[tuple[str, ...], list[int]]) -> None:
+    """Refuse rows without an item, as merged cells leave them."""
+    if item is None or len({key[0] for key in groups}) < 2:
+        return
+    for key, rows in groups.items():
+        if not key[0].strip():
+            hint = "of merged cells only the first has the value: fill the others"
+            line = columns.sheet.numbers[rows[0]]
+            raise InputError(
+                f"{columns.called(item)} is empty", file=columns.sheet.name, line=line, hint=hint
+            )
+
+
+class _Places:
+    """The order of a sentence's rows: by their numbers, or else as they stand in the table."""
+
+    def __init__(self, columns: _Columns) -> None:
+        self._columns = columns
+        region = columns.one("region")
+        self.by = columns.one("number")
+        names = [] if region is None else columns.sheet.texts(region)
+        if self.by is None and names and all(map(_WHOLE.fullmatch, names)):
+            self.by = region
+        self._is_number = self.by is not None
+        self.by = region if self.by is None else self.by
+        self._cells = None if self.by is None else columns.sheet.texts(self.by)
+        self.form = "in the order of the rows"
+        if self._is_number:
+            assert self.by is not None
+            self.form = f"in the order of {columns.called(self.by)}"
+
+    def in_order(self, rows: list[int]) -> list[int]:
+        """The rows of a sentence.
+
+        Raises:
+            InputError: for two of one place, and what is no number.
+        """
+        if self._cells is None:
+            return rows
+        sheet, known = self._columns.sheet, dict[object, int]()
+        assert self.by is not None
+        name = self._columns.called(self.by)
+        for row in rows:
+            cell = self._cells[row].strip()
+            if self._is_number and not _WHOLE.fullmatch(cell):
+                reason = f"{name} is {cell!r}, not a whole number"
+                raise InputError(reason, file=sheet.name, line=sheet.numbers[row])
+            before = known.setdefault(float(cell) if self._is_number else cell, row)
+            if before != row:
+                reason = f"{name} {cell} of the same sentence is in row {sheet.numbers[before]} already"
+                hint = "what tells sentences apart are item, condition and sentence: --column condition=NAME"
+                if not self._is_number:
+                    hint = "--column number=NAME says which column numbers the rows of a sentence"
+                raise InputError(reason, file=sheet.name, line=sheet.numbers[row], hint=hint)
+        return [row for _, row in sorted(known.items())] if self._is_number else rows
+
+
+def _located(
+    columns: _Columns, sentence: str, texts: Sequence[str], rows: Sequence[int]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Where the regions of a sentence are in it."""
+    text = _BREAKS.sub(" ", sentence).strip()
+    spans, at = [], 0
+    for region, row in zip(texts, rows, strict=True):
+        own = _BREAKS.sub(" ", region).strip()
+        if own:
+            while at < len(text) and text[at].isspace():
+                at += 1
+        if not text.startswith(own, at):
+            reason = f"{own!r} is not what comes next in the sentence: {text[at:][:40]!r}"
+            raise InputError(reason, file=columns.sheet.name, line=columns.sheet.numbers[row])
+        spans.append((at, at + len(own)))
+        at += len(own)
+    if text[at:].strip():
+        reason = f"the rows do not make the sentence, which goes on: {text[at:].strip()[:40]!r}"
+        hint = "a table with a row for each sentence has no column word: rename it"
+        line = columns.sheet.numbers[rows[-1]]
+        raise InputError(reason, file=columns.sheet.name, line=line, hint=hint)
+    return text, spans

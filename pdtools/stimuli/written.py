@@ -1,0 +1,235 @@
+"""Tables of stimuli with what models say of them, for pandas and as files."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.reading.frequency import Frequency
+from pdtools.files import atomic_path, atomic_table
+from pdtools.files.sheets import Sheet, cell_text, ending
+from pdtools.stimuli.sentences import Stimuli
+from pdtools.stimuli.surprisals import Surprisals
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+SPILLED = (1, 2)
+"""Of how many words before a word the surprisal is in its row too."""
+_COUNTS = ("n_tokens", "unknown", "crossing", "seen")
+
+
+@dataclass(frozen=True)
+class Made:
+    """The rows of a table, some perhaps several times, and new columns.
+
+    Attributes:
+        sheet: the table.
+        rows: int64 (n,), its rows, by place.
+        columns: of n values each: text, or float64, of which some are no number.
+    """
+
+    sheet: Sheet
+    rows: NDArray[np.int64]
+    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
+
+
+def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = False) -> list[str]:
+    """The columns that a table gets, apart from those that only some models have.
+
+    Raises:
+        InputError: if it has one of them already.
+    """
+    spilled = [f"surprisal_{words}" for words in SPILLED]
+    of_words = ["length", *(["frequency"] if frequency else [])]
+    names = ["model", *stimuli.new, "surprisal", *(spilled if stimuli.words else []), "n_tokens", "unknown"]
+    names += ["crossing", *(["parse"] if parses else []), *(of_words if stimuli.words else [])]
+    there = {name.casefold(): name for name in stimuli.sheet.columns}
+    reserved = [*names, "attachment", "closed", "entropy", "seen"]
+    if twice := next((there[name] for name in reserved if name in there), None):
+        reason = f"a column {twice!r}, which is the name of one that is added"
+        raise InputError(reason, file=stimuli.sheet.name, hint="rename it")
+    return names
+
+
+def make_table(
+    stimuli: Stimuli, models: Mapping[str, Surprisals], *, frequency: Frequency | None = None
+) -> Made:
+    """The table that ``pdtools surprisal`` writes: all rows for the first model, then for the next.
+
+    Args:
+        stimuli: what was scored.
+        models: what each model says of it, by name.
+        frequency: of words.
+    """
+    order = stimuli.order
+    parses = any(each.parses is not None for each in models.values())
+    names = new_columns(stimuli, frequency=frequency is not None, parses=parses)
+    texts = stimuli.unit_texts()
+    known: dict[str, Any] = {
+        "region": stimuli.region,
+        "region_text": texts,
+        "word": texts,
+        "word_in_region": stimuli.in_region,
+        "word_number": np.arange(len(texts)) - stimuli.first[stimuli.of] + 1,
+        "length": list(map(len, texts)),
+    }
+    if stimuli.version is not None:
+        versions = [stimuli.version[sentence] for sentence in stimuli.of.tolist()]
+        known |= {"version": versions, "condition": versions}
+    if stimuli.words and "region_text" in names:
+        known["region_text"] = _region_texts(stimuli)
+    if frequency is not None:
+        by_word = {word: frequency(word) for word in set(texts)}
+        known["frequency"] = [math.nan if (f := by_word[word]) is None else f for word in texts]
+    optional = [
+        name
+        for name in ("entropy", "attachment", "closed", "seen")
+        if any(name in each.values for each in models.values())
+    ]
+    at = names.index("unknown")
+    columns: dict[str, Any] = {}
+    for name in [*names[:at], *optional, *names[at:]]:
+        columns[name] = [
+            value
+            for label, model in models.items()
+            for value in _in_order(_column(name, label, model, known, len(texts)), order)
+        ]
+    return Made(stimuli.sheet, np.tile(stimuli.unit_row[order], len(models)), columns)
+
+
+def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], n: int) -> Any:
+    if name in known:
+        return known[name]
+    if name == "model":
+        return [label] * n
+    if name == "parse":
+        return model.parses or [""] * n
+    if name.startswith("surprisal_"):
+        return model.spilled(int(name.rpartition("_")[2]))
+    values = model.values.get(name)
+    return np.full(n, np.nan) if values is None else values
+
+
+def _in_order(values: Any, order: NDArray[np.int64]) -> list[Any]:
+    if isinstance(values, np.ndarray):
+        found: list[Any] = values[order].tolist()
+        return found
+    return [values[i] for i in order.tolist()]
+
+
+def _region_texts(stimuli: Stimuli) -> list[str]:
+    """The text of the region that each word is in."""
+    found: list[str] = []
+    keys = list(zip(stimuli.of.tolist(), stimuli.region.tolist(), strict=True))
+    first: dict[tuple[int, int], int] = {}
+    last: dict[tuple[int, int], int] = {}
+    for place, key in enumerate(keys):
+        first.setdefault(key, place)
+        last[key] = place
+    for key in keys:
+        start, end = int(stimuli.start[first[key]]), int(stimuli.end[last[key]])
+        found.append(stimuli.texts[key[0]][start:end])
+    return found
+
+
+def sheet_of_pandas(frame: pd.DataFrame) -> Sheet:
+    """A table of pandas; its rows are numbered from 1."""
+    cells = [frame.iloc[:, i].tolist() for i in range(frame.shape[1])]
+    names = tuple(map(str, frame.columns))
+    return Sheet(
+        name="table",
+        form="pandas",
+        columns=names,
+        cells=cells,
+        numbers=range(1, len(frame) + 1),
+        table=frame,
+    )
+
+
+def as_pandas(made: Made) -> pd.DataFrame:
+    """The table as pandas has it: the given one's rows and types, then the new columns."""
+    frame: pd.DataFrame = made.sheet.table.iloc[made.rows].reset_index(drop=True)
+    for name, values in made.columns.items():
+        frame[name] = values
+        if name in _COUNTS:
+            frame[name] = frame[name].astype("Int64" if frame[name].isna().any() else "int64")
+    return frame
+
+
+def check_name(output: str) -> None:
+    """Refuse a file of a kind that tables are not written as."""
+    if ending(output) == "xlsx":
+        raise PdtoolsError(f"{output}: tables are written as .csv, .tsv or .parquet")
+
+
+def write(made: Made, output: str) -> None:
+    """Write a table: Parquet, if the name ends so, CSV with commas, or TSV."""
+    if ending(output) == "parquet":
+        with atomic_path(output) as path:
+            _write_parquet(made, path)
+        return
+    sheet = made.sheet
+    cells = [sheet.texts(column) for column in range(len(sheet.columns))]
+    new = [_written(name, values) for name, values in made.columns.items()]
+    with atomic_table(output, [*made.sheet.columns, *made.columns]) as write_row:
+        for row, added in zip(made.rows.tolist(), zip(*new, strict=True), strict=True):
+            write_row([*(column[row] for column in cells), *added])
+
+
+def _written(name: str, values: Sequence[Any]) -> Iterator[str]:
+    for value in values:
+        if not isinstance(value, float):
+            yield str(value)
+        elif math.isnan(value):
+            yield ""
+        else:
+            yield str(int(value)) if name in _COUNTS else f"{round(value, 8) + 0.0:.8f}"
+
+
+def _write_parquet(made: Made, path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sheet = made.sheet
+    if isinstance(sheet.table, pa.Table):
+        kept = list(sheet.table.take(pa.array(made.rows)).columns)
+    else:
+        kept = [_typed(column).take(pa.array(made.rows)) for column in sheet.cells]
+    new = []
+    for name, values in made.columns.items():
+        array = pa.array(list(values), from_pandas=True)
+        new.append(array.cast(pa.int64()) if name in _COUNTS else array)
+    pq.write_table(pa.Table.from_arrays([*kept, *new], names=[*sheet.columns, *made.columns]), path)
+
+
+def _typed(column: Sequence[Any]) -> pa.Array:
+    """Cells as Arrow's: numbers, if texts of all are those of numbers."""
+    import pyarrow as pa
+
+    if not any(isinstance(value, str) and value for value in column):
+        with contextlib.suppress(pa.ArrowException, OverflowError):
+            return pa.array([value if value != "" else None for value in column], from_pandas=True)
+    texts = [cell_text(value) for value in column]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError, OverflowError):
+            numbers = [kind(text) if text else None for text in texts]
+            if all(_is_number(text, number) for text, number in zip(texts, numbers, strict=True)):
+                return pa.array(numbers)
+    return pa.array(texts)
+
+
+def _is_number(text: str, number: float | None) -> bool:
+    """Whether a number is all that a text says: no zeros before it, no words."""
+    return not text or (
+        text.lstrip("+-")[:2] not in ("00", *(f"0{i}" for i in range(10))) and text == text.strip()
+    )
