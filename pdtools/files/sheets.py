@@ -64,9 +64,13 @@ class Delimited:
             self.delimiter = ";"
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
-        quoting = csv.QUOTE_MINIMAL if self._quoted else csv.QUOTE_NONE
         try:
-            for cells in csv.reader(self._each(), delimiter=self.delimiter, strict=True, quoting=quoting):
+            for cells in csv.reader(
+                self._each(),
+                delimiter=self.delimiter,
+                strict=True,
+                quoting=csv.QUOTE_MINIMAL if self._quoted else csv.QUOTE_NONE,
+            ):
                 yield self._number, cells
         except csv.Error as error:
             reason = f"not {self._kind.upper()}: {error}"

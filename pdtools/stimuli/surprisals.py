@@ -201,9 +201,10 @@ class Surprisals:
     def spilled(self, words: int) -> Float:
         """float64 (U,), the surprisal of the unit so many before each in its sentence; not a number of the
         first ones."""
-        found = np.full(len(self.stimuli.start), math.nan)
-        if "surprisal" in self.values:
-            found[words:] = self.values["surprisal"][: len(found) - words or None]
+        n = len(self.stimuli.start)
+        found = np.full(n, math.nan)
+        if "surprisal" in self.values and n > words:
             of = self.stimuli.of
-            found[words:][of[words:] != of[: len(of) - words]] = np.nan
+            before = self.values["surprisal"][: n - words]
+            found[words:] = np.where(of[words:] == of[: n - words], before, np.nan)
         return found

@@ -1,0 +1,302 @@
+"""Tables of stimuli in all their forms: which sentences, regions and rows they have, and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.sheets import read_sheet, workbook_rows
+from pdtools.stimuli.sentences import Stimuli, read_stimuli
+from pdtools.stimuli.written import new_columns
+
+WIDE = "item,condition,sentence\n1,a,The dog | that ran | barks.\n1,b,The dog | | barks.\n"
+LONG = (
+    "Item,Condition,Region,Text\n1,a,1,The dog\n1,b,1,The dog\n1,b,2,\n1,b,3,barks.\n"
+    "1,a,3,barks.\n1,a,2,that ran\n"
+)
+
+
+def read(path: Path, text: str, name: str = "t.csv", **options: Any) -> Stimuli:
+    (path / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return read_stimuli(read_sheet(str(path / name)), **options)
+
+
+def units(stimuli: Stimuli) -> list[tuple[str, list[str]]]:
+    """Sentences, and the texts of their units."""
+    found = []
+    for i, text in enumerate(stimuli.texts):
+        found.append((text, [text[start:end] for start, end in stimuli.spans(i)]))
+    return found
+
+
+REGIONS = [
+    ("The dog that ran barks.", ["The dog", "that ran", "barks."]),
+    ("The dog barks.", ["The dog", "", "barks."]),
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WIDE,
+        "\ufeff" + WIDE,
+        WIDE.replace(",", ";"),
+        WIDE.replace("\n", "\r\n"),
+        WIDE.replace("item,condition,sentence", "ITEM,Condition,Sentence"),
+        WIDE.replace(" | ", "|"),
+    ],
+)
+def test_wide(text: str, tmp_path: Path) -> None:
+    found = read(tmp_path, text)
+    assert units(found) == REGIONS
+    assert found.new == ("region", "region_text")
+    assert found.unit_row.tolist() == [0, 0, 0, 1, 1, 1]
+    assert found.region.tolist() == [1, 2, 3, 1, 2, 3]
+    assert "wide" in found.form
+    assert "regions between |" in found.form
+
+
+def test_long_rows_need_not_be_neighbours(tmp_path: Path) -> None:
+    found = read(tmp_path, LONG)
+    assert units(found) == REGIONS
+    assert found.new == ()
+    assert found.unit_row.tolist() == [0, 5, 4, 1, 2, 3]
+    assert found.unit_row[found.order].tolist() == [0, 1, 2, 3, 4, 5]
+    assert "long: a region a row (Text), in the order of Region" in found.form
+
+
+def test_names_of_regions_keep_the_order_of_rows(tmp_path: Path) -> None:
+    found = read(
+        tmp_path, "item,region,text\n1,subject,The dog\n2,subject,A cat\n1,verb,barks.\n2,verb,ran.\n"
+    )
+    assert units(found) == [("The dog barks.", ["The dog", "barks."]), ("A cat ran.", ["A cat", "ran."])]
+    found = read(tmp_path, "item,region,region_number,text\n1,verb,2,barks.\n1,verb,1,The dog\n")
+    assert units(found) == [("The dog barks.", ["The dog", "barks."])]
+
+
+def test_brackets(tmp_path: Path) -> None:
+    text = "sentence\nThe dog [that ran] barks.\n[The dog][that ran]  [barks.]\nThe dog[s] [bark]\n[] a\n"
+    assert units(read(tmp_path, text)) == [
+        REGIONS[0],
+        ("The dog that ran  barks.", ["The dog", "that ran", "barks."]),
+        ("The dogs bark", ["The dog", "s", "bark"]),
+        (" a", ["", "a"]),
+    ]
+    for wrong in ("The [dog", "The ]dog[", "The [[dog]]"):
+        with pytest.raises(InputError, match=r"t\.csv:3: brackets"):
+            read(tmp_path, f"sentence\na\n{wrong}\n[x]\n")
+
+
+def test_a_bar_makes_brackets_text(tmp_path: Path) -> None:
+    found = read(tmp_path, "sentence\nThe [sic | dog\n")
+    assert units(found) == [("The [sic dog", ["The [sic", "dog"])]
+
+
+def test_glue(tmp_path: Path) -> None:
+    text = "item,region,text\n1,1,犬が\n1,2,\n1,3,走る\n"
+    assert units(read(tmp_path, text, glue="")) == [("犬が走る", ["犬が", "", "走る"])]
+    text = "item,region,text\n1,1,The dog\n1,2,'s \n1,3, tail\n"
+    assert units(read(tmp_path, text, glue="")) == [("The dog's  tail", ["The dog", "'s", "tail"])]
+
+
+def test_several_columns_of_sentences_are_conditions(tmp_path: Path) -> None:
+    text = 'item,ambiguous,unambiguous\n1,x y,x that y\n2,z,"z, w"\n'
+    found = read(tmp_path, text, columns={"sentence": "ambiguous,Unambiguous"})
+    assert found.texts == ["x y", "x that y", "z", "z, w"]
+    assert found.version == ["ambiguous", "unambiguous"] * 2
+    assert found.unit_row.tolist() == [0, 0, 1, 1]
+    assert found.new == ("condition",)
+    found = read(tmp_path, text.replace("item", "condition"), columns={"sentence": "ambiguous,unambiguous"})
+    assert found.new == ("version",)
+    found = read(tmp_path, '"a,b",word\nx y,x\n', columns={"sentence": "a,b", "text": "a,b"})
+    assert found.texts == ["x y"]  # a name with a comma; nothing is long that has its text there
+
+
+def test_words(tmp_path: Path) -> None:
+    found = read(tmp_path, WIDE, words=True)
+    assert [own for _, own in units(found)] == [
+        ["The", "dog", "that", "ran", "barks."],
+        ["The", "dog", "barks."],
+    ]
+    assert found.region.tolist() == [1, 1, 2, 2, 3, 1, 1, 3]
+    assert found.in_region.tolist() == [1, 2, 1, 2, 1, 1, 2, 1]
+    assert found.new == ("region", "region_text", "word", "word_in_region", "word_number")
+
+
+def test_a_table_of_words_with_their_sentence(tmp_path: Path) -> None:
+    text = (
+        'item,condition,Sentence,word\n1,a,"So,  he ran.","So,"\n1,a,"So,  he ran.",he ran.\n1,b,Yes.,Yes.\n'
+    )
+    for words in (False, True):
+        found = read(tmp_path, text, words=words)
+        assert units(found) == [("So,  he ran.", ["So,", "he ran."]), ("Yes.", ["Yes."])]
+        assert found.new == (("word_number",) if words else ())
+    with pytest.raises(InputError, match=r"t\.csv:3: 'she ran\.' is not what comes next .*'he ran\.'"):
+        read(tmp_path, text.replace(",he", ",she"))
+    with pytest.raises(InputError, match=r"t\.csv:3: the rows do not make the sentence, .* 'At once\.'"):
+        read(tmp_path, text.replace('he ran."', 'he ran. At once."'))
+
+
+def test_numbered_sentences_are_parts_of_their_item(tmp_path: Path) -> None:
+    rows = [(2, 1, 1, "d"), (1, 2, 1, "c"), (1, 1, 2, "b"), (1, 1, 1, "a"), (1, 10, 1, "e")]
+    text = "item,sentence,zone,word\n" + "".join(f"{','.join(map(str, row))}\n" for row in rows)
+    found = read(tmp_path, text, columns={"number": "zone"})
+    assert found.texts == ["d", "a b", "c", "e"]
+    assert found.documents == ["2", "1", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LONG.replace("1,b,3", "1,b,1"), r"t.csv:5: Region 1 of the same sentence is in row 3 already"),
+        (LONG + "\n\n1,a,2.0,again\n", r"t.csv:10: Region 2.0 .* is in row 7 already"),
+        ("item,region,text\n1,np,a\n1,np,b\n", r"t.csv:3: region np .* in row 2 .*--column number=NAME"),
+        ("item,region_number,text\n1,1,a\n1,x,b\n", r"t.csv:3: region_number is 'x', not a whole number"),
+        (LONG.replace("1,b,2,", ",b,2,"), r"t.csv:4: Item is empty .*merged cells"),
+        ("region,text\n1,a\n", r"t.csv: no column item in the header"),
+        ("Stimulus\na b\n", r"t.csv: no column sentence, text or word in the header \(Stimulus\) \(--column"),
+        ("sentence,Sentence \na,b\n", "2 columns"),
+        ("sentence,a\nx,y,z\n", r"t.csv:2: 3 cells, where the header has 2"),
+        ("sentence\n", "no row below the header"),
+        ("\n\n", "there is no header"),
+        ('sentence\n"a\n', r"t.csv:2: not CSV"),
+    ],
+)  # fmt: skip
+def test_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, text.replace("Sentence ", "sentence"))
+
+
+def test_rows_are_counted_as_a_spreadsheet_does(tmp_path: Path) -> None:
+    """A cell of several lines is one row, a blank line is one too."""
+    text = 'item,region,text\n1,1,"The\ndog"\n\n1,2,barks\n1,2,again\n'
+    with pytest.raises(InputError, match=r"t\.csv:5: .* in row 4 already"):
+        read(tmp_path, text)
+    assert read(tmp_path, text[:-10]).texts == ["The dog barks"]
+
+
+def test_columns_that_are_not_asked_for_may_be_anything(tmp_path: Path) -> None:
+    text = "item,,Ans,,Ans,item,sentence\n1,2,3,4,5,6,The dog\n"
+    found = read(tmp_path, text)
+    assert found.texts == ["The dog"]
+    assert found.sheet.columns == ("item", "", "Ans", "", "Ans", "item", "sentence")
+    with pytest.raises(InputError, match="2 columns 'Ans' in the header"):
+        read(tmp_path, text, columns={"sentence": "Ans"})
+    with pytest.raises(InputError, match="2 columns 'item' in the header"):
+        read(tmp_path, "item,item,region,text\n1,1,1,a\n")
+    with pytest.raises(PdtoolsError, match="--column sentences: must be one of item, "):
+        read(tmp_path, text, columns={"sentences": "Ans"})
+    assert read(tmp_path, "Sentence,sentence\na,b\n").texts == ["b"]  # as it is written, before without case
+
+
+def test_columns_of_our_names(tmp_path: Path) -> None:
+    for name in ("model", "Surprisal", "n_tokens", "region", "closed"):
+        with pytest.raises(InputError, match=f"a column '{name}', which is the name of one that is added"):
+            new_columns(read(tmp_path, f"sentence,{name}\na | b,1\n"))
+    assert "region" not in new_columns(read(tmp_path, "sentence,region\na b,1\n"))
+    with pytest.raises(InputError, match="'length'"):
+        new_columns(read(tmp_path, "sentence,length\na | b,1\n", words=True))
+    assert "length" not in new_columns(read(tmp_path, "sentence,length\na | b,1\n"))
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [(b"na\xefve", "latin1"), (b"\x93na\xefve\x94", "windows-1252"), (b"na\x90ve", "macintosh")],
+)
+def test_an_encoding_that_fits_is_named(data: bytes, encoding: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"t\.csv:3: not UTF-8 .*iconv -f {encoding} "):
+        read(tmp_path, b"sentence\na\n" + data + b"\n")  # type: ignore[arg-type]
+
+
+def test_decimal_commas_become_points_where_semicolons_stand_between_cells(tmp_path: Path) -> None:
+    found = read(tmp_path, "sentence;rating;n;note\nSo, he ran;3,5;1;1,2\nb;-2;2;a,b\nc;;3;\n").sheet
+    assert found.cells == [["So, he ran", "b", "c"], ["3.5", "-2", ""], ["1", "2", "3"], ["1,2", "a,b", ""]]
+
+
+def test_tabs(tmp_path: Path) -> None:
+    """Excel and R write quotes around cells; others do not."""
+    text = 'item\tsentence\n1\t"So, he ran"\n2\t"He said ""no"""\n3\tThe 5" disk\n'
+    assert read(tmp_path, text, "t.tsv").texts == ["So, he ran", 'He said "no"', 'The 5" disk']
+
+
+def test_workbooks(tmp_path: Path) -> None:
+    """Merged cells stand for all that they cover; rows and columns without anything are none."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    sheet = book.active
+    rows = [
+        ["item", "condition", "sentence", None],
+        [],
+        [1, "a", "The | dog"],
+        [None, "b", "A | dog"],
+        [2.0, None, "x"],
+    ]
+    for row in rows:
+        sheet.append(row)
+    sheet.append([3, "c", None])
+    sheet.merge_cells("A3:A4")
+    sheet.merge_cells("B5:C5")
+    book.save(tmp_path / "t.xlsx")
+    found = read_stimuli(read_sheet(str(tmp_path / "t.xlsx")))
+    assert found.sheet.texts(0) == ["1", "1", "2", "3"]
+    assert found.sheet.numbers == [3, 4, 5, 6]
+    assert found.texts == ["The dog", "A dog", "", ""]
+    (tmp_path / "broken.xlsx").write_bytes((tmp_path / "t.xlsx").read_bytes()[:800])
+    with pytest.raises(InputError, match=r"broken\.xlsx: not a workbook"):
+        workbook_rows(str(tmp_path / "broken.xlsx"))
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pd.DataFrame({"item": [1, 2], "sentence": ["a | b", None]}).to_parquet(tmp_path / "t.parquet")
+    found = read_stimuli(read_sheet(str(tmp_path / "t.parquet")))
+    assert found.texts == ["a b", ""]
+    (tmp_path / "b.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"b\.parquet: not Parquet"):
+        read_sheet(str(tmp_path / "b.parquet"))
+
+
+def test_a_million_rows(tmp_path: Path) -> None:
+    """Within half a minute and a gigabyte, on the machine that this was written on in 7 s."""
+    before, began = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.monotonic()
+    with open(tmp_path / "t.csv", "w") as stream:
+        stream.write("item,condition,region,text\n")
+        for item, condition, region in itertools.product(range(125_000), "ab", range(4)):
+            stream.write(f"{item},{condition},{region},text {region}\n")
+    found = read_stimuli(read_sheet(str(tmp_path / "t.csv")))
+    assert (len(found.texts), len(found.start)) == (250_000, 1_000_000)
+    assert found.texts[-1] == "text 0 text 1 text 2 text 3"
+    assert time.monotonic() - began < 60
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20
+
+
+# Sentences and words of each subset.
+SAP = {
+    "Agreement": (36, 492),
+    "AttachmentAmbiguity": (72, 1317),
+    "RelativeClause": (48, 570),
+    "ClassicGP": (144, 1923),
+}
+
+
+@pytest.mark.parametrize("subset", SAP)
+def test_items_of_sap(subset: str, test_data: Path, tmp_path: Path) -> None:
+    """As exported, a sentence a row, and a word a row beside GPT-2's surprisals: the same words."""
+    archive = test_data / "benchmarks" / "reading" / "sap.zip"
+    if not archive.exists():
+        pytest.skip("no items of SAP")
+    zipfile.ZipFile(archive).extractall(tmp_path)
+    folder = tmp_path / "Surprisals" / "data"
+    columns = {"sentence": "ambiguous,unambiguous"} if subset == "ClassicGP" else {}
+    files = [(f"items_{subset}.csv", columns)]
+    files += [(f"items_{subset}.pivot.csv", {}), (f"gpt2/items_{subset}.gpt2.csv", {})]
+    made = [read_stimuli(read_sheet(str(folder / name)), own, words=True) for name, own in files]
+    assert [(len(each.texts), len(each.start)) for each in made] == [SAP[subset]] * 3
+    assert len({tuple(sorted(each.unit_texts())) for each in made}) == 1

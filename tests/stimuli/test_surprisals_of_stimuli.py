@@ -1,0 +1,392 @@
+"""Surprisals of regions and words of tables: sums of those of tokens, in every form of the same items."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from search_oracle import save_checkpoints, tiny_model
+from toy_gpt2 import save_gpt2
+from toy_tokenizers import KINDS, save_kind
+
+import pdtools
+from pdtools.cli.main import run
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.models import save_checkpoint
+from pdtools.search.scores import SentenceScore
+from pdtools.stimuli.surprisals import unit_values
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer
+
+pytest.importorskip("transformers")
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HOSTILE = [
+    "The dog that | chased | the cats barks.",
+    "don't go | there, he | said;x2,1",
+    '"A na\u00efve caf\u00e9 | ("old") | dog',
+    "The | | dog",
+    "e\u0301 \u00a0x | 3.5% $5 | \U0001f408\U0001f408!",
+    "un|believ|able dogs | ran",
+    "a  b | c   d",
+]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Models with trees, with a head, without; of Hugging Face, and of raw text, of the grammar's words."""
+    folder = tmp_path_factory.mktemp("models")
+    made, _ = save_checkpoints(folder)
+    corpus = [" ".join(text) for _, text in suite_texts().items()]
+    made["gpt2"] = save_gpt2(folder / "gpt2", corpus, vocab_size=290, positions=64)
+    tokenizer = train_bpe_tokenizer(
+        [split_spaces(t) for t in corpus], size=290, min_count=1, text_style="raw"
+    )
+    made["raw"] = folder / "raw"
+    save_checkpoint(
+        made["raw"], tiny_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer, shards={}
+    )
+    return made
+
+
+def suite_texts() -> dict[tuple[int, str], list[str]]:
+    """The regions of a bundled suite, by item and condition."""
+    suite = json.loads((REPOSITORY / "data" / "sg" / "mini_npi_ever.json").read_text())
+    return {
+        (item["item_number"], condition["condition_name"]): [each["content"] for each in condition["regions"]]
+        for item in suite["items"][:6]
+        for condition in item["conditions"]
+    }
+
+
+def surprisal(*arguments: object, code: int = 0) -> None:
+    assert run(["surprisal", "--device", "cpu", *map(str, arguments)]) == code
+
+
+# --- sums -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_regions_add_up_tokens(kind: str, words: bool, tmp_path: Path) -> None:
+    """Whatever the tokenizer; a token counts once, where it begins."""
+    model = pdtools.load(save_kind(tmp_path / "model", kind))
+    frame = pd.DataFrame({"item": range(len(HOSTILE)), "sentence": HOSTILE})
+    found = model.surprisal(frame, words=words)
+    for glued, (item, own) in zip(HOSTILE, found.groupby("item"), strict=True):
+        parts = [part.strip() for part in glued.split("|")]
+        text = " ".join(part for part in parts if part)
+        tokens = model.surprisal(text)
+        assert math.fsum(own.surprisal.dropna()) == pytest.approx(tokens.surprisal.sum(), abs=1e-4), item
+        assert own.n_tokens.sum() == len(tokens)
+        assert own.region_text.drop_duplicates().tolist() == list(
+            dict.fromkeys(parts if not words else filter(None, parts))
+        )
+        ends = np.cumsum([len(part) + 1 for part in parts if part]) - 1
+        if not words:
+            filled = own[own.region_text != ""]
+            inside = np.searchsorted(
+                ends, tokens.start + (tokens.start.map(lambda i: text[i : i + 1].isspace()))
+            )
+            for place, row in enumerate(filled.itertuples()):
+                mine = tokens[inside == place]
+                assert row.n_tokens == len(mine)
+                assert row.surprisal == pytest.approx(
+                    mine.surprisal.sum(), abs=1e-4, nan_ok=not len(mine)
+                ) or math.isnan(row.surprisal)
+                assert row.crossing == (mine.end > ends[place] + 1).sum()
+
+
+def score(text: str, spans: list[tuple[int, int]], **more: Any) -> SentenceScore:
+    """Tokens of 1, 2, 4, … nats, so that a sum tells which ones are in it, and the end."""
+    n = len(spans)
+    return SentenceScore(
+        text=text,
+        tokens=(*(text[a:b] for a, b in spans), "<eos>"),
+        words=(*range(n), -1),
+        starts=(*(a for a, _ in spans), len(text)),
+        ends=(*(b for _, b in spans), len(text)),
+        logprobs=-(2.0 ** np.arange(n + 1)),
+        n_unknown=0,
+        eos=True,
+        **more,
+    )
+
+
+def test_a_token_across_a_border_counts_where_it_begins() -> None:
+    text = "the dog that ran"
+    found = unit_values(score(text, [(0, 7), (7, 10), (10, 16)]), [(0, 3), (4, 7), (8, 8), (8, 12), (13, 16)])
+    assert found["surprisal"] == pytest.approx([1, math.nan, 0, 6, math.nan], nan_ok=True)
+    assert found["n_tokens"].tolist() == [1, 0, 0, 2, 0]
+    assert found["crossing"].tolist() == [1, 0, 0, 1, 0]
+    assert found["last"].tolist() == [0, -1, -1, 2, -1]
+    # a space after a word is over no border
+    assert unit_values(score("a b", [(0, 2), (2, 3)]), [(0, 1), (2, 3)])["crossing"].tolist() == [0, 0]
+
+
+def test_measures_of_regions() -> None:
+    measures = {
+        "attachment": np.array([1.0, 2, 3, 9]),
+        "closed": np.array([0.0, 1, 2, 9]),
+        "entropy": np.array([5.0, 6, 7, 9]),
+    }
+    whole = score("a b c", [(0, 1), (2, 3), (4, 5)], measures=measures, seen=(3, 4, 5, 6))
+    found = unit_values(whole, [(0, 3), (4, 5)])
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "surprisal": [3, 4],
+        "n_tokens": [2, 1],
+        "unknown": [0, 0],
+        "crossing": [0, 0],
+        "attachment": [3, 3],
+        "closed": [1, 2],
+        "entropy": [5, 7],
+        "seen": [3, 5],
+        "last": [1, 2],
+    }
+
+
+def test_unknown_tokens_are_counted(tmp_path: Path) -> None:
+    model = pdtools.load(save_kind(tmp_path / "model", "words"))
+    found = model.surprisal(pd.DataFrame({"sentence": ["The wug | dog of wugs | barks."]}))
+    assert found.unknown.tolist() == [1, 2, 0]
+
+
+# --- the same items in every form -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["gpt2", "raw", "demo"])
+def test_wide_long_and_suite_are_the_same(name: str, models: dict[str, Path], tmp_path: Path) -> None:
+    """And what eval-sg has, whose suites are words between spaces."""
+    model = models.get(name, name)
+    texts = suite_texts()
+    wide = pd.DataFrame(
+        [
+            {"item": item, "condition": condition, "sentence": " | ".join(own)}
+            for (item, condition), own in texts.items()
+        ]
+    )
+    long = pd.DataFrame(
+        [
+            {"item": item, "condition": condition, "region": region, "text": text}
+            for (item, condition), own in texts.items()
+            for region, text in enumerate(own, 1)
+        ]
+    ).sample(frac=1, random_state=0)
+    suite = json.loads((REPOSITORY / "data" / "sg" / "mini_npi_ever.json").read_text())
+    suite["items"] = suite["items"][:6]
+    (tmp_path / "suite.json").write_text(json.dumps(suite))
+    common = ["--model", model, "--beam", 5, "--quiet"]
+    spaced = ["--from", "tokens"] if name == "raw" else []
+    wide.to_csv(tmp_path / "wide.csv", index=False)
+    long.to_csv(tmp_path / "long.tsv", index=False, sep="\t")
+    surprisal(tmp_path / "wide.csv", *common, *spaced, "-o", tmp_path / "w.csv")
+    surprisal(tmp_path / "long.tsv", *common, *spaced, "-o", tmp_path / "l.parquet")
+    sg = ["eval-sg", tmp_path / "suite.json", *common, "--device", "cpu", "-o", tmp_path / "sg"]
+    assert run(list(map(str, sg))) == 0
+    key = ["item", "condition", "region"]
+    regions = pd.read_parquet(tmp_path / "sg" / "regions.parquet").dropna(subset="region").sort_values(key)
+    of_wide = pd.read_csv(tmp_path / "w.csv").sort_values(key)
+    of_long = pd.read_parquet(tmp_path / "l.parquet")
+    assert of_long[[*key, "text"]].to_numpy().tolist() == long.to_numpy().tolist()  # the order of its rows
+    for found in (of_wide, of_long.sort_values(key)):
+        assert found[key].to_numpy().tolist() == regions[key].to_numpy().tolist()
+        assert found.surprisal.to_numpy() == pytest.approx(regions.surprisal.to_numpy(), abs=1e-5)
+        assert found.n_tokens.tolist() == regions.tokens.tolist()
+    assert of_wide.region_text.tolist() == regions.content.tolist()
+
+
+# --- command and Python -----------------------------------------------------------------------
+
+TABLE = 'Item,Condition,Note,Sentence\n2,x,"a, b",a b | c\n1,y,,c | b\n1,x,,\n2,x,,a b | c\n'
+
+
+@pytest.mark.parametrize("options", [[], ["words"], ["parses"], ["words", "parses"], ["entropy"], ["nats"]])
+@pytest.mark.parametrize("name", ["pushdown", "head", "base"])
+def test_python_is_the_command(
+    name: str, options: list[str], models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text(TABLE)
+    flags = [f"--{option}" for option in options]
+    if name == "base" and "parses" in options:
+        surprisal(tmp_path / "t.csv", "--model", models[name], *flags, code=1)
+        return
+    surprisal(tmp_path / "t.csv", "--model", models[name], "--beam", 4, *flags, "-o", tmp_path / "o.csv")
+    assert "CSV, wide: a sentence a row (Sentence), regions between |; 4 sentences" in capsys.readouterr().err
+    frame = pd.read_csv(tmp_path / "t.csv", keep_default_na=False)
+    frame.index = pd.Index([7, 7, 8, 9])
+    theirs = pd.read_csv(tmp_path / "o.csv")
+    ours = pdtools.load(models[name], beam=4).surprisal(frame, **dict.fromkeys(options, True))
+    assert ours.columns[:4].tolist() == ["Item", "Condition", "Note", "Sentence"]
+    ours.to_csv(tmp_path / "ours.csv", index=False)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "ours.csv"), theirs, atol=1e-5)
+    rows = [0, 0, 1, 1, 2, 3, 3] if "words" not in options else [0, 0, 0, 1, 1, 3, 3, 3]
+    assert theirs.Item.tolist() == [[2, 1, 1, 2][row] for row in rows]
+    if name == "pushdown" and "entropy" not in options:
+        assert {"attachment", "closed"} <= set(theirs.columns)
+    if "parses" in options:
+        parses = theirs.parse.dropna().str.findall("[abc]").str.join("").tolist()
+        units = ["ab", "abc", "c", "cb", "ab", "abc"]
+        assert parses == (units if "words" not in options else ["a", *units[:4], "a", *units[4:]])
+
+
+def test_several_models(models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One below the other; what one of them alone has is empty of the others. Workers make no difference."""
+    (tmp_path / "t.csv").write_text("item,sentence\n2,a b\n1,c\n")
+    named = ["--model", models["pushdown"], "--model", models["gpt2"], "--beam", 3]
+    surprisal(tmp_path / "t.csv", *named, "-o", tmp_path / "o.csv", "--json")
+    document = json.loads(capsys.readouterr().out)
+    found = pd.read_csv(tmp_path / "o.csv")
+    assert found.model.tolist() == ["pushdown", "pushdown", "gpt2", "gpt2"]
+    assert found.item.tolist() == [2, 1, 2, 1]
+    assert found.attachment.isna().tolist() == [False, False, True, True]
+    assert document["counts"] == {"sentences": 2, "rows": 4, "crossing": 0}
+    assert document["settings"]["models"]["pushdown"]["beam"] == 3
+    for name in ("pushdown", "gpt2"):
+        alone = pdtools.load(models[name], beam=3).surprisal(pd.read_csv(tmp_path / "t.csv"))
+        assert found.surprisal[found.model == name].tolist() == pytest.approx(
+            alone.surprisal.tolist(), abs=1e-7
+        )
+    surprisal(tmp_path / "t.csv", *named, "-o", tmp_path / "two.csv", "--workers", 2, "--quiet")
+    assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "o.csv").read_bytes()
+
+
+def test_spill_over_stays_in_its_sentence(models: dict[str, Path], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"item": [1, 1, 1, 2, 2], "word": list("abccb"), "length": [9] * 5})
+    with pytest.raises(InputError, match="'length'"):
+        pdtools.load(models["base"]).surprisal(frame, words=True)
+    model = pdtools.load(models["base"])
+    found = model.surprisal(frame.drop(columns="length"), words=True, frequency={"a": -1.0, "b": -2.0}.get)
+    own = found.surprisal.tolist()
+    nan = math.nan
+    assert found.surprisal_1.tolist() == pytest.approx([nan, own[0], own[1], nan, own[3]], nan_ok=True)
+    assert found.surprisal_2.tolist() == pytest.approx([nan, nan, own[0], nan, nan], nan_ok=True)
+    assert found.word_number.tolist() == [1, 2, 3, 1, 2]
+    assert found.length.tolist() == [1] * 5
+    assert found.frequency.tolist() == pytest.approx([-1, -2, nan, nan, -2], nan_ok=True)
+    assert found.surprisal.tolist()[:3] == pytest.approx(model.surprisal("a b c").surprisal.tolist()[:3])
+
+
+def test_frequencies_and_tables_of_words(models: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("item\tsentence\n1\ta b\n")
+    (tmp_path / "counts.tsv").write_text("a\t3\nc\t1\n")
+    common = [tmp_path / "t.tsv", "--model", models["base"], "--frequencies", tmp_path / "counts.tsv"]
+    surprisal(*common, "--words", "-o", tmp_path / "o.tsv", "--quiet")
+    lines = (tmp_path / "o.tsv").read_text().splitlines()
+    assert lines[1].split("\t")[-1] == f"{math.log2(0.75):.8f}"
+    assert lines[2].split("\t")[-1] == ""
+    surprisal(*common, code=2)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+def test_what_is_written(suffix: str, models: dict[str, Path], tmp_path: Path) -> None:
+    """All columns as they were, the unnamed and doubled ones too; numbers are numbers in Parquet."""
+    (tmp_path / "t.csv").write_text(
+        'item,,Ans,Ans,code,share,sentence\n1,u,"x,y",z,007,1.5,a\n2,,2,3,010,,b\n'
+    )
+    out = tmp_path / f"o.{suffix}"
+    surprisal(tmp_path / "t.csv", "--model", models["base"], "-o", out, "--quiet")
+    if suffix == "parquet":
+        import pyarrow.parquet as pq
+
+        table = pq.ParquetFile(out).read()
+        assert table.column_names[:7] == ["item", "", "Ans", "Ans", "code", "share", "sentence"]
+        assert [each.to_pylist() for each in table.columns[:7]] == [
+            *([1, 2], ["u", ""], ["x,y", "2"], ["z", "3"], ["007", "010"], [1.5, None], ["a", "b"])
+        ]
+        assert [str(each.type) for each in table.columns[7:]] == [
+            "string",
+            "double",
+            "int64",
+            "int64",
+            "int64",
+        ]
+        return
+    first, one, _ = out.read_text().splitlines()
+    between = "," if suffix == "csv" else "\t"
+    assert first == between.join(
+        [
+            "item",
+            "",
+            "Ans",
+            "Ans",
+            "code",
+            "share",
+            "sentence",
+            "model",
+            "surprisal",
+            "n_tokens",
+            "unknown",
+            "crossing",
+        ]
+    )
+    assert one.startswith(
+        between.join(["1", "u", '"x,y"' if suffix == "csv" else "x,y", "z", "007", "1.5", "a", "base"])
+    )
+
+
+def test_sentences_without_a_score(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their rows stay, without numbers."""
+    (tmp_path / "t.csv").write_text("sentence\na | b\nx | a\n")
+    common = [tmp_path / "t.csv", "--model", models["base"], "-o", tmp_path / "o.csv"]
+    surprisal(*common, code=1)
+    assert "t.csv:3: " in capsys.readouterr().err
+    surprisal(*common, "--on-error", "skip")
+    found = pd.read_csv(tmp_path / "o.csv")
+    assert found.region_text.tolist() == ["a", "b", "x", "a"]
+    assert found.surprisal.isna().tolist() == [False, False, True, True]
+    assert found.n_tokens.isna().tolist() == [False, False, True, True]
+    record = json.loads((tmp_path / "o.csv.rejects.jsonl").read_text())
+    assert (record["line"], record["text"]) == (3, "x a")
+    with pytest.raises(InputError, match="table:2: "):
+        pdtools.load(models["base"]).surprisal(pd.read_csv(tmp_path / "t.csv"))
+
+
+def test_context(models: dict[str, Path], tmp_path: Path) -> None:
+    """The sentences of a file before each; those of its text before, where a table numbers sentences."""
+    (tmp_path / "before.txt").write_text("No queen has ever smiled .\n")
+    (tmp_path / "wide.csv").write_text("item,sentence\n1,A king | smiled\n")
+    rows = ["1,2,smiled", "1,1,king", "2,1,A"]
+    (tmp_path / "long.csv").write_text("item,sentence,word\n" + "".join(f"{row}\n" for row in rows))
+    model = ["--model", models["gpt2"], "--quiet", "-o"]
+    surprisal(tmp_path / "wide.csv", *model, tmp_path / "alone.csv")
+    surprisal(tmp_path / "wide.csv", *model, tmp_path / "after.csv", "--context", tmp_path / "before.txt")
+    alone, after = (pd.read_csv(tmp_path / f"{name}.csv") for name in ("alone", "after"))
+    assert (alone.surprisal - after.surprisal).abs().max() > 1e-6
+    assert after.seen[0] > 0
+    surprisal(tmp_path / "long.csv", *model, tmp_path / "text.csv", "--context", "document")
+    found = pd.read_csv(tmp_path / "text.csv")
+    assert [seen > 0 for seen in found.seen] == [True, False, False]
+    surprisal(tmp_path / "long.csv", *model, tmp_path / "stride.csv", "--stride", 16)
+    assert [seen > 0 for seen in pd.read_csv(tmp_path / "stride.csv").seen] == [True, False, False]
+    surprisal(tmp_path / "wide.csv", *model, tmp_path / "no.csv", "--context", "document", code=1)
+
+
+def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("t.csv", "u.csv"):
+        (tmp_path / name).write_text("sentence\na | b\n")
+    (tmp_path / "in.txt").write_text("a\n")
+    model = ["--model", models["base"], "--quiet"]
+    for given, code, said in (
+        ([tmp_path / "t.csv", tmp_path / "u.csv"], 1, "read by itself"),
+        ([tmp_path / "t.csv", tmp_path / "in.txt"], 1, "read by itself"),
+        ([tmp_path / "t.csv", "--rank"], 2, "--rank"),
+        ([tmp_path / "t.csv", "-o", tmp_path / "o.xlsx"], 1, "written as .csv, .tsv or .parquet"),
+        ([tmp_path / "t.csv", "--column", "sentence"], 2, "NAME=COLUMN"),
+        ([tmp_path / "t.csv", "-o", tmp_path / "t.csv", "--overwrite"], 1, "is the input"),
+        ([tmp_path / "in.txt", "--column", "sentence=x"], 2, "goes with a table"),
+        ([tmp_path / "in.txt", "--model", "other"], 2, "several go with a table"),
+    ):
+        surprisal(*given, *model, code=code)
+        assert said in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "t.csv").write_text("sentence\nNo q|ueen .\n")
+    model = ["--model", models["raw"], "--quiet"]
+    surprisal(tmp_path / "t.csv", *model, "--glue", "", "--from", "tokens", code=1)
+    assert "t.csv:2: a region ends within a word" in capsys.readouterr().err
+    with pytest.raises(PdtoolsError, match="ranks are of tokens"):
+        pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a"]}), rank=True)
