@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import typer
 
@@ -84,9 +85,8 @@ def surprisal_of_table(
         [],
     )
     rejects = Rejects(on_error.value)
-    made = {
-        each.name: Surprisals(stimuli, source.value, "nats" if nats else "bits", rejects) for each in models
-    }
+    spaced: Literal["text", "tokens"] = "tokens" if source is Source.tokens else "text"
+    made = {each.name: Surprisals(stimuli, spaced, "nats" if nats else "bits", rejects) for each in models}
     found, settings = list(made.values()), dict[int, dict[str, object]]()
     described = [model_settings_for_job(each.settings) for each in models]
     with table.pieces("stimuli", models=described, parses=parses) as job:

@@ -31,7 +31,7 @@ from pdtools.files import Rejects
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel
 from pdtools.models.transformer.pretrained import check_no_hub_name
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Searcher
+from pdtools.search.checkpoint_scorer import CheckpointScorer, ParsedScore, Searcher
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
@@ -39,7 +39,7 @@ from pdtools.search.next_tokens import WithMeasures
 from pdtools.search.options import DEFAULT_BEAM, SearchOptions
 from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_model, load_scorer, scorer_of, searcher_of
-from pdtools.search.scores import Dtype, Measure, ModelScorer, Scorer
+from pdtools.search.scores import Dtype, Measure, ModelScorer, Scorer, SentenceScore, Unscorable
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
@@ -183,10 +183,13 @@ class Model:
             new_columns(stimuli, frequency=frequency is not None, parses=parses)
             measured = measures or (() if self._loaded is None else ("structure",))
             made = Surprisals(stimuli, "text", unit, rejects)
-            scorer = self._searcher(measured) if parses else WithMeasures(self._scorer(measured), measured)
             places, again = tee(made.parts(NO_CONTEXT, self.settings))
             parts = (sentence for _, sentence in again)
-            scores: Iterable[Any] = scorer.score_with_parses(parts) if parses else scorer.score(parts)  # type: ignore[attr-defined]
+            scores: Iterable[SentenceScore | ParsedScore | Unscorable] = (
+                self._searcher(measured).score_with_parses(parts)
+                if parses
+                else WithMeasures(self._scorer(measured), measured).score(parts)
+            )
             for (place, _), score in zip(places, scores, strict=True):
                 made.add(place, score)
             return as_pandas(make_table(stimuli, {name_of(self.folder): made}, frequency=frequency))

@@ -40,7 +40,7 @@ class Made:
 
     sheet: Sheet
     rows: NDArray[np.int64]
-    columns: Mapping[str, Sequence[Any] | NDArray[Any]]
+    columns: Mapping[str, list[Any]]
 
 
 def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = False) -> list[str]:

@@ -130,6 +130,29 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
+def test_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also its Python; the R script reads columns that are there."""
+    pytest.importorskip("wordfreq")
+    text = (REPOSITORY / "docs" / "guide" / "stimuli.md").read_text("utf-8")
+    (tmp_path / "stimuli.csv").write_text(text.split("```csv\n")[1].split("```")[0])
+    (tmp_path / "items.csv").write_text("Item;Stimulus\n1;The dog | barks.\n")
+    (tmp_path / "pairs.csv").write_text("item,ambiguous,unambiguous\n1,The dog barks.,The dogs bark.\n")
+    (tmp_path / "regions.tsv").write_text(
+        "item\tcondition\tregion\ttext\n1\ta\t1\tThe dog\n1\ta\t2\tbarks.\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    found = commands("stimuli.md")
+    assert len(found) == 5
+    for command in found:
+        assert run([*shlex.split(command)[1:], "--quiet", "--beam", "3"]) == 0, command
+    header = (tmp_path / "surprisals.csv").read_text().partition("\n")[0].split(",")
+    assert {"item", "condition", "model", "region", "surprisal", "crossing"} <= set(header)
+    assert "frequency" in (tmp_path / "words.csv").read_text().partition("\n")[0]
+    names: dict[str, Any] = {}
+    exec(compile(text.split("```python\n")[1].split("```")[0], "stimuli.md", "exec"), names)
+    assert len(names["found"]) == 28
+
+
 def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     for folder in ("articles", "heldout", "more"):

@@ -1,0 +1,34 @@
+# From pdtools' table of surprisals to a figure and a mixed-effects model.
+#   pdtools surprisal stimuli.csv --model runs/pushdown --model gpt2/ -o surprisals.csv
+#   Rscript stimuli.R surprisals.csv
+# Needs: install.packages(c("dplyr", "ggplot2", "lme4", "readr"))
+library(dplyr)
+library(ggplot2)
+library(lme4)
+library(readr)
+
+file <- commandArgs(trailingOnly = TRUE)[1]
+surprisals <- read_csv(if (is.na(file)) "surprisals.csv" else file, show_col_types = FALSE) |>
+  mutate(across(c(item, condition, model), factor))
+
+# Means with 95% intervals over items (within models), by region and condition.
+means <- surprisals |>
+  filter(!is.na(surprisal)) |>
+  group_by(model, condition, region) |>
+  summarise(bits = mean(surprisal), error = qt(.975, n() - 1) * sd(surprisal) / sqrt(n()), .groups = "drop")
+
+figure <- ggplot(means, aes(factor(region), bits, colour = condition, group = condition)) +
+  geom_line() +
+  geom_pointrange(aes(ymin = bits - error, ymax = bits + error)) +
+  facet_wrap(~model) +
+  labs(x = "region", y = "surprisal (bits)") +
+  theme_minimal()
+ggsave("surprisals.pdf", figure, width = 7, height = 3.5)
+
+# The effect of the condition at one region, with items as random intercepts, for each model.
+critical <- 2
+for (name in levels(surprisals$model)) {
+  own <- filter(surprisals, model == name, region == critical, crossing == 0)
+  cat("\n", name, "\n", sep = "")
+  print(summary(lmer(surprisal ~ condition + (1 | item), data = own))$coefficients)
+}
