@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -91,7 +91,7 @@ class _Piece:
 class _Work(JsonWork[_Piece, Sequence[SentenceScore | Unscorable]]):
     """Scores pieces of several models (:class:`pdtools.jobs.Work`)."""
 
-    kept: ClassVar[Any] = ScoreWork.kept
+    kept = ScoreWork.kept
     models: tuple[ModelSettings, ...]
 
     def __call__(self, piece: _Piece) -> list[SentenceScore | Unscorable]:
@@ -106,7 +106,7 @@ class _ParsesWork(_Work):
     """The same with the best incremental parses."""
 
     __slots__ = ()
-    kept: ClassVar[Any] = IncrementalWork.kept
+    kept = IncrementalWork.kept  # type: ignore[assignment]
 
     def __call__(self, piece: _Piece) -> list[Any]:
         return IncrementalWork(self.models[piece.model])(piece.sentences)
