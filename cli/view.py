@@ -10,6 +10,7 @@ import typer
 
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
+from pdtools.files.sheets import SHEETS, ending
 
 from .arguments import input_files
 from .console import message, print_json, progress
@@ -42,7 +43,7 @@ def view(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Results folders, of any number of models; or runs; or, with --model, sentences.",
+            help="Results folders, of any number of models; stimuli; runs; or, with --model, sentences.",
         ),
     ] = None,
     model: Annotated[
@@ -91,6 +92,9 @@ def view(
     Results: the scores of any number of models with intervals, differences with p corrected for their number,
     test suites by region, and the items one by one.
 
+    Tables of stimuli, as pdtools surprisal writes them: mean surprisal by region and condition, with
+    intervals, a panel for each model, and the items one by one.
+
     Runs: losses, accuracies, learning rate, speed, of several runs together.
 
     \b
@@ -98,6 +102,7 @@ def view(
       pdtools view --text "The dog barks." --model runs/base --model runs/pushdown -o view.html
       pdtools view --pair "The dogs bark." "The dogs barks." --model runs/pushdown -o pair.html
       pdtools view results/base results/pushdown -o results.html
+      pdtools view surprisals.csv -o stimuli.html
       pdtools view runs/* -o runs.html --figures figures
     """
     if output is None and figures is None:
@@ -117,7 +122,7 @@ def view(
     from pdtools.files import atomic_text
     from pdtools.parsers import pipeline
     from pdtools.provenance import provenance
-    from pdtools.report.view import results, runs, sentences
+    from pdtools.report.view import results, runs, sentences, stimuli
     from pdtools.report.view.figures import write_figures
     from pdtools.report.view.loaded import short_names
     from pdtools.report.view.page import check_size, render
@@ -154,7 +159,9 @@ def view(
     else:
         given = list(paths or [])
         made = provenance({str(i): path for i, path in enumerate(given)})
-        if all(map(runs.is_run, given)):
+        if all(ending(each) in SHEETS and Path(each).is_file() for each in given):
+            module, page = stimuli, stimuli.stimuli_page(given, title=title)
+        elif all(map(runs.is_run, given)):
             module, page = runs, runs.runs_page(given, title=title)
         else:
             if wrong := [p for p in given if kind_of(p) not in (Kind.RESULTS, Kind.SEVERAL_RESULTS)]:

@@ -220,6 +220,11 @@ def _made(
     )
 
 
+def _plain(text: str) -> str:
+    """A text on one line, and without the backslashes that some programs write before apostrophes."""
+    return _BREAKS.sub(" ", text).replace("\\'", "'")
+
+
 # --- a row for each sentence ------------------------------------------------------------------
 
 
@@ -255,7 +260,7 @@ def _glued(texts: Sequence[str], glue: str) -> tuple[str, list[tuple[int, int]]]
     parts: list[str] = []
     spans, at = [], 0
     for text in texts:
-        text = _BREAKS.sub(" ", text)
+        text = _plain(text)
         if glue:
             text = text.strip()
         if text and at:
@@ -284,7 +289,7 @@ def _between_brackets(cell: str, glue: str, sheet: Sheet, row: int) -> tuple[str
     at = 0
     pieces = _BRACKETS.split(cell)
     for place, piece in enumerate(pieces):
-        inside, text = place % 2 == 1, _BREAKS.sub(" ", piece)
+        inside, text = place % 2 == 1, _plain(piece)
         if inside:
             text = text.strip()
             apart = bool(spans) and not pieces[place - 1]  # two regions without anything between them
@@ -406,10 +411,10 @@ def _located(
     columns: _Columns, sentence: str, texts: Sequence[str], rows: Sequence[int]
 ) -> tuple[str, list[tuple[int, int]]]:
     """Where the regions of a sentence are in it."""
-    text = _BREAKS.sub(" ", sentence).strip()
+    text = _plain(sentence).strip()
     spans, at = [], 0
     for region, row in zip(texts, rows, strict=True):
-        own = _BREAKS.sub(" ", region).strip()
+        own = _plain(region).strip()
         if own:
             while at < len(text) and text[at].isspace():
                 at += 1

@@ -227,6 +227,13 @@ def test_tabs(tmp_path: Path) -> None:
     assert read(tmp_path, text, "t.tsv").texts == ["So, he ran", 'He said "no"', 'The 5" disk']
 
 
+def test_apostrophes_after_backslashes(tmp_path: Path) -> None:
+    """As SAP's items have them; the table keeps them."""
+    found = read(tmp_path, "sentence\nThe dog\\'s | tail\n")
+    assert units(found) == [("The dog's tail", ["The dog's", "tail"])]
+    assert found.sheet.cells == [["The dog\\'s | tail"]]
+
+
 def test_workbooks(tmp_path: Path) -> None:
     """Merged cells stand for all that they cover; rows and columns without anything are none."""
     openpyxl = pytest.importorskip("openpyxl")

@@ -33,7 +33,7 @@ class Page:
     """What is shown.
 
     Attributes:
-        kind: ``sentences``, ``runs`` or ``results``: which script draws it.
+        kind: ``sentences``, ``runs``, ``results`` or ``stimuli``: which script draws it.
         title: of the page.
         document: what the script reads at once, ready for JSON.
         packed: larger data by name, ready for JSON.
