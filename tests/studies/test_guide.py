@@ -132,7 +132,8 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also its Python; the R script reads columns that are there."""
-    pytest.importorskip("wordfreq")
+    for package in ("wordfreq", "vl_convert"):
+        pytest.importorskip(package)
     text = (REPOSITORY / "docs" / "guide" / "stimuli.md").read_text("utf-8")
     (tmp_path / "stimuli.csv").write_text(text.split("```csv\n")[1].split("```")[0])
     (tmp_path / "items.csv").write_text("Item;Stimulus\n1;The dog | barks.\n")
@@ -142,7 +143,7 @@ def test_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.chdir(tmp_path)
     found = commands("stimuli.md")
-    assert len(found) == 5
+    assert len(found) == 6
     for command in found:
         assert run([*shlex.split(command)[1:], "--quiet", "--beam", "3"]) == 0, command
     header = (tmp_path / "surprisals.csv").read_text().partition("\n")[0].split(",")
@@ -192,8 +193,9 @@ def test_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         blimp = ["eval-blimp", "pairs.tsv", "--model", f"runs/{name}", "--beam", "2", "--quiet"]
         (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dogs bark.\tThe dogs barks.\n")
         assert run([*blimp, "-o", f"results/{name}/blimp"]) == 0
+    (tmp_path / "surprisals.csv").write_text("model,surprisal\nm,1\n")
     found = commands("view.md")
-    assert len(found) == 6
+    assert len(found) == 7
     for command in found:
         command += " --beam 2" if "--model" in command and "--beam" not in command else ""
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command

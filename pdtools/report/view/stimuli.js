@@ -20,6 +20,7 @@
   }
 
   function draw() {
+    if (!items) return;
     const wanted = find.value.toLowerCase();
     const found = items.filter(([item, conditions]) => !wanted || item.toLowerCase() === wanted || Object.values(conditions).some((of) => Object.values(of).some((words) => words.map(([text]) => text).join(" ").toLowerCase().includes(wanted))));
     const last = Math.max(0, Math.ceil(found.length / ROWS) - 1);

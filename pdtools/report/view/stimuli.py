@@ -53,7 +53,7 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     if all(place.lstrip("-").isdecimal() for place in places):
         places.sort(key=int)
     order = {place: number for number, place in enumerate(places, 1)}
-    rows = []
+    rows: list[dict[str, Any]] = []
     for (model, condition, place), bits_of in values.items():
         n = len(bits_of)
         mean = math.fsum(bits_of) / n

@@ -128,7 +128,8 @@ def test_a_sentence_in_another_encoding_is_left_out_alone(file: Path) -> None:
     )
     read, (other,) = read_file("conllu", file)
     assert [one.tree.words for one in read] == [("dog",), ("é",)]
-    assert (other.line, other.reason) == (4, "not UTF-8 (byte 0xe9) (iconv -f latin1 -t utf-8 converts it, if that is what it is in)")  # type: ignore[union-attr]
+    hint = "iconv -f latin1 -t utf-8 converts it, if that is what it is in"
+    assert (other.line, other.reason) == (4, f"not UTF-8 (byte 0xe9) ({hint})")  # type: ignore[union-attr]
 
 
 # --- lifting ------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""The page of a table of stimuli: means and intervals by region and condition, and its items."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from node_pages import evaluate, needs_node, save_page
+
+from pdtools.cli.main import run
+from pdtools.errors import InputError
+from pdtools.report.view.stimuli import figures, stimuli_page
+
+TABLE = """Item,Condition,model,region,region_text,surprisal
+1,a,m,1,The dog,4.0
+1,a,m,2,barks,1.0
+1,b,m,1,The dog,
+1,b,m,2,runs,3.0
+2,a,m,1,A cat,6.0
+2,a,m,2,sleeps,2.5
+1,a,n,1,The dog,1.0
+1,a,n,2,barks,2.0
+"""
+
+
+def write(path: Path, text: str = TABLE) -> str:
+    path.write_text(text)
+    return str(path)
+
+
+def test_means_and_intervals(tmp_path: Path) -> None:
+    page = stimuli_page([write(tmp_path / "t.csv")])
+    half = 1.959964 * math.sqrt(2) / math.sqrt(2)
+    rows = {(row["series"], row["condition"], row["region"]): row for row in page.document["rows"]}
+    first = rows["m", "a", 1]
+    assert (first["mean"], first["n"], first["label"]) == (5.0, 2, "1 The dog")
+    assert (first["low"], first["high"]) == pytest.approx((5 - half, 5 + half), abs=1e-3)
+    alone = rows["m", "b", 2]
+    assert [alone[name] for name in ("mean", "low", "high", "n")] == [3.0, 3.0, 3.0, 1]
+    assert ("m", "b", 1) not in rows
+    assert page.notes == ("1 rows without a surprisal are in no mean",)
+    assert page.document["models"] == ["m", "n"]
+    columns, cells = figures(page).tables["regions"]
+    assert columns[:3] == ["model", "condition", "region"]
+    assert cells[0] == ["m", "a", "1 The dog", 5.0, first["low"], first["high"], 2]
+
+
+def test_other_shapes(tmp_path: Path) -> None:
+    """Regions by name stand in the order of the rows, by number in that of numbers; words by their numbers."""
+    text = "item,model,region,text,surprisal\n1,m,verb,barks,1\n1,m,end,.,2\n2,m,verb,runs,3\n"
+    rows = stimuli_page([write(tmp_path / "t.csv", text)]).document["rows"]
+    assert [(row["region"], row["label"], row["condition"], row["mean"]) for row in rows] == [
+        (1, "verb barks", "all", 2.0),
+        (2, "end .", "all", 2.0),
+    ]
+    text = "item,version,model,word_number,word,surprisal\n" + "".join(
+        f"1,x,m,{n},w{n},{n}\n" for n in (10, 2, 1)
+    )
+    rows = stimuli_page([write(tmp_path / "t.csv", text)]).document["rows"]
+    assert sorted((row["region"], row["label"], row["condition"]) for row in rows) == [
+        (1, "1 w1", "x"),
+        (2, "2 w2", "x"),
+        (3, "10 w10", "x"),
+    ]
+    rows = stimuli_page([write(tmp_path / "t.csv", "model,surprisal,sentence\nm,1,a b\n")]).document["rows"]
+    assert rows[0]["label"] == "1 a b"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("sentence,surprisal\na,1\n", "t.csv: no column model in the header"),
+        ("model,surprisal\nm,1\nm,x\n", "t.csv:3: surprisal is 'x', not a number"),
+        ("model,surprisal\nm,\n", "t.csv: no surprisal in it"),
+    ],
+)
+def test_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said):
+        stimuli_page([write(tmp_path / "t.csv", text)])
+
+
+@needs_node
+def test_the_page(tmp_path: Path) -> None:
+    page = stimuli_page(
+        [write(tmp_path / "t.csv"), write(tmp_path / "u.csv", TABLE.replace(",m,", ",other,"))]
+    )
+    path = save_page(page, tmp_path / "page.html")
+    program = """
+      all("details").find((each) => each.firstChild.textContent.startsWith("Items")).open = true;
+      while (!all("h3").length) await later();
+      const items = () => all("h3").map((each) => each.textContent);
+      const before = items(), strips = all(".tokens").map((each) => each.textContent);
+      write(one("input"), "sleeps");
+      await later();
+      const drawn = one(".chart").spec.data.values.length;
+      return { before, strips, drawn, found: items(), counted: one(".found").textContent };
+    """
+    found = evaluate(path, program)
+    assert found["before"] == ["Item 1", "Item 2"]
+    assert found["strips"][0] == "a, m 5.0:The dog 4.0barks 1.0"
+    assert "b, m 3.0:The dog –runs 3.0" in found["strips"]
+    assert (found["found"], found["counted"]) == (["Item 2"], "1 of 2 items")
+    assert found["drawn"] == len(page.document["rows"])
+    assert page.document["models"] == ["m", "n", "other"]
+
+
+def test_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert")
+    pd.DataFrame({"item": [1, 2], "sentence": ["The dog | barks.", "The cats | bark."]}).to_csv(
+        tmp_path / "s.csv", index=False
+    )
+    out = str(tmp_path / "out.parquet")
+    assert run(["surprisal", str(tmp_path / "s.csv"), "--model", "demo", "--beam", "2", "-o", out, "-q"]) == 0
+    page = str(tmp_path / "page.html")
+    assert run(["view", out, "-o", page, "--figures", str(tmp_path / "figures"), "-q"]) == 0
+    assert "Surprisals of out.parquet" in Path(page).read_text("utf-8")
+    assert (tmp_path / "figures" / "regions.csv").read_text().count("\n") == 3
