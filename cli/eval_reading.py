@@ -13,6 +13,7 @@ from .arguments import check_frequencies, named_columns, read_frequencies
 from .evaluating import Evaluating
 from .options import (
     ContextOptions,
+    CorrectSpacesOption,
     FrequenciesOption,
     ResultsFolderOption,
     RunOptions,
@@ -84,12 +85,7 @@ def eval_reading(
         list[Predictor] | None,
         typer.Option("--predictor", help="What of a model predicts times; repeatable (default: surprisal)."),
     ] = None,
-    correct_spaces: Annotated[
-        bool,
-        typer.Option(
-            "--correct-spaces", help="A word's surprisal holds the space after it, not the one before."
-        ),
-    ] = False,
+    correct_spaces: CorrectSpacesOption = False,
     beams: Annotated[
         str | None,
         search_option("--beams", metavar="N,N,…", help="Each model that searches by each of these beams."),

@@ -171,6 +171,10 @@ WordfreqOption = Annotated[
     str | None,
     input_option("--wordfreq", metavar="LANGUAGE", help="The same by the package wordfreq, such as en."),
 ]
+CorrectSpacesOption = Annotated[
+    bool,
+    typer.Option("--correct-spaces", help="A word's surprisal holds the space after it, not the one before."),
+]
 SurprisalsOption = Annotated[
     str | None,
     input_option(

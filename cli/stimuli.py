@@ -48,6 +48,7 @@ def surprisal_of_table(
     glue: str | None,
     frequencies: str | None,
     wordfreq: str | None,
+    correct_spaces: bool,
     on_error: OnError,
 ) -> None:
     """Score the sentences of a table with models, and write its rows with what these say."""
@@ -77,6 +78,7 @@ def surprisal_of_table(
     message(f"{file}: {stimuli.form}", quiet=run.quiet)
     context = read_context(reading, documents=stimuli.documents is not None)
     measures: tuple[Measure, ...] = ("entropy",) if entropy else ("structure",)
+    measures += ("spaces",) * correct_spaces
     models = named_models(
         [
             model_settings(table.plan, each, run, context=context, measures=measures)
@@ -105,6 +107,9 @@ def surprisal_of_table(
         write_rejects(output, rejects)
     for scorer in settings.values():
         warn(scorer)
+    for name, own in made.items():
+        if correct_spaces and not own.corrects_spaces:
+            message(f"{name}: not corrected for spaces, which its model cannot", quiet=run.quiet)
     crossing = sum(each.n_crossing for each in found)
     if run.as_json:
         from pdtools.provenance import provenance

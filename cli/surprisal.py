@@ -13,6 +13,7 @@ from .arguments import input_files
 from .console import message, print_json, progress, warn
 from .options import (
     ContextOptions,
+    CorrectSpacesOption,
     FrequenciesOption,
     GivenTextOption,
     InputsArgument,
@@ -63,6 +64,7 @@ def surprisal(
     ] = None,
     frequencies: FrequenciesOption = None,
     wordfreq: WordfreqOption = None,
+    correct_spaces: CorrectSpacesOption = False,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
     """Print the surprisal of every token, or region of a table, in bits unless --nats, with a header.
@@ -139,6 +141,7 @@ def surprisal(
             glue=glue,
             frequencies=frequencies,
             wordfreq=wordfreq,
+            correct_spaces=correct_spaces,
             on_error=on_error,
         )
     one_model, *others = dict.fromkeys(model)
@@ -146,12 +149,8 @@ def surprisal(
         *first, last = model
         given = f"{', '.join(first)} and {last} are given"
         raise typer.BadParameter(f"--model takes one value: {given} (several go with a table of stimuli)")
-    for name, value in (
-        ("column", column),
-        ("glue", glue),
-        ("frequencies", frequencies),
-        ("wordfreq", wordfreq),
-    ):
+    of_tables = {"column": column, "glue": glue, "frequencies": frequencies, "wordfreq": wordfreq}
+    for name, value in {**of_tables, "correct-spaces": correct_spaces or None}.items():
         if value is not None:
             raise typer.BadParameter(f"--{name} goes with a table of stimuli (.csv, .tsv, .xlsx, .parquet)")
     if rank and words:

@@ -143,6 +143,7 @@ class Model:
         columns: Mapping[str, str] | None = None,
         glue: str = " ",
         frequency: Callable[[str], float | None] | None = None,
+        correct_spaces: bool = False,
     ) -> pd.DataFrame:
         """The surprisal of every token, or word: the table that ``pdtools surprisal`` writes.
 
@@ -158,6 +159,8 @@ class Model:
             columns: of a table, names of columns by what they say: ``{"sentence": "Stimulus"}``.
             glue: of a table, what stands between regions.
             frequency: of a table's words, the logarithm of how frequent each is; None where it is not known.
+            correct_spaces: of a table, let a surprisal hold the space after a word, not the one before, where
+                the model can.
 
         Returns:
             Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
@@ -181,7 +184,8 @@ class Model:
             sheet = sheet_of_pandas(cast("pd.DataFrame", sentences))
             stimuli = read_stimuli(sheet, columns, words=words, glue=glue)
             new_columns(stimuli, frequency=frequency is not None, parses=parses)
-            measured = measures or (() if self._loaded is None else ("structure",))
+            measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
+            measured += ("spaces",) * correct_spaces
             made = Surprisals(stimuli, "text", unit, rejects)
             places, again = tee(made.parts(NO_CONTEXT, self.settings))
             parts = (sentence for _, sentence in again)

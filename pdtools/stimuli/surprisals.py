@@ -41,7 +41,9 @@ def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[
         characters, but no token begins in it; ``n_tokens``; ``unknown``: how many of them stand for unknown
         words; ``crossing``: how many reach beyond its end; ``last``: the row of its last token, −1 where
         there is none. As far as the score has them ``attachment`` (nats) and ``closed``, summed too, and
-        ``entropy`` (nats) and ``seen`` of the unit's first token.
+        ``entropy`` (nats) and ``seen`` of the unit's first token. With the measures ``begins`` and ``ends``
+        surprisals are corrected: the space after a word is in it, and not the one before
+        (:func:`pdtools.evaluation.reading.alignment.align`).
     """
     n = len(spans)
     starts, ends = np.array(score.starts, np.int64), np.array(score.ends, np.int64)
@@ -71,6 +73,11 @@ def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[
             found[name] = np.full(n, np.nan)
             found[name][unit[begins]] = np.asarray(values, np.float64)[own][begins]
     finishes = np.append(begins[1:], len(unit))[: len(begins)] - 1
+    if "begins" in measures:
+        spaces = measures["begins"][own]
+        # A unit that ends within a word has no space after it.
+        ended = np.where(np.append(spaces[finishes[:-1] + 1], 1) != 0, measures["ends"][own][finishes], 0.0)
+        found["surprisal"][unit[begins]] += spaces[begins] - ended
     found["last"] = np.full(n, -1.0)
     found["last"][unit[finishes]] = own[finishes]
     empty = np.array([end > start for start, end in spans], bool) & (found["n_tokens"] == 0)
@@ -91,6 +98,7 @@ class Surprisals:
         rejects: takes the sentences that have no score.
         values: float64 (U,) each, see :func:`unit_values`; not a number of sentences without a score.
         parses: the best hypothesis after each unit; None if there are none.
+        corrects_spaces: whether a surprisal was corrected for spaces.
     """
 
     stimuli: Stimuli
@@ -99,6 +107,7 @@ class Surprisals:
     rejects: Rejects
     values: dict[str, Float] = field(default_factory=dict)
     parses: list[str] | None = None
+    corrects_spaces: bool = False
     _style: str | None = None
     _same: dict[str, list[int]] = field(default_factory=dict)
     _documents: list[range] = field(default_factory=list)
@@ -164,6 +173,7 @@ class Surprisals:
                 self.rejects.add(score.reason, file=sheet.name, line=sheet.numbers[row], text=score.text)
             return
         scale = PER_NAT[self.unit]
+        self.corrects_spaces |= "begins" in score.measures
         for name, values in unit_values(score, self._spans(number, score)).items():
             if name == "last":
                 if parsed is not None:

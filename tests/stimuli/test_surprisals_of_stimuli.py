@@ -17,6 +17,7 @@ from toy_tokenizers import KINDS, save_kind
 import pdtools
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.reading.alignment import align
 from pdtools.models import save_checkpoint
 from pdtools.search.scores import SentenceScore
 from pdtools.stimuli.surprisals import unit_values
@@ -150,6 +151,27 @@ def test_unknown_tokens_are_counted(tmp_path: Path) -> None:
     model = pdtools.load(save_kind(tmp_path / "model", "words"))
     found = model.surprisal(pd.DataFrame({"sentence": ["The wug | dog of wugs | barks."]}))
     assert found.unknown.tolist() == [1, 2, 0]
+
+
+def test_spaces_are_corrected_as_for_reading_times(models: dict[str, Path], tmp_path: Path) -> None:
+    """A word's surprisal is that of eval-reading's alignment; a unit that ends within a word has no space."""
+    measures = {"begins": np.array([-1.0, 0, -4, -8]), "ends": np.array([-16.0, -32, -64, -128])}
+    text = "barking dog"
+    whole = score(text, [(0, 4), (4, 7), (8, 11)], measures=measures)
+    only = align(split_spaces(text), [(0, whole)], spaces=True).values["surprisal"]
+    found = unit_values(whole, [(0, 7), (8, 11)])["surprisal"]
+    assert found / math.log(2) == pytest.approx(only)
+    parts = unit_values(whole, [(0, 4), (4, 7), (8, 11)])["surprisal"]
+    assert parts.tolist() == [1 - 1, 2 + 32, 4 - 4 + 64]
+    frame = pd.DataFrame({"sentence": ["A king | smiled", "The queen | of ducks"]})
+    (tmp_path / "t.csv").write_text(frame.to_csv(index=False))
+    for name in ("gpt2", "raw"):
+        model = pdtools.load(models[name])
+        plain, corrected = model.surprisal(frame), model.surprisal(frame, correct_spaces=True)
+        assert (plain.surprisal - corrected.surprisal).abs().min() > 1e-6
+        out = tmp_path / f"{name}.csv"
+        surprisal(tmp_path / "t.csv", "--model", models[name], "--correct-spaces", "-o", out)
+        assert pd.read_csv(out).surprisal.tolist() == pytest.approx(corrected.surprisal.tolist(), abs=1e-5)
 
 
 # --- the same items in every form -------------------------------------------------------------
