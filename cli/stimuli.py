@@ -78,7 +78,7 @@ def surprisal_of_table(
     message(f"{file}: {stimuli.form}", quiet=run.quiet)
     context = read_context(reading, documents=stimuli.documents is not None)
     measures: tuple[Measure, ...] = ("entropy",) if entropy else ("structure",)
-    measures += ("spaces",) * correct_spaces
+    measures = (*measures, "spaces") if correct_spaces else measures
     models = named_models(
         [
             model_settings(table.plan, each, run, context=context, measures=measures)

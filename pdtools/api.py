@@ -185,7 +185,7 @@ class Model:
             stimuli = read_stimuli(sheet, columns, words=words, glue=glue)
             new_columns(stimuli, frequency=frequency is not None, parses=parses)
             measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
-            measured += ("spaces",) * correct_spaces
+            measured = (*measured, "spaces") if correct_spaces else measured
             made = Surprisals(stimuli, "text", unit, rejects)
             places, again = tee(made.parts(NO_CONTEXT, self.settings))
             parts = (sentence for _, sentence in again)

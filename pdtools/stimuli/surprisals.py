@@ -192,15 +192,14 @@ class Surprisals:
         written, read = split_spaces(text.replace("\t", " ")), self._sentence(number)
         starts = dict(zip(written.starts, read.starts, strict=True))
         ends = dict(zip(written.ends, read.ends, strict=True))
-        found, before = [], 0
+        found = []
         for start, end in spans:
             if end > start and not (start in starts and end in ends):
                 sheet, row = self.stimuli.sheet, int(self.stimuli.row[number])
                 reason = f"a region ends within a word: {text[max(0, start - 10) : end]!r}"
                 hint = "words are between spaces with --from tokens"
                 raise InputError(reason, file=sheet.name, line=sheet.numbers[row], hint=hint)
-            found.append((starts[start], ends[end]) if end > start else (before, before))
-            before = found[-1][1]
+            found.append((starts[start], ends[end]) if end > start else (0, 0))  # without tokens anywhere
         return found
 
     @property

@@ -19,6 +19,8 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.reading.alignment import align
 from pdtools.models import save_checkpoint
+from pdtools.search import load_scorer
+from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore
 from pdtools.stimuli.surprisals import unit_values
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
@@ -145,6 +147,18 @@ def test_measures_of_regions() -> None:
         "seen": [3, 5],
         "last": [1, 2],
     }
+
+
+def test_what_trees_add(models: dict[str, Path]) -> None:
+    """Sums over the tokens of a region: of attachments in the unit of surprisals, of constituents closed."""
+    frame = pd.DataFrame({"sentence": ["a b | c", "c | b a"]})
+    scorer = load_scorer(models["pushdown"], SearchOptions(beam=5), measures=("structure",))
+    whole = list(scorer.score(["a b c", "c b a"]))
+    for nats, a_nat in ((True, 1.0), (False, 1 / math.log(2))):
+        found = pdtools.load(models["pushdown"], beam=5).surprisal(frame, nats=nats)
+        for name, scale in (("attachment", a_nat), ("closed", 1.0)):
+            (a, b, c, _), (d, e, f, _) = (each.measures[name] * scale for each in whole)
+            assert found[name].tolist() == pytest.approx([a + b, c, d, e + f], abs=1e-5)
 
 
 def test_unknown_tokens_are_counted(tmp_path: Path) -> None:
