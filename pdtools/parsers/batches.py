@@ -1,8 +1,69 @@
-"""Batches of sentences of like length, bounded in size."""
+"""Batches of sentences of like length, bounded in size, and what parses them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+
+from pdtools.parsers.base import ParseFailure
+from pdtools.trees import Tree, sentence_problem
+
+# The networks read quotes as people type them; treebanks tell opening from closing ones.
+_QUOTES = {"``": '"', "''": '"', "`": "'"}
+
+
+class BatchedParser(ABC):
+    """A :class:`~pdtools.parsers.base.Parser` over a library that parses some sentences together.
+
+    Such libraries raise whatever they like for a sentence that they cannot do: its batch is halved until the
+    sentence is alone.
+
+    Args:
+        max_tokens: see :func:`length_batches`.
+        max_cells: the same.
+        added_tokens: what the library puts around a sentence.
+    """
+
+    def __init__(self, *, max_tokens: int, max_cells: int, added_tokens: int = 0) -> None:
+        self._max_tokens = max_tokens
+        self._max_cells = max_cells
+        self._added_tokens = added_tokens
+
+    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
+        """See :meth:`pdtools.parsers.base.Parser.parse`; all sentences are sorted by length together."""
+        reasons = [self.problem(words) for words in sentences]
+        results: dict[int, Tree | ParseFailure] = {
+            index: ParseFailure(reason) for index, reason in enumerate(reasons) if reason is not None
+        }
+        usable = [index for index, reason in enumerate(reasons) if reason is None]
+        lengths = [len(sentences[index]) + self._added_tokens for index in usable]
+        for batch in length_batches(lengths, max_tokens=self._max_tokens, max_cells=self._max_cells):
+            indices = [usable[position] for position in batch]
+            parsed = self._parse_isolated([sentences[index] for index in indices])
+            results.update(zip(indices, parsed, strict=True))
+        for index in range(len(sentences)):
+            yield results[index]
+
+    def problem(self, words: Sequence[str]) -> str | None:
+        """Why a sentence cannot be parsed, if that is known before."""
+        return sentence_problem(words)
+
+    @abstractmethod
+    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
+        """Parse sentences together, or raise anything."""
+
+    def failure(self, error: Exception) -> str:
+        """What is said of an error of :meth:`parse_batch` with one sentence."""
+        return f"the parser failed: {first_line(error)}"
+
+    def _parse_isolated(self, sentences: Sequence[Sequence[str]]) -> list[Tree | ParseFailure]:
+        try:
+            return list(self.parse_batch(sentences))
+        except Exception as error:
+            if len(sentences) == 1:
+                return [ParseFailure(self.failure(error))]
+        half = len(sentences) // 2
+        return self._parse_isolated(sentences[:half]) + self._parse_isolated(sentences[half:])
 
 
 def length_batches(lengths: Sequence[int], *, max_tokens: int, max_cells: int) -> Iterator[list[int]]:
@@ -25,3 +86,14 @@ def length_batches(lengths: Sequence[int], *, max_tokens: int, max_cells: int) -
         batch.append(index)
     if batch:
         yield batch
+
+
+def typed_quotes(word: str) -> str:
+    """A word, or a quote of a treebank as people type it."""
+    return _QUOTES.get(word, word)
+
+
+def first_line(error: Exception) -> str:
+    """The kind of an error, and the first line of what it says."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.parsers.base import ParseFailure
-from pdtools.parsers.batches import length_batches
-from pdtools.trees import UNKNOWN_TAG, Tree, escape, sentence_problem
+from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
+from pdtools.trees import UNKNOWN_TAG, Tree, escape
 
 DEFAULT_MODEL = "benepar_en3"
 _INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
@@ -27,23 +26,20 @@ MAX_CELLS = 50_000
 
 # Typographic signs as a treebank has them: the networks were trained on treebanks.
 _TREEBANK_SIGNS = str.maketrans({"“": "``", "”": "''", "‘": "`", "’": "'", "—": "--", "…": "..."})
-# The networks read quotes as people type them; treebanks tell opening from closing ones.
-_QUOTES = {"``": '"', "''": '"', "`": "'"}
 _START_AND_STOP = 2  # benepar's own two tokens around a sentence
 
 
-class BeneparParser:
-    """A :class:`~pdtools.parsers.base.Parser` over a loaded benepar ``ChartParser``."""
+class BeneparParser(BatchedParser):
+    """A loaded benepar ``ChartParser``."""
 
     def __init__(
         self, chart_parser: Any, *, max_tokens: int = MAX_TOKENS, max_cells: int = MAX_CELLS
     ) -> None:
         from benepar.integrations.nltk_plugin import guess_language
 
+        super().__init__(max_tokens=max_tokens, max_cells=max_cells, added_tokens=_START_AND_STOP)
         self._chart_parser = chart_parser
         self._language = guess_language(chart_parser.label_vocab)
-        self._max_tokens = max_tokens
-        self._max_cells = max_cells
 
     @property
     def max_words(self) -> int | None:
@@ -51,38 +47,21 @@ class BeneparParser:
         timing = self._chart_parser.add_timing
         return None if timing is None else timing.timing_table.shape[0] - _START_AND_STOP
 
-    def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
-        """See :meth:`pdtools.parsers.base.Parser.parse`; all sentences are sorted by length together."""
-        results: list[Tree | ParseFailure | None] = [self._problem(words) for words in sentences]
-        usable = [index for index, result in enumerate(results) if result is None]
-        lengths = [len(sentences[index]) + _START_AND_STOP for index in usable]
-        for batch in length_batches(lengths, max_tokens=self._max_tokens, max_cells=self._max_cells):
-            indices = [usable[position] for position in batch]
-            parsed = self._parse_isolated([sentences[index] for index in indices])
-            for index, result in zip(indices, parsed, strict=True):
-                results[index] = result
-        for outcome in results:
-            assert outcome is not None
-            yield outcome
-
-    def _problem(self, words: Sequence[str]) -> ParseFailure | None:
-        reason = sentence_problem(words)
+    def problem(self, words: Sequence[str]) -> str | None:
+        """See :meth:`BatchedParser.problem`."""
+        reason = super().problem(words)
         if reason is None and self.max_words is not None and len(words) > self.max_words:
             reason = f"longer than the parser's {self.max_words} words"
-        return None if reason is None else ParseFailure(reason)
+        return reason
 
-    def _parse_isolated(self, sentences: Sequence[Sequence[str]]) -> list[Tree | ParseFailure]:
-        # benepar and the libraries under it raise whatever they like for a sentence that they cannot do.
-        try:
-            return list(self._parse_batch(sentences))
-        except Exception as error:
-            if len(sentences) > 1:
-                return [result for words in sentences for result in self._parse_isolated([words])]
-            if "exceeds the maximum supported length" in str(error):
-                return [ParseFailure("longer than the parser's pretrained model takes")]
-            return [ParseFailure(f"the parser failed: {_first_line(error)}")]
+    def failure(self, error: Exception) -> str:
+        """See :meth:`BatchedParser.failure`."""
+        if "exceeds the maximum supported length" in str(error):
+            return "longer than the parser's pretrained model takes"
+        return super().failure(error)
 
-    def _parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
+    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
+        """See :meth:`BatchedParser.parse_batch`."""
         examples = [self._example(words) for words in sentences]
         with warnings.catch_warnings():
             # torch-struct does not say which parameters its distributions take, and torch minds.
@@ -137,8 +116,7 @@ class BeneparParser:
 
 def as_typed(word: str) -> str:
     """A word as the networks read it: without typographic signs, quotes and dashes as people type them."""
-    word = word.translate(_TREEBANK_SIGNS)
-    return _QUOTES.get(word, word)
+    return typed_quotes(word.translate(_TREEBANK_SIGNS))
 
 
 def load(model: str | None, device: str) -> BeneparParser:
@@ -231,9 +209,4 @@ def model_path(model: str | None) -> str:
 def _why_not_loaded(error: Exception) -> str:
     if "build_inputs_with_special_tokens" in str(error):
         return "benepar cannot run this model with the installed transformers: pip install 'transformers<5'"
-    return f"not a benepar model that can be loaded ({_first_line(error)})"
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+    return f"not a benepar model that can be loaded ({first_line(error)})"
