@@ -123,12 +123,15 @@ def parse(
             "--parser",
             metavar="NAME|DIR",
             callback=named_model,
-            help="benepar, or a trained checkpoint's folder (or demo).",
+            help="benepar, stanza, or a trained checkpoint's folder (or demo).",
         ),
     ] = BENEPAR,
     model: Annotated[
         str | None,
-        model_option("--model", help="benepar's model: a path or an installed name (default: benepar_en3)."),
+        model_option(
+            "--model",
+            help="Of benepar (default: benepar_en3) or stanza (default: en): a path or an installed name.",
+        ),
     ] = None,
     cky: CkyOption = False,
     surface: Annotated[
@@ -200,6 +203,7 @@ def parse(
       pdtools parse gum/const --from treebank --split 0.9,0.05,0.05 -o gum
       pdtools parse UD_Turkish-BOUN/ --from conllu --binarize head -o boun.trees
       pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
+      pdtools parse saetze.txt --parser stanza --model de -o saetze.trees
       pdtools parse --text "The dog barks." --parser runs/pushdown
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
     """
@@ -214,9 +218,10 @@ def parse(
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
         raise typer.BadParameter("--split writes several files: name a folder with -o")
-    if model is not None and Path(parser).is_dir():
-        raise typer.BadParameter("--model is benepar's: --parser names the checkpoint already")
-    if cky and parser == BENEPAR:
+    checkpoint = _is_checkpoint(parser)
+    if model is not None and checkpoint:
+        raise typer.BadParameter("--model is benepar's or stanza's: --parser names the checkpoint already")
+    if cky and not checkpoint:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
     if source not in _SENTENCES and (parser != BENEPAR or model is not None or run.search.given):
         raise typer.BadParameter(
@@ -255,7 +260,7 @@ def parse(
         described |= {"from": used_form, **asdict(options)}
         settings |= described
     if source in _SENTENCES:
-        if Path(parser).is_dir():
+        if checkpoint:
             from pdtools.models.checkpoint import describe_checkpoint
 
             described |= describe_checkpoint(parser)
@@ -340,10 +345,16 @@ def _fractions(split: str) -> list[float]:
     return fractions
 
 
+def _is_checkpoint(parser: str) -> bool:
+    from pdtools.parsers.base import BACKENDS
+
+    return parser not in BACKENDS and Path(parser).is_dir()
+
+
 def _parser_settings(
     name: str, model: str | None, run: RunOptions, plan: Plan, *, cky: bool
 ) -> ParserSettings:
-    if Path(name).is_dir():
+    if _is_checkpoint(name):
         from pdtools.search.parser import CheckpointSettings
 
         return CheckpointSettings(model_settings(plan, name, run, cky=cky))
@@ -358,8 +369,8 @@ def _parser_settings(
     elif model is not None and Path(model).exists():
         model = str(Path(model).absolute())
     settings = BackendSettings(name, model, device, each)
-    if plan.has_other_processes and settings.path is not None:
-        settings = replace(settings, fingerprint=fingerprint(settings.path))
+    if plan.has_other_processes and (files := settings.files):
+        settings = replace(settings, fingerprint=fingerprint(*files))
     return settings
 
 

@@ -22,7 +22,7 @@ from pdtools.revision import code
 
 # Settings of training that no weight depends on.
 _CHANGE_NOTHING = ("log_every", "sample_parses", "keep_at")
-_PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar")
+_PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar", "stanza")
 
 
 def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]:
@@ -65,23 +65,31 @@ def _training(path: str | Path) -> dict[str, Any]:
     return {"training": {"seed": seed, "sha256": hashlib.sha256(content.encode()).hexdigest()}}
 
 
-def fingerprint(path: str | Path) -> str:
-    """Says whether two models, wherever they are, are the same: made of what :func:`identify` says."""
-    contents = {key: value for key, value in identify(path).items() if key != "path"}
-    return hashlib.sha256(json.dumps(contents, sort_keys=True).encode()).hexdigest()
+def fingerprint(path: str | Path, *more: str | Path) -> str:
+    """Says whether two models, wherever they are, are the same: made of what :func:`identify` says.
+
+    Args:
+        path: where it is.
+        more: where other parts of it are.
+    """
+    contents = [
+        {key: value for key, value in identify(each).items() if key != "path"} for each in (path, *more)
+    ]
+    return hashlib.sha256(json.dumps(contents if more else contents[0], sort_keys=True).encode()).hexdigest()
 
 
-def check_fingerprint(path: str | Path, wanted: str | None) -> None:
+def check_fingerprint(path: str | Path, wanted: str | None, *more: str | Path) -> None:
     """Refuse a model that is not the one that a command was started with.
 
     Args:
         path: where it is, on this machine.
         wanted: its :func:`fingerprint` when the command was started; None: nobody asks.
+        more: where other parts of it are.
 
     Raises:
         PdtoolsError: if it is another one.
     """
-    if wanted is not None and fingerprint(path) != wanted:
+    if wanted is not None and fingerprint(path, *more) != wanted:
         raise PdtoolsError(
             f"{path} is not the model that the command was started with (on {platform.node()}):"
             " was it trained further, or is it a different model on that machine?"

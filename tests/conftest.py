@@ -47,3 +47,14 @@ def toy_benepar_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("benepar") / "toy.pt"
     train_toy_model(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def toy_stanza_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Stanza's models of that grammar, as its downloader has them, made once; skipped without stanza."""
+    pytest.importorskip("stanza", reason="stanza is not installed")
+    from toy_stanza import make_toy_stanza
+
+    folder = tmp_path_factory.mktemp("stanza")
+    make_toy_stanza(folder)
+    return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Protocol
 
 from pdtools.errors import PdtoolsError
@@ -35,8 +36,9 @@ class Parser(Protocol):
         ...
 
 
-# The modules that hold a backend: each defines ``load(model, device) -> Parser``.
-BACKENDS = {"benepar": "pdtools.parsers.benepar"}
+# The modules that hold a backend: each defines ``load(model, device) -> Parser``, and ``model_files(model)``,
+# the paths of a model's files.
+BACKENDS = {"benepar": "pdtools.parsers.benepar", "stanza": "pdtools.parsers.stanza"}
 
 
 def load_parser(name: str, model: str | None = None, device: str = "cpu") -> Parser:
@@ -51,8 +53,18 @@ def load_parser(name: str, model: str | None = None, device: str = "cpu") -> Par
         PdtoolsError: if the backend is unknown, or its model missing or damaged.
         MissingDependencyError: if the backend's package is not installed.
     """
+    parser: Parser = _backend(name).load(model, device)
+    return parser
+
+
+def model_files(name: str, model: str | None = None) -> list[str]:
+    """The paths of a backend's model, files or folders; see :func:`load_parser`."""
+    files: list[str] = _backend(name).model_files(model)
+    return files
+
+
+def _backend(name: str) -> ModuleType:
     if name not in BACKENDS:
         known = ", ".join(sorted(BACKENDS))
         raise PdtoolsError(f"no parser named {name!r}: use {known}, or the folder of a trained checkpoint")
-    parser: Parser = importlib.import_module(BACKENDS[name]).load(model, device)
-    return parser
+    return importlib.import_module(BACKENDS[name])

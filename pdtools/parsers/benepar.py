@@ -180,6 +180,11 @@ def _between_special_tokens(tokenizer: Any, ids: list[int]) -> list[int]:
     return [*some["input_ids"][: own[0]], *ids, *some["input_ids"][own[-1] + 1 :]]
 
 
+def model_files(model: str | None) -> list[str]:
+    """The file or folder of a model; see :func:`load`."""
+    return [model_path(model)]
+
+
 def model_path(model: str | None) -> str:
     """Where a model is; see :func:`load`.
 

@@ -13,8 +13,7 @@ from pdtools.devices import prepare_torch
 from pdtools.files import LeftOut, Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.jobs.records import FilesWork, JsonWork
-from pdtools.parsers.base import ParseFailure, Parser, load_parser
-from pdtools.parsers.benepar import model_path
+from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser, model_files
 from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.provenance import check_fingerprint, identify
@@ -268,18 +267,19 @@ class BackendSettings:
     def load(self) -> Parser:
         """See :class:`ParserSettings`."""
         if self.fingerprint is not None:
-            check_fingerprint(self.path or "", self.fingerprint)
+            path, *more = self.files
+            check_fingerprint(path, self.fingerprint, *more)
         return load_parser(self.name, self.model, prepare_torch(self.device, self.threads))
 
     @property
-    def path(self) -> str | None:
-        """Where the model is, if that is known."""
-        return model_path(self.model) if self.name == "benepar" else self.model
+    def files(self) -> list[str]:
+        """The paths of the model's files, if the parser is a backend."""
+        return model_files(self.name, self.model) if self.name in BACKENDS else []
 
     def described(self) -> dict[str, Any]:
         """See :class:`ParserSettings`."""
-        found = {} if self.path is None else identify(self.path)
-        return {"parser": self.name, "model": found.get("sha256", self.model)}
+        found = [identify(path).get("sha256", self.model) for path in self.files]
+        return {"parser": self.name, "model": found[0] if len(found) == 1 else found or self.model}
 
 
 @lru_cache(maxsize=1)

@@ -28,8 +28,8 @@ def test_ordinary_words_are_no_problem() -> None:
 
 
 def test_unknown_parser_is_named() -> None:
-    with pytest.raises(PdtoolsError, match=r"no parser named 'stanza': use benepar"):
-        load_parser("stanza")
+    with pytest.raises(PdtoolsError, match=r"no parser named 'collins': use benepar, stanza"):
+        load_parser("collins")
 
 
 def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

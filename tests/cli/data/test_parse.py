@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -248,6 +249,44 @@ def test_tokens_through_benepar(
     assert one_by_one == trees[:10]
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_text_through_stanza(
+    workers: str, toy_stanza_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, out = tmp_path / "a.txt", tmp_path / "out.trees"
+    text.write_text("the dog (the cat) sees the man.\n\nthe old man sleeps .\n\u200b\n")
+    arguments = ["--parser", "stanza", "--model", str(toy_stanza_models / "en"), "--device", "cpu"]
+    assert run(["parse", str(text), *arguments, "--workers", workers, "--json", "-o", str(out)]) == 0
+    assert out.read_text().splitlines() == [
+        "(S (NP (DT the) (NP|<NN-PRN> (NN dog) (PRN (-LRB- -LRB-)"
+        " (PRN|<NP--RRB-> (NP (DT the) (NN cat)) (-RRB- -RRB-)))))"
+        " (S|<VP-.> (VP (VBZ sees) (NP (DT the) (NN man))) (. .)))",
+        "(X (-NONE- *))",
+        "(S (NP (DT the) (NP|<JJ-NN> (JJ old) (NN man))) (S|<VP-.> (VP (VBZ sleeps)) (. .)))",
+        "(X (XX \ufffd))",
+    ]
+    captured = capsys.readouterr()
+    report = json.loads(captured.out)
+    assert (report["counts"]["trees"], report["counts"]["placeholders"]) == (4, 2)
+    assert "stanza" in report["provenance"]["versions"]
+    assert all(line.startswith(("4 trees", "1 without")) for line in captured.err.splitlines()), captured.err
+
+
+def test_a_run_is_resumed_with_the_models_it_began_with_alone(
+    toy_stanza_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The tagger is part of what the trees depend on."""
+    from pdtools.parsers.in_pieces import BackendSettings
+
+    shutil.copytree(toy_stanza_models, tmp_path / "models")
+    settings = BackendSettings("stanza", str(tmp_path / "models" / "en"), "cpu")
+    before = settings.described()
+    assert BackendSettings("stanza", str(toy_stanza_models / "en"), "cpu").described() == before
+    with (tmp_path / "models" / "en" / "pos" / "toy.pt").open("ab") as file:
+        file.write(b"\0")
+    assert settings.described() != before
+
+
 def test_failed_sentences_are_left_out_of_splits(toy_benepar_model: Path, tmp_path: Path) -> None:
     text, out = tmp_path / "a.txt", tmp_path / "out"
     text.write_text("the dog sleeps.\n\nthe man sleeps.\n")
@@ -357,7 +396,7 @@ def test_a_checkpoint_as_parser(tmp_path: Path, capsys: pytest.CaptureFixture[st
     [
         (["--model", "no_such_model"], "benepar.download('no_such_model')"),
         (["--model", "no/such.pt"], "no/such.pt: no such benepar model"),
-        (["--parser", "stanza"], "no parser named 'stanza'"),
+        (["--parser", "collins"], "no parser named 'collins'"),
         (["--parser", "empty"], "empty: not a checkpoint"),
     ],
 )

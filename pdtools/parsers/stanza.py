@@ -1,0 +1,258 @@
+"""Stanza's constituency parsers (Bauer, Bui, Thai & Manning 2023), as a backend.
+
+Stanza's parser reads the tags of its tagger, and both read word vectors and language models of characters:
+files that its downloader puts into folders beside each other, ``LANGUAGE/KIND/NAME.pt``, with
+``resources.json`` above them. A missing file is refused here: Stanza would ask the network for another.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
+from pdtools.trees import UNKNOWN_TAG, Tree, escape
+from pdtools.trees.forms.base import leaf_label
+
+DEFAULT_MODEL = "en"
+_INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
+MAX_TOKENS = 2000
+MAX_CELLS = 100_000  # of models with attention between words
+_PARSER, _TAGGER = "constituency", "pos"
+_RESOURCES = "resources.json"
+
+
+class StanzaParser(BatchedParser):
+    """A loaded ``stanza.Pipeline``."""
+
+    def __init__(self, pipeline: Any, *, max_tokens: int = MAX_TOKENS, max_cells: int = MAX_CELLS) -> None:
+        super().__init__(max_tokens=max_tokens, max_cells=max_cells)
+        self._pipeline = pipeline
+
+    def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
+        """See :meth:`BatchedParser.parse_batch`."""
+        typed = [[typed_quotes(word) for word in words] for words in sentences]
+        with _silence():
+            document = self._pipeline(typed)
+        for words, sentence in zip(sentences, document.sentences, strict=True):
+            yield _tree(words, sentence.constituency)
+
+    def failure(self, error: Exception) -> str:
+        """See :meth:`BatchedParser.failure`."""
+        if isinstance(error, AssertionError):  # Stanza loses a sentence, and then counts
+            return "the parser found no tree"
+        return super().failure(error)
+
+
+def _tree(words: Sequence[str], root: Any) -> Tree:
+    """A tree of Stanza's with these words for its leaves."""
+    tags: list[str] = []
+    labels: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    todo: list[tuple[Any, int]] = [(root, -1)]  # a node; or an open constituent that ends
+    while todo:
+        node, opened = todo.pop()
+        if opened >= 0:
+            ends[opened] = len(tags)
+        elif node.is_preterminal():
+            tags.append(leaf_label(node.label) if node.label else UNKNOWN_TAG)
+        else:
+            todo.append((None, len(labels)))
+            labels.append(leaf_label(node.label))
+            starts.append(len(tags))
+            ends.append(-1)
+            todo += [(child, -1) for child in reversed(node.children)]
+    return Tree(
+        words=tuple(escape(word) for word in words),
+        tags=tuple(tags),
+        labels=tuple(labels),
+        starts=np.array(starts, dtype=np.int32),
+        ends=np.array(ends, dtype=np.int32),
+    )
+
+
+def load(model: str | None, device: str) -> StanzaParser:
+    """Load a parser of Stanza's and what it reads; nothing is downloaded.
+
+    Args:
+        model: the code of a language whose models ``stanza.download`` installed (default:
+            :data:`DEFAULT_MODEL`), the folder of a language, or a parser's ``.pt`` file in such a folder. A
+            parser that reads no tags needs no tagger beside it.
+        device: a torch device.
+
+    Raises:
+        MissingDependencyError: if stanza is not installed.
+        PdtoolsError: if there is no such model, or it cannot be loaded.
+    """
+    name, files = model or DEFAULT_MODEL, _files(model)
+    tagged = f"{_TAGGER}_model_path" in files
+    try:
+        with _silence(), tempfile.TemporaryDirectory() as folder:
+            import stanza
+
+            # All files are named here: what its downloader knows is none of the pipeline's affair.
+            Path(folder, _RESOURCES).write_text(json.dumps({"xx": {_PARSER: {}, _TAGGER: {}}}))
+            pipeline = stanza.Pipeline(
+                "xx",
+                dir=folder,
+                processors=["tokenize", _TAGGER, _PARSER] if tagged else ["tokenize", _PARSER],
+                tokenize_pretokenized=True,
+                constituency_pretagged=not tagged,
+                constituency_batch_size=MAX_TOKENS,  # batches are made here
+                download_method=None,
+                device=device,
+                **files,
+            )
+            network = pipeline.processors[_PARSER]._model
+            reads_tags = any(each.tag_embedding_dim > 0 for each in getattr(network, "models", [network]))
+    except Exception as error:
+        raise PdtoolsError(f"{name}: not a Stanza parser that can be loaded ({first_line(error)})") from error
+    if reads_tags and not tagged:
+        folder_of_taggers = _home(Path(files[f"{_PARSER}_model_path"])) / _TAGGER
+        raise PdtoolsError(
+            f"{name}: this parser reads tags, and {folder_of_taggers} holds no one tagger (.pt)"
+        )
+    return StanzaParser(pipeline)
+
+
+def model_files(model: str | None) -> list[str]:
+    """The files of a model; see :func:`load`."""
+    return list(dict.fromkeys(_files(model).values()))
+
+
+def _files(model: str | None) -> dict[str, str]:
+    """Where the parser, its tagger and what these read are, by the names of Stanza's options.
+
+    ``resources.json`` says what belongs together; of models that it does not have, the only file of a kind is
+    taken.
+    """
+    _check_installed()
+    place = Path(model or DEFAULT_MODEL)
+    if not place.exists():
+        place = _installed(model or DEFAULT_MODEL)
+    home = place if place.is_dir() else _home(place)
+    known = _resources(home.parent).get(home.name, {})
+    parser = _file_of(home, _PARSER, known) if place.is_dir() else place
+    if parser is None:
+        raise PdtoolsError(
+            f"{home}: not the folder of a language with a parser of Stanza's in {_PARSER}/ (.pt)"
+        )
+    files = {}
+    for kind, file in ((_PARSER, parser), (_TAGGER, _file_of(home, _TAGGER, known))):
+        if file is None:
+            continue
+        files[f"{kind}_model_path"] = str(file)
+        listed = known.get(kind, {}).get(file.stem) if file.parent == home / kind else None
+        if listed is None:
+            saved = _read_by(kind, file)
+            read = {what: _only(home / what) or Path(path or home / what) for what, path in saved.items()}
+        else:
+            needed = listed.get("dependencies") or []
+            read = {each["model"]: home / each["model"] / f"{each['package']}.pt" for each in needed}
+        for what, found in read.items():
+            if not found.is_file():
+                hint = "" if listed is None else f" ({_download(home.name)})"
+                raise PdtoolsError(f"{found}: not there, and {file} reads it{hint}")
+            files[f"{kind}_{what}_path"] = str(found)
+    return files
+
+
+def _check_installed() -> None:
+    try:
+        import stanza  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError("stanza", "stanza", _INSTEAD) from error
+
+
+def _home(parser: Path) -> Path:
+    """The folder of its language that a parser's file is in."""
+    folder = parser.absolute().parent
+    return folder.parent if folder.name == _PARSER else folder
+
+
+def _installed(language: str) -> Path:
+    """The folder of a language in the place of Stanza's downloader."""
+    from stanza.resources.common import DEFAULT_MODEL_DIR
+
+    if "/" in language or "." in language:
+        raise PdtoolsError(
+            f"{language}: no such Stanza model (a .pt file, the folder of a language, or a language such as"
+            f" {DEFAULT_MODEL})"
+        )
+    alias = _resources(Path(DEFAULT_MODEL_DIR)).get(language, {}).get("alias", language)
+    folder = Path(DEFAULT_MODEL_DIR, alias)
+    if not folder.is_dir():
+        raise PdtoolsError(
+            f"the Stanza models of {language} are not installed: {_download(language)}; without a network,"
+            f" give their folder with --model ({_INSTEAD})"
+        )
+    return folder
+
+
+def _download(language: str) -> str:
+    command = f"stanza.download('{language}', processors='tokenize,{_TAGGER},{_PARSER}')"
+    return f'python -c "import stanza; {command}" fetches them'
+
+
+def _resources(root: Path) -> dict[str, Any]:
+    """What the downloader wrote of all models."""
+    file = root / _RESOURCES
+    if not file.exists():
+        return {}
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        return found if isinstance(found, dict) else {}
+    except (OSError, ValueError) as error:
+        raise PdtoolsError(f"{file}: not the list of Stanza's models ({first_line(error)})") from error
+
+
+def _file_of(home: Path, kind: str, known: dict[str, Any]) -> Path | None:
+    """The language's default file of a kind, or the only one."""
+    default = known.get("packages", {}).get("default", {}).get(kind)
+    file = home / kind / f"{default}.pt"
+    return file if file.is_file() else _only(home / kind)
+
+
+def _only(folder: Path) -> Path | None:
+    files = list(folder.glob("*.pt"))
+    return files[0] if len(files) == 1 else None
+
+
+def _read_by(kind: str, file: Path) -> dict[str, str | None]:
+    """What a parser or a tagger reads, by its settings, and where that was when it was trained.
+
+    Nothing of a file that is neither: loading says so.
+    """
+    import torch
+
+    try:
+        saved = torch.load(file, map_location="cpu", weights_only=True)
+        config = (saved["params"] if kind == _PARSER else saved)["config"]
+    except Exception:
+        return {}
+    read = {"pretrain": config.get("wordvec_pretrain_file")} if config.get("pretrain", True) else {}
+    for way in ("forward", "backward"):
+        if config.get("charlm", True) and (charlm := config.get(f"charlm_{way}_file")):
+            read[f"{way}_charlm"] = charlm
+    return read
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Stanza logs what it raises, with tracebacks."""
+    logger = logging.getLogger("stanza")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,150 @@
+"""Real stanza models for tests, of the toy grammar of ``toy_benepar``, trained in a few seconds.
+
+They lie as stanza's downloader puts them: ``resources.json`` beside a folder for the language, with a folder
+for each kind of model in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from pathlib import Path
+from typing import Any
+
+import nltk
+from toy_benepar import WORDS, toy_trees
+
+LANGUAGE = "en"
+_NAME = "toy"
+
+
+def make_toy_stanza(folder: Path) -> None:
+    """Word vectors, a tagger, and a parser that reads its tags, as ``folder/en/KIND/toy.pt``."""
+    import torch
+
+    logging.getLogger("stanza").setLevel(logging.ERROR)
+    torch.manual_seed(0)
+    random.seed(0)
+    trees = toy_trees(200, seed=1)
+    for kind in ("pretrain", "pos", "constituency"):
+        (folder / LANGUAGE / kind).mkdir(parents=True)
+    vectors = folder / LANGUAGE / "pretrain" / f"{_NAME}.pt"
+    make_vectors(vectors)
+    train_tagger(trees, vectors, folder / LANGUAGE / "pos" / f"{_NAME}.pt")
+    train_parser(trees, vectors, folder / LANGUAGE / "constituency" / f"{_NAME}.pt")
+    write_resources(folder)
+
+
+def write_resources(folder: Path) -> None:
+    """``resources.json``, by which stanza finds what a model needs."""
+    needs = [{"model": "pretrain", "package": _NAME}]
+    resources: dict[str, Any] = {
+        "english": {"alias": LANGUAGE},
+        LANGUAGE: {
+            "lang_name": "English",
+            "pos": {_NAME: {"dependencies": needs}},
+            "constituency": {_NAME: {"dependencies": needs}},
+            "packages": {"default": {"pos": _NAME, "constituency": _NAME}},
+        },
+    }
+    (folder / "resources.json").write_text(json.dumps(resources))
+
+
+def make_vectors(path: Path) -> None:
+    """Random vectors of the grammar's words."""
+    import torch
+    from stanza.models.common.pretrain import PretrainedWordVocab
+    from stanza.models.common.vocab import VOCAB_PREFIX
+
+    words = [plain(word) for several in WORDS.values() for word in several]
+    vocabulary = PretrainedWordVocab(words, "toy")
+    vectors = torch.randn(len(VOCAB_PREFIX) + len(words), 8)
+    torch.save({"vocab": vocabulary.state_dict(), "emb": vectors}, path)
+
+
+def train_tagger(trees: list[nltk.Tree], vectors: Path, path: Path) -> None:
+    """A tagger of the trees' tags, as parts of speech and as the treebank's own."""
+    from stanza.models.common.doc import Document
+    from stanza.models.common.pretrain import Pretrain
+    from stanza.models.pos.data import Dataset
+    from stanza.models.pos.trainer import Trainer
+    from stanza.models.tagger import parse_args
+
+    small = "--hidden_dim 16 --char_hidden_dim 8 --char_emb_dim 8 --deep_biaff_hidden_dim 16 --word_emb_dim 8"
+    more = "--tag_emb_dim 4 --transformed_dim 8 --num_layers 1 --dropout 0 --word_dropout 0 --lr 0.02"
+    args = parse_args([*small.split(), *more.split(), "--shorthand", "en_toy", "--lang", LANGUAGE, "--cpu"])
+    args["word_cutoff"] = 0
+    document = Document(
+        [
+            [
+                {"id": (k,), "text": plain(word), "upos": tag, "xpos": tag, "feats": "_"}
+                for k, (word, tag) in enumerate(tree.pos(), 1)
+            ]
+            for tree in trees
+        ]
+    )
+    pretrain = Pretrain(str(vectors))
+    data = Dataset(document, args, pretrain)
+    trainer = Trainer(args=args, vocab=data.vocab, pretrain=pretrain, device="cpu")
+    for _ in range(3):
+        for batch in data.to_loader(batch_size=20):
+            trainer.update(batch)
+    trainer.save(str(path))
+
+
+def train_parser(trees: list[nltk.Tree], vectors: Path, path: Path, tags: int = 8, epochs: int = 6) -> None:
+    """A parser of trees under ``ROOT``; it reads no tags, if their vectors have no dimensions."""
+    import torch
+    from stanza.models.common.foundation_cache import FoundationCache
+    from stanza.models.constituency import parser_training, tree_reader
+    from stanza.models.constituency_parser import parse_args
+
+    sizes = {
+        "hidden_size": 32,
+        "transition_hidden_size": 16,
+        "transition_embedding_dim": 8,
+        "delta_embedding_dim": 8,
+        "tag_embedding_dim": tags,
+        "pattn_num_layers": 0,
+        "lattn_d_proj": 0,
+        "train_batch_size": 20,
+        "num_lstm_layers": 1,
+        "word_dropout": 0,
+        "predict_dropout": 0,
+        "lstm_layer_dropout": 0,
+        "lstm_input_dropout": 0,
+    }
+    options = [part for name, value in sizes.items() for part in (f"--{name}", str(value))]
+    names = ["--wordvec_pretrain_file", str(vectors), "--shorthand", "en_toy", "--lang", LANGUAGE, "--cpu"]
+    args = parse_args([*options, *names])
+    read = tree_reader.read_trees("\n".join(f"(ROOT {' '.join(str(tree).split())})" for tree in trees))
+    trainer, sequences, _, _ = parser_training.build_trainer(args, read, read, [], FoundationCache(), None)
+    numbers = {each: torch.tensor([k]) for k, each in enumerate(trainer.model.transitions)}
+    examples = [
+        parser_training.TrainItem(tree, sequence, list(tree.yield_preterminals()))
+        for tree, sequence in zip(read, sequences, strict=True)
+    ]
+    trainer.optimizer = torch.optim.Adam(trainer.model.parameters(), lr=0.01)
+    trainer.model.train()
+    for epoch in range(epochs):
+        for start in range(0, len(examples), 20):
+            parser_training.train_model_one_batch(
+                epoch,
+                start,
+                trainer.model,
+                examples[start : start + 20],
+                numbers,
+                lambda x: x,
+                torch.nn.CrossEntropyLoss(reduction="sum"),
+                None,
+                args,
+            )
+            trainer.optimizer.step()
+            trainer.optimizer.zero_grad()
+    trainer.save(str(path), save_optimizer=False)
+
+
+def plain(word: str) -> str:
+    """A word of the grammar as people write it."""
+    return {"-LRB-": "(", "-RRB-": ")"}.get(word, word)

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_benepar import toy_trees
+from toy_stanza import plain, train_parser, write_resources
+
+from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.parsers import ParseFailure, load_parser
+from pdtools.parsers.base import model_files
+from pdtools.parsers.stanza import StanzaParser, _tree, load
+from pdtools.trees import Tree
+
+stanza = pytest.importorskip("stanza", reason="stanza is not installed")
+
+GOOD = ["the", "dog", "sleeps", "."]
+
+
+@pytest.fixture(scope="module")
+def parser(toy_stanza_models: Path) -> StanzaParser:
+    return load(str(toy_stanza_models / "en"), "cpu")
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[list[str]]:
+    return [[plain(word) for word in tree.leaves()] for tree in toy_trees(60, seed=99)]
+
+
+@pytest.fixture
+def untagged(toy_stanza_models: Path, tmp_path: Path) -> Path:
+    """The folder of a language that the downloader does not know, with a parser that reads no tags."""
+    home = tmp_path / "own"
+    for kind in ("constituency", "pretrain"):
+        (home / kind).mkdir(parents=True)
+    vectors = home / "pretrain" / "vectors.pt"
+    shutil.copy(toy_stanza_models / "en" / "pretrain" / "toy.pt", vectors)
+    train_parser(toy_trees(50, seed=1), vectors, home / "constituency" / "parser.pt", tags=0, epochs=1)
+    return home
+
+
+def test_held_out_sentences_are_parsed(parser: StanzaParser, sentences: list[list[str]]) -> None:
+    gold = [f"(ROOT {' '.join(str(tree).split())})" for tree in toy_trees(60, seed=99)]
+    parsed = [tree.to_brackets() for tree in parser.parse(sentences) if isinstance(tree, Tree)]
+    assert sum(a == b for a, b in zip(gold, parsed, strict=True)) > 0.8 * len(gold)
+
+
+def test_trees_are_those_of_stanzas_own_pipeline(
+    parser: StanzaParser, toy_stanza_models: Path, sentences: list[list[str]]
+) -> None:
+    own = stanza.Pipeline(
+        "en",
+        dir=str(toy_stanza_models),
+        processors="tokenize,pos,constituency",
+        tokenize_pretokenized=True,
+        download_method=None,
+        logging_level="ERROR",
+    )
+    mixed = [*sentences, ["dog"], ["the"] * 150, ["the", "unknown", "(", ")", "."]]
+    expected = [str(sentence.constituency) for sentence in own(mixed).sentences]
+    assert [str(tree) for tree in parser.parse(mixed)] == expected
+
+
+def test_batches_give_the_trees_of_one_by_one(parser: StanzaParser, sentences: list[list[str]]) -> None:
+    alone = [next(parser.parse([words])) for words in sentences]
+    assert list(parser.parse(sentences)) == alone
+    small = StanzaParser(parser._pipeline, max_tokens=50, max_cells=300)
+    assert list(small.parse(sentences)) == alone
+
+
+def test_brackets_are_escaped_in_the_tree_only(parser: StanzaParser) -> None:
+    words = ["the", "dog", "(", "the", "cat", ")", "sleeps", "."]
+    (tree,) = parser.parse([words])
+    assert isinstance(tree, Tree)
+    assert tree.words == ("the", "dog", "-LRB-", "the", "cat", "-RRB-", "sleeps", ".")
+    assert tree.tags[2] == "-LRB-"  # the tagger saw "(", which it was trained on
+
+
+def test_quotes_are_read_as_they_are_typed(parser: StanzaParser, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    pipeline = parser._pipeline
+    monkeypatch.setattr(parser, "_pipeline", lambda words: seen.append(words) or pipeline(words))
+    (tree,) = parser.parse([["``", "dog", "''", "`", "(", "“"]])
+    assert seen == [[['"', "dog", '"', "'", "(", "“"]]]
+    assert isinstance(tree, Tree)
+    assert tree.words == ("``", "dog", "''", "`", "-LRB-", "“")
+
+
+def test_failures_are_isolated(parser: StanzaParser) -> None:
+    bad = [["the", "", "dog"], ["the", "\u200b"], ["\ud800"], [], ["the dog", "sleeps"]]
+    mixed = [sentence for failing in bad for sentence in (GOOD, failing)] + [GOOD]
+    results = list(parser.parse(mixed))
+    (expected,) = parser.parse([GOOD])
+    assert isinstance(expected, Tree)
+    assert results[::2] == [expected] * (len(bad) + 1)
+    assert results[1::2] == [
+        ParseFailure("a word without visible characters"),
+        ParseFailure("a word without visible characters"),
+        ParseFailure("a word that is not valid Unicode (a lone surrogate)"),
+        ParseFailure("no words"),
+        ParseFailure("a word with white space in it"),
+    ]
+
+
+def test_a_sentence_that_stanza_gives_up_fails_alone(
+    parser: StanzaParser,
+    sentences: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of a sentence with too many steps Stanza logs an error and returns nothing."""
+    expected = list(parser.parse(sentences))
+    network = parser._pipeline.processors["constituency"]._model
+    apply = network.bulk_apply
+
+    def gives_up(states: list[Any], transitions: list[Any], fail: bool = False) -> list[Any]:
+        def word(state: Any) -> str:
+            return state.word_queue[1].value.children[0].label
+
+        moves = [None if word(state) == "bad" else t for state, t in zip(states, transitions, strict=True)]
+        return apply(states, moves, fail)
+
+    monkeypatch.setattr(network, "bulk_apply", gives_up)
+    results = list(parser.parse([*sentences[:20], ["bad", "dog", "."], *sentences[20:]]))
+    assert results == [*expected[:20], ParseFailure("the parser found no tree"), *expected[20:]]
+    assert capsys.readouterr().err == ""
+
+
+def test_an_unforeseen_error_fails_its_sentence_only(
+    parser: StanzaParser, sentences: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = list(parser.parse(sentences))
+    pipeline = parser._pipeline
+
+    def fails_at_bad(words: list[list[str]]) -> Any:
+        if any("bad" in each for each in words):
+            raise IndexError("out of range")
+        return pipeline(words)
+
+    monkeypatch.setattr(parser, "_pipeline", fails_at_bad)
+    results = list(parser.parse([["the", "bad", "dog", "."], *sentences]))
+    assert results == [ParseFailure("the parser failed: IndexError: out of range"), *expected]
+
+
+def test_labels_that_brackets_cannot_hold() -> None:
+    from stanza.models.constituency.parse_tree import Tree as Node
+
+    root = Node("ROOT", [Node("S P", [Node("$(", [Node("(")]), Node(None, [Node("dog")])])])
+    tree = _tree(["(", "dog"], root)
+    assert str(tree) == "(ROOT (S_P ($*LRB* -LRB-) (XX dog)))"
+
+
+def test_stanzas_log_is_left_as_it_was(parser: StanzaParser) -> None:
+    before = logging.getLogger("stanza").level
+    next(parser.parse([GOOD]))
+    assert logging.getLogger("stanza").level == before
+
+
+# --- where models are -------------------------------------------------------------------------------
+
+
+def test_a_file_is_a_model_too(parser: StanzaParser, toy_stanza_models: Path) -> None:
+    file = toy_stanza_models / "en" / "constituency" / "toy.pt"
+    assert list(load(str(file), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
+
+
+def test_an_installed_language_is_found(
+    parser: StanzaParser, toy_stanza_models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stanza.resources.common.DEFAULT_MODEL_DIR", str(toy_stanza_models))
+    expected = list(parser.parse([GOOD]))
+    for name in (None, "en", "english"):
+        assert list(load_parser("stanza", name).parse([GOOD])) == expected
+    with pytest.raises(
+        PdtoolsError, match=r"models of de are not installed: .*stanza.download\('de'.*--parser RUN"
+    ):
+        load_parser("stanza", "de")
+
+
+def test_models_that_belong_together_are_those_of_the_list(toy_stanza_models: Path, tmp_path: Path) -> None:
+    shutil.copytree(toy_stanza_models, tmp_path / "all")
+    home = tmp_path / "all" / "en"
+    for kind in ("pretrain", "pos", "constituency"):
+        shutil.copy(home / kind / "toy.pt", home / kind / "other.pt")
+    found = [Path(file).relative_to(home).as_posix() for file in model_files("stanza", str(home))]
+    assert found == ["constituency/toy.pt", "pretrain/toy.pt", "pos/toy.pt"]
+    (home / "pretrain" / "toy.pt").unlink()
+    with pytest.raises(PdtoolsError, match=r"pretrain/toy.pt: not there, and .*stanza.download\('en'"):
+        load(str(home), "cpu")
+
+
+def test_a_folder_without_a_list_has_one_file_of_each_kind(
+    parser: StanzaParser, toy_stanza_models: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(toy_stanza_models / "en", tmp_path / "own")
+    home = tmp_path / "own"
+    assert list(load(str(home), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
+    shutil.copy(home / "pos" / "toy.pt", home / "pos" / "other.pt")
+    with pytest.raises(
+        PdtoolsError, match=r"own: this parser reads tags, and .*/own/pos holds no one tagger"
+    ):
+        load(str(home), "cpu")
+
+
+def test_a_parser_that_reads_no_tags_needs_no_tagger(untagged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree,) = load(str(untagged), "cpu").parse([GOOD])
+    assert isinstance(tree, Tree)
+    assert set(tree.tags) == {"XX"}
+    monkeypatch.chdir(untagged / "constituency")
+    assert list(load("parser.pt", "cpu").parse([GOOD])) == [tree]
+
+
+def test_vectors_that_are_not_there(untagged: Path, tmp_path: Path) -> None:
+    vectors = untagged / "pretrain" / "vectors.pt"
+    elsewhere = tmp_path / "parser.pt"
+    shutil.copy(untagged / "constituency" / "parser.pt", elsewhere)
+    assert next(load(str(elsewhere), "cpu").parse([GOOD]))  # it remembers where they were
+    vectors.unlink()
+    with pytest.raises(PdtoolsError, match=rf"{vectors}: not there, and {elsewhere} reads it$"):
+        load(str(elsewhere), "cpu")
+
+
+def test_what_is_no_model(toy_stanza_models: Path, tmp_path: Path) -> None:
+    junk = tmp_path / "junk.pt"
+    junk.write_text("hello")
+    for path in (junk, toy_stanza_models / "en" / "pos" / "toy.pt"):
+        with pytest.raises(PdtoolsError, match="not a Stanza parser that can be loaded") as caught:
+            load(str(path), "cpu")
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(str(path))
+    with pytest.raises(PdtoolsError, match="nowhere.pt: no such Stanza model"):
+        load(str(tmp_path / "nowhere.pt"), "cpu")
+    with pytest.raises(PdtoolsError, match="not the folder of a language with a parser"):
+        load(str(tmp_path), "cpu")
+    write_resources(tmp_path)
+    (tmp_path / "resources.json").write_text(json.dumps({})[:-1])
+    (tmp_path / "en").mkdir()
+    with pytest.raises(PdtoolsError, match=r"resources.json: not the list of Stanza's models"):
+        load(str(tmp_path / "en"), "cpu")
+
+
+def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "stanza"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "stanza", None)
+    with pytest.raises(
+        MissingDependencyError, match=r"pip install 'pushdown-tools\[stanza\]' \(or --parser RUN "
+    ):
+        load_parser("stanza")
