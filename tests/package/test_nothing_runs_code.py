@@ -104,9 +104,10 @@ def test_the_scan_lets_the_rest_pass(source: str) -> None:
     assert not list(findings(source))
 
 
-def test_a_parser_model_that_is_a_program_is_not_run(tmp_path: Path) -> None:
-    """benepar calls torch.load itself: of torch 2.6 and newer, that loads nothing but data."""
-    pytest.importorskip("benepar", reason="benepar is not installed")
+@pytest.mark.parametrize("name", ["benepar", "stanza"])
+def test_a_parser_model_that_is_a_program_is_not_run(name: str, tmp_path: Path) -> None:
+    """Parsers call torch.load themselves: benepar's, of torch 2.6 and newer, loads nothing but data."""
+    pytest.importorskip(name, reason=f"{name} is not installed")
     from pdtools.errors import PdtoolsError
     from pdtools.parsers import load_parser
 
@@ -116,6 +117,6 @@ def test_a_parser_model_that_is_a_program_is_not_run(tmp_path: Path) -> None:
 
     path = tmp_path / "model.pt"
     torch.save({"config": Program(), "state_dict": {}}, path)
-    with pytest.raises(PdtoolsError, match="not a benepar model"):
-        load_parser("benepar", str(path), "cpu")
+    with pytest.raises(PdtoolsError, match="not a (benepar model|Stanza parser)"):
+        load_parser(name, str(path), "cpu")
     assert not (tmp_path / "was here").exists()

@@ -18,7 +18,7 @@ from pdtools.cli import generate, main
 COMMANDS = [command.name for command in main.app.registered_commands] + [
     f"generate {command.name}" for command in generate.app.registered_commands
 ]
-HEAVY = ("torch", "benepar", "pyarrow", "pandas", "nltk", "numpy", "transformers", "tokenizers")
+HEAVY = ("torch", "benepar", "stanza", "pyarrow", "pandas", "nltk", "numpy", "transformers", "tokenizers")
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
