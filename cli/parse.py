@@ -300,7 +300,7 @@ def parse(
     if run.as_json:
         report = _report(counts, rejects, inputs or [], len(files) if inputs else 0, described)
         if source not in _SENTENCES:
-            report["form"] = {"name": used_form or source.value, **_nested(counts.read)}
+            report["form"] = {"name": used_form or source.value, **_nested(counts.taken_out)}
         print_json(report)
     _tell(counts, rejects, output, run.quiet)
 
@@ -411,7 +411,7 @@ def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
 
 def _tell(counts: Counts, rejects: Rejects, output: str, quiet: bool) -> None:
     message(f"{counts.trees} trees, {counts.tokens} tokens", quiet=quiet)
-    for what, number in _nested(counts.read).items():
+    for what, number in _nested(counts.taken_out).items():
         if isinstance(number, dict):
             kinds = sorted(number.items(), key=lambda item: -item[1])
             message(f"{what}: {', '.join(f'{n} {kind}' for kind, n in kinds)}", quiet=quiet)

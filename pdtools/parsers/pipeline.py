@@ -38,6 +38,7 @@ from pdtools.trees import (
     texts_path,
     unescape,
 )
+from pdtools.trees.forms.base import EMPTY_LEAVES
 from pdtools.trees.heads import binarize_from_heads
 
 # The files that count inside a folder, by what is read.
@@ -109,6 +110,7 @@ class Counts:
         changes: traces removed, labels rewritten.
         read: what the reader of a form of treebank (:mod:`pdtools.trees.forms`) took out or changed.
         splits: trees in each file of :func:`write_splits`.
+        taken_out: what the reader, or what came after it, took out or changed, by kind.
     """
 
     trees: int = 0
@@ -117,6 +119,10 @@ class Counts:
     changes: TransformCounts = field(default_factory=TransformCounts)
     read: Counter[str] = field(default_factory=Counter)
     splits: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def taken_out(self) -> Counter[str]:
+        return self.read + Counter({EMPTY_LEAVES + kind: n for kind, n in self.changes.kinds.items()})
 
 
 # --- from a treebank --------------------------------------------------------------------------

@@ -25,6 +25,7 @@ MAX_LABEL_CHARS = 1 << 26
 """Length of the labels that binarization makes of one tree; n children of a node are named n² / 2 times."""
 TOO_WIDE = "a node with too many children to be binarized with labels that name them all"
 _REMEMBERED_LABEL = 64  # characters of labels that are worth a place in memory
+_INDEX = re.compile(r"(?<=\*)-.*")
 # A node that binarization made: VP|<NP-PP>.
 _ARTIFICIAL = re.compile(r"\|<.*>$")
 
@@ -35,6 +36,7 @@ class TransformCounts:
 
     Attributes:
         traces: leaves tagged ``-NONE-`` or ``-DFL-``.
+        kinds: how many there were of each kind (:func:`kind_of_empty`).
         emptied: phrases that were left without words.
         rewritten: how often each label that holds ``|`` was cut to its first part.
         empty_trees: trees of which nothing was left.
@@ -44,6 +46,7 @@ class TransformCounts:
     emptied: int = 0
     rewritten: Counter[str] = field(default_factory=Counter)
     empty_trees: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: TransformCounts) -> TransformCounts:
         return TransformCounts(
@@ -51,6 +54,7 @@ class TransformCounts:
             emptied=self.emptied + other.emptied,
             rewritten=self.rewritten + other.rewritten,
             empty_trees=self.empty_trees + other.empty_trees,
+            kinds=self.kinds + other.kinds,
         )
 
 
@@ -101,6 +105,8 @@ def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | N
     starts, ends = place[tree.starts], place[tree.ends]
     filled = starts < ends
     counts.traces += int((~kept).sum())
+    for k in np.flatnonzero(~kept).tolist():
+        counts.kinds[kind_of_empty(tree.words[k]) if tree.tags[k] == TRACE_TAG else tree.tags[k]] += 1
     counts.emptied += int((~filled).sum())
     if not kept.any():
         counts.empty_trees += 1
@@ -112,6 +118,11 @@ def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | N
         starts=starts[filled],
         ends=ends[filled],
     )
+
+
+def kind_of_empty(leaf: str) -> str:
+    """The kind of an empty leaf: of ``*T*-1`` and ``*arb*-D`` the stars and what they hold."""
+    return _INDEX.sub("", leaf) if leaf[0] in "*0" else "others"
 
 
 def _unwrap(tree: Tree) -> Tree:

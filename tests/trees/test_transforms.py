@@ -226,9 +226,21 @@ def test_normalize_is_idempotent(tree):
 
 
 def test_counts_add_up() -> None:
-    one = TransformCounts(traces=1, emptied=2, rewritten=Counter(a=3), empty_trees=4)
-    other = TransformCounts(traces=10, emptied=20, rewritten=Counter(a=30, b=1), empty_trees=40)
-    assert one + other == TransformCounts(traces=11, emptied=22, rewritten=Counter(a=33, b=1), empty_trees=44)
+    one = TransformCounts(traces=1, emptied=2, rewritten=Counter(a=3), empty_trees=4, kinds=Counter(a=5))
+    other = TransformCounts(
+        traces=10, emptied=20, rewritten=Counter(a=30, b=1), empty_trees=40, kinds=Counter(a=50, b=1)
+    )
+    assert one + other == TransformCounts(
+        traces=11, emptied=22, rewritten=Counter(a=33, b=1), empty_trees=44, kinds=Counter(a=55, b=1)
+    )
+
+
+def test_kinds_of_traces():
+    leaves = "(NP (-NONE- *T*-1)) (-NONE- *-2) (-NONE- *) (-NONE- 0) (-NONE- *U*) (-NONE- EXP) (-DFL- E_S)"
+    counts = TransformCounts()
+    assert remove_traces(Tree.from_brackets(f"(S {leaves} (-NONE- *T*-12) (NN *T*-1))"), counts) is not None
+    assert counts.kinds == {"*T*": 2, "*": 2, "0": 1, "*U*": 1, "others": 1, "-DFL-": 1}
+    assert counts.traces == counts.kinds.total()
 
 
 def test_labels_of_binarization_are_no_chains() -> None:

@@ -26,6 +26,7 @@ TOO_LONG = f"a sentence of more than {MAX_TREE_CHARS:,} bytes, or one that never
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PART_BYTES = 1 << 20
 _BLANK = re.compile(r"[ \t\n\r\f\v]+")  # other spaces are parts of words
+EMPTY_LEAVES = "empty leaves left out: "
 Discontinuous = Literal["raise", "split", "skip"]
 Counts = Counter[str]
 """Counts of things that a reader took out or changed; "empty leaves: *T*" is one kind of the empty leaves."""

@@ -16,13 +16,7 @@ _BEGINNING = re.compile(rb"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")  # of a tree, perhaps 
 _AT_MARGIN = re.compile(rb"(?:[0-9]+[a-z]?[ \t]+)?\(")
 # A whole preterminal; an opening bracket with its label; a closing bracket; a bare token.
 TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|(\()\s*([^\s()]*)|(\))|([^\s()]+)")
-_INDEX = re.compile(r"(?<=\*)-.*")
 _Lines = list[tuple[int, bytes]]
-
-
-def kind_of_empty(leaf: str) -> str:
-    """The kind of an empty leaf: of ``*T*-1`` and ``*arb*-D`` the stars and what they hold."""
-    return _INDEX.sub("", leaf)
 
 
 def cut_brackets(file: str) -> Iterator[Block]:

@@ -12,16 +12,24 @@ from collections.abc import Iterator
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Counts, Excluded, Form, ReadOptions, ReadTree, leaf
+from pdtools.trees.forms.base import (
+    EMPTY_LEAVES,
+    Block,
+    Counts,
+    Excluded,
+    Form,
+    ReadOptions,
+    ReadTree,
+    leaf,
+)
 from pdtools.trees.forms.brackets import (
     CLOSED_TOO_OFTEN,
     TOKEN,
     UNBALANCED,
     cut_brackets,
-    kind_of_empty,
 )
 from pdtools.trees.refused import is_empty_leaf
-from pdtools.trees.transforms import TRACE_TAG
+from pdtools.trees.transforms import TRACE_TAG, kind_of_empty
 from pdtools.trees.tree import Tree
 
 FOREIGN = frozenset({"ID", "CODE", "METADATA", "REF"})
@@ -159,7 +167,7 @@ class _Reader:
     def is_none(self, label: str, word: str) -> bool:
         """Whether a leaf is no word; it is counted."""
         if is_empty(label, word):
-            self.counts[f"empty leaves left out: {kind_of_empty(word)}"] += 1
+            self.counts[EMPTY_LEAVES + kind_of_empty(word)] += 1
         elif word.startswith("{COM:"):
             self.counts["metadata left out: {COM:}"] += 1
         else:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import Block, Counts, Excluded, Form, ReadOptions, ReadTree, leaf
-from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets, kind_of_empty
+from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets
 from pdtools.trees.refused import is_empty_leaf, refused_form
 from pdtools.trees.transforms import TRACE_TAG
 from pdtools.trees.tree import BRACKET_TOKEN, TreeBuilder
@@ -59,7 +59,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
                 raise InputError(CLOSED_TOO_OFTEN if match[0] == ")" else "text between trees")
             builder = TreeBuilder()
         if in_brackets:
-            _feed(builder, match, counts)
+            _feed(builder, match)
         else:
             builder.feed(match)
         if builder.depth == 0:
@@ -75,12 +75,12 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     return found
 
 
-def _feed(builder: TreeBuilder, match: re.Match[str], counts: Counts) -> None:
+def _feed(builder: TreeBuilder, match: re.Match[str]) -> None:
     tag, word, alone, opening, label, closing, bare = match.groups()
     if word is not None:
-        _leaf(builder, tag, word, counts)
+        _leaf(builder, tag, word)
     elif alone is not None:
-        _leaf(builder, "", alone, counts)
+        _leaf(builder, "", alone)
     elif opening:
         builder.open(label)
     elif closing:
@@ -89,12 +89,11 @@ def _feed(builder: TreeBuilder, match: re.Match[str], counts: Counts) -> None:
         builder.word(leaf(bare))
 
 
-def _leaf(builder: TreeBuilder, tag: str, word: str, counts: Counts) -> None:
-    """A word in brackets, alone under its tag or beside others; or an empty leaf."""
+def _leaf(builder: TreeBuilder, tag: str, word: str) -> None:
+    """A word in brackets, alone under its tag or beside others; or an empty leaf, which gets its tag."""
     if tag:
         builder.open(tag)
     if word and is_empty_leaf(tag or builder.label, word):
-        counts[f"empty leaves left out: {kind_of_empty(word)}"] += 1
         builder.open(TRACE_TAG)
         builder.word(word)
         builder.close()

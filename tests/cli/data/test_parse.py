@@ -83,6 +83,7 @@ def test_report(treebank: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
         "rewritten_labels": 1,
     }
     assert list(report["rejects"].values()) == [1]
+    assert report["form"] == {"name": "treebank", "empty leaves left out": {"*": 1}}
     assert report["rewritten_labels"] == {"ADVP|PRT": 1}
     assert report["settings"] == {"binarize": "right", "functions": "strip"}
     (record,) = map(json.loads, (tmp_path / "out.trees.rejects.jsonl").read_text().splitlines())
@@ -440,7 +441,9 @@ def test_counts_of_real_treebanks(
         (expected,) = (r for r in csv.DictReader(stream) if (r["treebank"], r["subset"]) == (bank, subset))
     out = tmp_path / "out.trees"
     assert run(["parse", str(tmp_path / "bank"), "--from", "treebank", "-o", str(out), "--json"]) == 0
-    counts = json.loads(capsys.readouterr().out)["counts"]
+    report = json.loads(capsys.readouterr().out)
+    counts = report["counts"]
+    assert sum(report["form"].get("empty leaves left out", {}).values()) == counts["traces"]
     for ours, theirs in [
         ("files", "files"),
         ("trees", "trees"),
