@@ -46,6 +46,23 @@ def input_files(
         raise InputError(error.reason, file=error.file, hint=hint) from None
 
 
+def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, source: str) -> list[str]:
+    """The files that sentences are read from, in a form of :data:`pdtools.search.inputs.Source`.
+
+    Raises:
+        typer.BadParameter: see :func:`input_files`.
+        InputError: the same; or if a file is of a form of treebank that is not read here.
+    """
+    from pdtools.parsers.pipeline import KINDS, SUFFIXES
+    from pdtools.trees.forms import refuse_for
+
+    kind = KINDS[source]
+    refuse_for(kind, inputs or [])
+    files = input_files(inputs, texts, SUFFIXES[source], kind)
+    refuse_for(kind, files)
+    return files
+
+
 def parse_range(text: str, smallest: int = 1) -> range:
     """``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
     first, dash, last = text.partition("-")

@@ -9,7 +9,7 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
 
-from .arguments import input_files
+from .arguments import sentence_files
 from .console import message, print_json, progress, warn
 from .options import (
     CkyOption,
@@ -98,13 +98,12 @@ def decode(
     if derivations and k_best == 1:
         raise typer.BadParameter("--derivations goes with --k-best: one tree is that of the best derivation")
     from pdtools.models.checkpoint import reads_windows
-    from pdtools.parsers import pipeline
     from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import write_decoded
     from pdtools.search.inputs import count_inputs, read_inputs
 
-    files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+    files = sentence_files(inputs, text, source.value)
     merge_options = [] if scores is None else ["--scores", scores]
     beside = [str(path) for path in (scores, rejects_path(output)) if path is not None]
     trees = Output.check(

@@ -89,10 +89,12 @@ def eval_parse(
     from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_left_out
     from pdtools.evaluation.parsing.prm import COMMON, read_parameters
     from pdtools.evaluation.results import ITEMS
+    from pdtools.trees.forms import refuse_for
 
     if gold == predicted == STDIO:
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
     for trees in (gold, predicted):
+        refuse_for(Kind.TREES, [trees], trees_are_checked=False)
         check_kind(trees, Kind.TREES)
     check_form(as_json=options.as_json, latex=latex)
     if latex and form is not Format.table:

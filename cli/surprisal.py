@@ -9,7 +9,7 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
 
-from .arguments import input_files
+from .arguments import sentence_files
 from .console import message, print_json, progress, warn
 from .options import (
     ContextOptions,
@@ -116,7 +116,6 @@ def surprisal(
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
       pdtools surprisal story.txt --model gpt2/ --stride 256
     """
-    from pdtools.parsers import pipeline
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.inputs import count_inputs, read_inputs
     from pdtools.search.scores import Measure
@@ -159,7 +158,7 @@ def surprisal(
         raise typer.BadParameter("--parses goes without --entropy and --rank: ask for them in another run")
     if parses and run.trees is not None:
         raise PdtoolsError("--parses are those of a search: they do not go with --trees")
-    files = input_files(inputs, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
+    files = sentence_files(inputs, text, source.value)
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]
     table = Output.check(output, run, folder=False, inputs=read, beside=beside)

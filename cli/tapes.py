@@ -157,12 +157,13 @@ def tapes(
     from pdtools.provenance import identify
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
     from pdtools.trees import count_trees, texts_beside
-    from pdtools.trees.forms import refuse_for_brackets
+    from pdtools.trees.forms import refuse_for
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
-    refuse_for_brackets(trees)
+    refuse_for(Kind.TREES, trees)
     files = expand_inputs(trees, SUFFIXES, Kind.TREES)
+    refuse_for(Kind.TREES, files)
     read = [*files, *tokenizer_input(tokenizer), *([] if prompts is None else [prompts])]
     shards = Output.check(output, run, folder=True, inputs=read)
     rejects = Rejects(on_error.value)

@@ -12,7 +12,7 @@ from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
 from pdtools.files.sheets import SHEETS, ending
 
-from .arguments import input_files
+from .arguments import sentence_files
 from .console import message, print_json, progress
 from .options import (
     BeamOptions,
@@ -120,7 +120,6 @@ def view(
     check_target(figures, folder=True, overwrite=options.overwrite, inputs=given, quiet=options.quiet)
 
     from pdtools.files import atomic_text
-    from pdtools.parsers import pipeline
     from pdtools.provenance import provenance
     from pdtools.report.view import results, runs, sentences, stimuli
     from pdtools.report.view.figures import write_figures
@@ -133,11 +132,7 @@ def view(
         names = list(short_names([Path(each) for each in models]).values())
         if len(names) < len(models):
             raise typer.BadParameter("--model: each model once")
-        files = (
-            []
-            if pair
-            else input_files(paths, text, pipeline.SUFFIXES[source.value], pipeline.KINDS[source.value])
-        )
+        files = [] if pair else sentence_files(paths, text, source.value)
         made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
         trees = gold or (files[0] if source == Source.treebank and len(files) == 1 else None)
         traces = _traces(
@@ -207,7 +202,9 @@ def _traces(
     from pdtools.search.scorer import load_model
     from pdtools.search.strings.huggingface import is_huggingface
     from pdtools.trees import read_trees
+    from pdtools.trees.forms import refuse_for
 
+    refuse_for(Kind.TREES, [trees] if trees else [])
     gold = [each.tree for each in read_trees([trees], Rejects("fail", hint=None))] if trees else None
     by_model: list[list[Trace]] = []
     for path, name in zip(models, names, strict=True):

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.files import Kind
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.model import GrammarLM
@@ -29,6 +30,7 @@ from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import Sentence
 from pdtools.trees import Constituents, read_proposals
+from pdtools.trees.forms import refuse_for
 
 IMPOSSIBLE = "its trees have probability 0"
 
@@ -181,6 +183,7 @@ def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
     unusable: dict[bytes, str] = {}
     left_out: Counter[str] = Counter()
     n_trees = 0
+    refuse_for(Kind.TREES, [trees.path])
     for tree in read_proposals(trees.path):
         n_trees += 1
         row = row_of_tree(tree, loaded.tokenizer, settings)

@@ -8,7 +8,7 @@ from pdtools.trees.forms.registry import (
     forms_of,
     may_be_brackets,
     read_treebank,
-    refuse_for_brackets,
+    refuse_for,
     refuse_others,
 )
 
@@ -25,6 +25,6 @@ __all__ = [
     "may_be_brackets",
     "read_block",
     "read_treebank",
-    "refuse_for_brackets",
+    "refuse_for",
     "refuse_others",
 ]

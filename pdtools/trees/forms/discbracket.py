@@ -11,12 +11,15 @@ from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
 from pdtools.trees.transforms import WRAPPERS
 
 _LEAF = re.compile(r"([0-9]+)=(.+)", re.DOTALL)
-_LEAVES = re.compile(r"\(\s*[^\s()]*\s+[0-9]+=[^\s()]")
+_FIRST_LEAF = re.compile(r"\([^\s()]*\s+([^\s()]+)")
 _ESCAPES = {"#LRB#": "(", "#RRB#": ")"}
 
 
 def _looks_like(text: str) -> bool:
-    return text.lstrip().startswith("(") and _LEAVES.search(text[:4096]) is not None
+    if not text.lstrip().startswith("("):
+        return False
+    first = _FIRST_LEAF.search(text)
+    return first is not None and _LEAF.fullmatch(first[1]) is not None
 
 
 def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:

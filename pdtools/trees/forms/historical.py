@@ -71,16 +71,22 @@ def has_lemmas(texts: list[str], least: int = 1) -> bool:
     return n >= least and n_with >= _LEMMA_SHARE * n
 
 
-def _looks_like(text: str) -> bool:
+def holds_what_is_no_tree(text: str) -> bool:
+    """Whether trees hold metadata, or empty leaves without a tag that says so."""
     if not text.lstrip().startswith("("):
         return False
     if _FOREIGN_BRACKET.search(text):
         return True
     if f"({TRACE_TAG} " in text:
         return False
-    if any(is_empty_leaf(label, word) for label, word in _LEAF.findall(text) if word[0] in "*0"):
+    return any(is_empty_leaf(label, word) for label, word in _LEAF.findall(text) if word[0] in "*0")
+
+
+def _looks_like(text: str) -> bool:
+    if holds_what_is_no_tree(text):
         return True
-    return has_lemmas([text], _FEW_WORDS)
+    begins = text.lstrip().startswith("(") and f"({TRACE_TAG} " not in text
+    return begins and has_lemmas([text], _FEW_WORDS)
 
 
 def _cut(file: str) -> Iterator[Block]:

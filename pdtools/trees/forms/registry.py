@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from importlib import import_module
-from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, LeftOut, Rejects, expand_inputs, is_stream, read_blocks
 from pdtools.files.kinds import kind_of
 from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
+from pdtools.trees.forms.historical import holds_what_is_no_tree
 
 # In the order in which a file is compared with them; each has FORM.
 _MODULES = ("conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
@@ -82,17 +82,31 @@ def may_be_brackets(file: str) -> bool:
     return _BRACKET.match(_head(file)) is not None
 
 
-def refuse_for_brackets(files: Iterable[str]) -> None:
-    """Refuse files of forms that are no brackets, where Penn's brackets are needed.
+def refuse_for(needed: Kind, files: Iterable[str], *, trees_are_checked: bool = True) -> None:
+    """Refuse files of other forms where Penn's brackets, or sentences, are needed.
+
+    Args:
+        needed: trees, or what is none.
+        files: of which the first 200 are looked at.
+        trees_are_checked: whether who reads them refuses historical trees one by one, as
+            :func:`pdtools.trees.read_trees` does. Trees with ids are refused by their kind.
 
     Raises:
-        InputError: with the command that makes such brackets.
+        InputError: with the command that makes Penn's brackets.
     """
-    for file in files:
-        form = form_of(file) if Path(file).is_file() else None
-        if form is not None and form.name not in BRACKETED:
-            hint = f"pdtools parse --from {form.name} makes these of it"
-            raise InputError(f"{form.title}, not bracketed trees", file=file, hint=hint)
+    for _, file in zip(range(_MOST_FILES), files, strict=False):
+        form = form_of(file)
+        if form is None:
+            continue
+        if form.name in ("penn-historical", "penn-loose"):
+            own = FORMS["penn-historical"]
+            if trees_are_checked or form is not own or not holds_what_is_no_tree(_head(file)):
+                continue
+        made = "these" if needed is Kind.TREES else "trees"
+        hint = f"pdtools parse --from {form.name} makes {made} of it"
+        if needed is not Kind.TREES:
+            hint += ", which are read with --from treebank"
+        raise InputError(f"{form.title}, not {needed.value}", file=file, hint=hint)
 
 
 def refuse_others(place: str, wanted: str) -> None:

@@ -23,6 +23,12 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "wsj/a.mrg").write_text(TREES)
     (folder / "text.txt").write_text("The dog barks.\n")
     (folder / "a.conllu").write_text("1\tDogs\t_\tNOUN\t_\t_\t0\t_\t_\t_\n")
+    (folder / "a.export").write_text("#BOS 1\nDogs\tN\t--\t--\t0\n#EOS 1\n")
+    (folder / "a.xml").write_text("<corpus><body><s><graph><terminals/></graph></s></body></corpus>\n")
+    (folder / "a.disc").write_text("(S (NP 0=The 1=dog) (VP 2=barks))\n")
+    (folder / "a.psd").write_text("( (IP-MAT (NP-SBJ *pro*) (VBD slept)) (ID A,1))\n")
+    (folder / "disc").mkdir()
+    (folder / "disc/a.mrg").write_text("(S (NP 0=The 1=dog) (VP 2=barks))\n")
     (folder / "pairs.jsonl").write_text(json.dumps({**PAIR, "linguistics_term": "t"}) + "\n")
     (folder / "suite.json").write_text(json.dumps(SUITE))
     assert run(["tapes", str(folder / "gold.trees"), "-o", str(folder / "shards"), "-q"]) == 0
@@ -61,6 +67,35 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "tapes a.conllu -o new",
             "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu makes ",
         ),
+        (
+            "eval-parse a.conllu gold.trees",
+            "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu",
+        ),
+        (
+            "eval-parse gold.trees a.export",
+            "a.export: NEGRA export, not bracketed trees (pdtools parse --from ",
+        ),
+        ("eval-parse a.disc gold.trees", "(pdtools parse --from discbracket makes these of it)"),
+        ("eval-parse a.psd gold.trees", "(pdtools parse --from penn-historical makes these of it)"),
+        ("tapes a.disc -o new", "(pdtools parse --from discbracket makes these of it)"),
+        ("tapes disc -o new", "(pdtools parse --from discbracket makes these of it)"),
+        (
+            "surprisal a.xml --from treebank --model run",
+            "TIGER XML, not bracketed trees (pdtools parse --from tiger",
+        ),
+        (
+            "surprisal a.conllu --model run",
+            "a.conllu: CoNLL-U, not plain text (pdtools parse --from conllu makes trees",
+        ),
+        (
+            "surprisal disc --from treebank --model run",
+            "(pdtools parse --from discbracket makes these of it)",
+        ),
+        (
+            "decode a.export --model run",
+            "a.export: NEGRA export, not plain text (pdtools parse --from export makes",
+        ),
+        ("decode a.disc --model run", "makes trees of it, which are read with --from treebank)"),
         ("tapes shards -o new", "(give the trees that they were made from)"),
         ("eval-parse gold.trees shards", "shards: shards, not bracketed trees ("),
         ("eval-parse text.txt gold.trees", "(pdtools parse "),
