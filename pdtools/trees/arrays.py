@@ -445,6 +445,8 @@ def _are_refused(data: bytes, text: Bytes, at: Int64, first_bytes: Bytes, leaves
     firsts = first_bytes[leaves]
     zeros = leaves[firsts == ord("0")]
     after = text[at[zeros] + 1]
+    if (after == ord("=")).any():  # perhaps a leaf with its number
+        return True
     zeros = zeros[(after == _CLOSE) | _are_spaces(after)]
     for leaf in [*leaves[firsts == ord("*")].tolist(), *zeros.tolist()]:
         tag, word = (data[at[i] : at[i + 1]].strip(_SPACES).decode() for i in (leaf - 1, leaf))

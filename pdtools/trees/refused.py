@@ -3,6 +3,7 @@
 Historical treebanks (Penn-Helsinki, YCOE, IcePaHC, Keyaki) keep a tree's id and comments in brackets of its
 own. They, and treebanks whose tags were taken away, write empty leaves without the tag ``-NONE-``. These are
 told from words by the label that they stand under: ``(NP-SBJ *pro*)`` is none, ``(NN *sigh*)`` is one.
+Trees with discontinuous constituents number their leaves: ``0=the``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pdtools.trees.tree import Tree
 
 FOREIGN_LABELS = ("ID", "METADATA", "CODE")
 EMPTY_LEAF = "an empty leaf without the tag -NONE-"
+NUMBERED_LEAVES = "leaves with numbers, such as 0=The: parse --from discbracket reads them"
 
 # A category, and after it no letter: a function, an index or a number may follow.
 _PHRASE = re.compile(
@@ -22,6 +24,7 @@ _PHRASE = re.compile(
     r"|(?:CP|IP|VP|NX|NUMP|CONJP|INTJ|INTP|PRN|PRT|FRAG|UCP|RRC|S|SBARQ?|SINV|SQ)(?![^\W\d_])"
 )
 _ZERO = re.compile(r"(?:C|P|SBAR|WH?[A-Z]+P)(?![^\W\d_])")
+_NUMBERED = re.compile(r"[0-9]+=.+")
 _STARS = re.compile(r"\*(?:-\d+|[^*]+\*(?:-.+)?)?")
 
 
@@ -34,6 +37,8 @@ def refused_form(tree: Tree) -> tuple[str, str] | None:
         if word[0] in "*0" and is_empty_leaf(tag or _phrase_of(tree, k), word) and (tag or word != "*"):
             leaf = f"({tag} {word}): ({tag} (-NONE- {word}))" if tag else f"{word}: (-NONE- {word})"
             return EMPTY_LEAF, f"{leaf} would be read"
+        if word.startswith("0=") and all(map(_NUMBERED.fullmatch, tree.words)):
+            return NUMBERED_LEAVES, ""
     return None
 
 

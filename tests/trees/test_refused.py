@@ -10,7 +10,7 @@ from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import SourcedTree, read_arrays, read_trees
-from pdtools.trees.refused import EMPTY_LEAF
+from pdtools.trees.refused import EMPTY_LEAF, NUMBERED_LEAVES
 
 GOOD = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"
 REFUSED = {
@@ -40,6 +40,9 @@ REFUSED = {
     "(S (NP he) (VP said (SBAR 0 (S (VP *-1 ran)))))": EMPTY_LEAF,
     "(S (NP he) (VP said (SBAR 0 (S (VP ran)))))": EMPTY_LEAF,
     "(S (NP he) (VP was seen *T*-1))": EMPTY_LEAF,
+    "(S (NP (DT 0=the) (NN 2=dog)) (VP 1=barks))": NUMBERED_LEAVES,
+    "(S (VP 1=barks) (NP 0=he))": NUMBERED_LEAVES,
+    "(X 0=a)": NUMBERED_LEAVES,
 }
 WORDS = [
     "(S (SYM *) (NFP ***) (FW *trust) (NN *sigh*) (NN *P) (HYPH *) (UH *pro*) (NN cc*))",
@@ -83,6 +86,15 @@ def test_words_with_asterisks_stay(text, tmp_path):
     assert isinstance(some, SourcedTree) != bool(is_ordinary)  # nothing else is left to the plain reader
 
 
+@pytest.mark.parametrize("text", ["(S (NN 0=x) (VB is))", "(S (NN 0=x) (VB 1=))", "(S (NN 1=x) (CD 0))"])
+@pytest.mark.parametrize("read", [read_trees, read_arrays])
+def test_words_that_are_equations_stay(text, read, tmp_path):
+    file = tmp_path / "a.mrg"
+    file.write_text(f"{text}\n")
+    (tree,) = [one for some in read([str(file)], Rejects()) for one in _sources(some)]
+    assert str(tree.tree) == text
+
+
 def test_they_are_counted_by_reason(tmp_path, capsys):
     file, out = tmp_path / "a.psd", tmp_path / "a.trees"
     n_good = 2000  # so many that a glance at the beginning does not see the others
@@ -94,7 +106,8 @@ def test_they_are_counted_by_reason(tmp_path, capsys):
     told = capsys.readouterr().err
     for label, number in {"ID": 2, "METADATA": 2, "CODE": 3}.items():
         assert f"{number} without a tree: ({label} …)" in told
-    assert f"{len(REFUSED) - 7} without a tree: {EMPTY_LEAF}" in told
+    assert f"{len(REFUSED) - 10} without a tree: {EMPTY_LEAF}" in told
+    assert f"3 without a tree: {NUMBERED_LEAVES}" in told
     assert out.read_text().splitlines()[n_good : n_good + 2] == [GOOD, WORDS[0]]
     assert len(out.read_text().splitlines()) == n_good + 1 + len(WORDS)
 
