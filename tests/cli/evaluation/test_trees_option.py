@@ -235,3 +235,6 @@ def test_broken_files(
         error = capsys.readouterr().err.strip()
         assert problem in error
         assert "\n" not in error
+    trees.write_text("(S (X 0=a) (X 1=b))\n")
+    assert run(["surprisal", "--text", "a", *options(models["pushdown"], trees)]) == 1
+    assert "(pdtools parse --from discbracket makes these of it)" in capsys.readouterr().err
