@@ -181,6 +181,8 @@ def eval_benchmark(
         settings_of_given = {"kind": "scores", "lower_is_better": lower_is_better}
         results = evaluate_given(items, given, settings_of_given)
         evaluating.deliver(results, details=details)
+        if given.unused:
+            evaluating.say(f"{given.unused} scores are of no string of these items")
     else:
         scored = recorded_scorer(recorded, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
         results = evaluate_benchmark(items, scored, evaluating.bar("strings"), in_order=True)

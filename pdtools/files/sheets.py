@@ -73,7 +73,9 @@ class Delimited:
             ):
                 yield self._number, cells
         except csv.Error as error:
-            reason = f"not {self._kind.upper()}: {error}"
+            # Python's own words for it are about how files are opened.
+            what = "a carriage return that ends no line" if "new-line" in str(error) else error
+            reason = f"not {self._kind.upper()}: {what}"
             raise InputError(reason, file=self._name, line=self._number) from error
 
     def _each(self) -> Iterator[str]:

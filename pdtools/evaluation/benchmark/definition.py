@@ -208,6 +208,11 @@ class Benchmark:
         return self.about.get("title", self.name)
 
     @property
+    def names_levels(self) -> bool:
+        """Whether it says what groups its items are in; otherwise those of a file are one."""
+        return {*self.levels} != {"file"} or self.levels["file"].text != "{file}"
+
+    @property
     def task(self) -> str:
         """The name that results have for it."""
         return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)

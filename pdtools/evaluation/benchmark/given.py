@@ -28,6 +28,7 @@ class GivenScores:
     def __init__(self, source: str | Path, *, lower_is_better: bool = False) -> None:
         self._source = source
         self._scores: dict[tuple[int, str], float] = {}
+        self._used: set[tuple[int, str]] = set()
         sign = -1.0 if lower_is_better else 1.0
         lines = read_table(source)
         number, columns = next(lines, (1, [""]))
@@ -54,14 +55,21 @@ class GivenScores:
                 raise InputError(f"a second score of {string} of item {item}", file=source, line=number)
             self._scores[key] = sign * score
 
+    @property
+    def unused(self) -> int:
+        """How many scores are of no string that was asked for."""
+        return len(self._scores) - len(self._used)
+
     def __call__(self, item: Item, string: str) -> float:
         """The score of an item's string, the higher the better.
 
         Raises:
             InputError: if there is none.
         """
+        key = item.number, string
+        self._used.add(key)
         try:
-            return self._scores[item.number, string]
+            return self._scores[key]
         except KeyError:
             hint = "--write-sentences writes all items and strings"
             reason = f"no score of {string} of item {item.number}"

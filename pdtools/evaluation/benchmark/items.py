@@ -125,7 +125,7 @@ class Items:
             raise InputError(reason, file=source)
         self._kept: list[Item] | None = [] if is_stream(source) else None  # that cannot be read again
         self.by_file: dict[str, FileCounts] = {}
-        groups: dict[tuple[str | None, ...], None] = {}
+        groups: dict[tuple[str | None, ...], str] = {}  # and the file where they begin
         there: set[int] = set()
         options, chance, total = 0, 0.0, 0
         for item in self._within_limit(self._read()):
@@ -134,7 +134,12 @@ class Items:
                 there.clear()
             self.by_file.setdefault(item.file, FileCounts()).add([*item.strings.values()], there)
             if not item.trains:
-                groups[item.levels] = None
+                first = groups.setdefault(item.levels, item.file)
+                if first != item.file and not benchmark.names_levels:
+                    hint = "name one of them, or levels that tell them apart, such as {dir}"
+                    raise InputError(
+                        f"two files of one name: {first} and {item.file}", file=source, hint=hint
+                    )
             options = max(options, item.options)
             chance += 1 / item.options if item.options else 0.0
             if self._kept is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,7 @@ def test_files_that_are_no_benchmarks(parts: dict[str, Any], reason: str) -> Non
         ("a.tsv", "good\tbad\na\n", {}, "a.tsv:2: 1 columns, the header has 2"),
         ("a.tsv", "good\tbad\tbad\na\tb\tc\n", {}, "a.tsv:1: two columns 'bad' in the header"),
         ("a.csv", 'good,bad\n"a,b\n', {}, "a.csv:2: not CSV: unexpected end of data"),
+        ("a.csv", "good,bad\ra,b\r", {}, "a.csv:1: not CSV: a carriage return that ends no line"),
         ("a.jsonl", "[]\n", {}, "a.jsonl:1: not a JSON object"),
         ("a.json", "{}", {}, "a.json: not a list of objects"),
         ("a.json", "[\xff]", {}, "a.json:1: not UTF-8"),
@@ -301,6 +303,18 @@ def test_rows_that_are_no_items(
     with pytest.raises(InputError) as error:
         Items(tmp_path, benchmark(**parts))
     assert reason in str(error.value)
+
+
+def test_two_files_of_one_name_are_one_group_only_if_levels_say_so(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for folder in ("en", "fr"):
+            archive.writestr(f"{folder}/data.csv", "good,bad\na,b\n")
+    with pytest.raises(InputError, match=r"two files of one name: .*en/data.csv and .*fr/data.csv"):
+        Items(tmp_path / "a.zip", benchmark())
+    named = benchmark(levels={"language": "{dir}"})
+    assert [item.levels for item in Items(tmp_path / "a.zip", named)] == [("en",), ("fr",)]
+    together = benchmark(levels={"all": "all"})
+    assert [item.levels for item in Items(tmp_path / "a.zip", together)] == [("all",), ("all",)]
 
 
 def test_two_sets_in_one_archive_are_refused(tmp_path: Path) -> None:
