@@ -38,6 +38,7 @@ SPLITTER = SentenceSplitter()
         "Mr. ⸺ came with Henry J. I. Smith.|They left.",
         "He came at 5 p.m. on Monday, i.e. late.",
         "See Fig.2 and example.com.|It cost 3.50 pounds.|9 men came.",
+        "The Q.Z.X. Company met.|Was it B?|It was Dr!|(He saw.)",
         # other scripts
         "他来了。|他走了！|好。",
         "वह आया।|वह गया।",
@@ -60,6 +61,8 @@ def test_rules(marked: str) -> None:
     [
         ("“But I—”\nHe stopped.", 2),
         ("“But I—\n“No!”", 2),
+        ("He met Mr ⸺\n“Who?”", 2),
+        ('"But I--"\nHe stopped.', 2),
         ("“Well …”\n“No,”\nshe said.", 2),
         ("“Well,”\nshe said.", 1),
         ("It was a\nDanish ship", 1),

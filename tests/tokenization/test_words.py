@@ -120,6 +120,13 @@ def test_ptb_text_is_words_between_single_spaces(words: list[str]) -> None:
         ("in the U.S. .", "in the U.S. ."),
         ("He said “ no ” , ‘ maybe ’", "He said “no”, ‘maybe’"),
         ("N'T FAIR", "N'T FAIR"),
+        ("Wan na , got ta , Gim me , lem me , 't was", "Wanna, gotta, Gimme, lemme, 'twas"),
+        ("He 'S here : she DID N’T , they ’VE", "He'S here: she DIDN’T, they’VE"),
+        ("the dogs ’ tails .... so … then !", "the dogs’ tails.... so… then!"),
+        ("« Bien » , „ ja ” { yes }", "«Bien», „ja” {yes}"),
+        ("# .5 , £ 3 , € five , ¥ 1", "#.5, £3, € five, ¥1"),
+        ("at 5 p.m. ... Mr. .", "at 5 p.m. ... Mr. ."),
+        ("'' a \" b \" c", '" a "b" c'),
         ("", ""),
     ],
 )

@@ -74,6 +74,14 @@ def test_binarized_trees_have_as_many_nodes_on_both_sides(tmp_path: Path, factor
     assert same.scores["f1"] == same.scores["unlabeled_f1"] == same.scores["complete_match"] == 100.0
 
 
+def test_sentences_as_long_as_the_limit_are_within_it(tmp_path: Path) -> None:
+    gold = write(tmp_path / "g", *GOLD)  # of 6, 4 and 1 words, full stops among them
+    for limit, within in ((0, 0), (1, 1), (3, 1), (4, 2), (5, 2), (6, 3)):
+        parameters = dataclasses.replace(COMMON, cutoff_len=limit)
+        counts = evaluate_parse(gold, gold, parameters).counts
+        assert (counts["sentences"], counts["up_to_cutoff"]["sentences"]) == (3, within)
+
+
 def test_binarization_by_hand() -> None:
     counts = PreparationCounts()
     gold, _ = prepare("(TOP (S (NP (NN a)) (VP (VB b) (NN c) (NN d))))", "", "right", counts)
