@@ -151,3 +151,34 @@ def test_one_of_several_inputs_that_differs_is_enough(role: str) -> None:
 
     assert comparability(of_sets(), of_sets(model="another")).refused is None
     assert comparability(of_sets(), of_sets(**{role: "x"})).refused == f"other data ({role}, not {role})"
+
+
+@pytest.mark.parametrize(
+    "name", ["streams", "warning", "given_trees", "context", "context_parses", "window", "stride"]
+)
+def test_settings_that_some_results_have_are_named_where_one_has_them(name: str) -> None:
+    for one, other in ((document(), document(**{name: 4})), (document(**{name: 4}), document())):
+        (note,) = comparability(one, other).notes
+        assert note.startswith(f"{name.replace('_', ' ')}: ")
+    assert comparability(document(other=4), document()).notes == []
+    assert comparability(document(an_other=4), document(an_other=5)).notes == ["an other: 4 and 5"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    "model models kind words marginal given_trees_used alignment objective unit_of_file max_error"
+    " bootstrap_samples seed".split(),
+)
+def test_descriptions_are_no_differences(name: str) -> None:
+    assert comparability(document(**{name: "a"}), document(**{name: "b"})).notes == []
+
+
+def test_margins_are_of_models_that_are_searched() -> None:
+    assert comparability(document(margin=1), document(margin=None)).notes == ["margin: 1 and none"]
+    assert comparability(document(margin=1), document(margin=2, beam=None)).notes == []
+    assert comparability(document(eos=None), document()).notes == []  # not known
+
+
+def test_the_first_reason_is_given() -> None:
+    one, other = document("ppl", text_sha256="1"), document("sg", text_sha256="2")
+    assert comparability(one, other).refused == "another evaluation"
