@@ -648,6 +648,28 @@ def test_zstd_files_that_are_cut_short_or_damaged(tmp_path: Path) -> None:
             read_bytes(source)
 
 
+def test_rejects_are_counted_by_reason_and_long_ones_cut() -> None:
+    rejects = files.Rejects("skip")
+    assert (len(rejects), rejects.by_reason(), rejects.summary()) == (0, {}, "")
+    for number, reason in enumerate(("unbalanced", "empty", "unbalanced"), start=1):
+        rejects.add(reason, file="x", line=number, text="(" * number)
+    for characters in (65_536, 65_537):
+        rejects.leave_out("long", file="x", line=4, text="ä" * characters)
+    assert len(rejects) == 5
+    assert list(rejects.by_reason().items()) == [("empty", 1), ("long", 2), ("unbalanced", 2)]
+    assert rejects.summary() == " (1 left out: empty, 2 left out: long, 2 left out: unbalanced)"
+    *_, whole, cut = rejects
+    assert whole == {"file": "x", "line": 4, "reason": "long", "text": "ä" * 65_536}
+    assert cut == {**whole, "characters": 65_537}
+    strict = files.Rejects("fail")
+    strict.leave_out("by rule", file="x", line=1, text="")
+    with pytest.raises(InputError, match=r"first; --on-error skip leaves it out"):
+        strict.add("bad", file="x", line=1, text="", note="first")
+    with pytest.raises(InputError) as raised:
+        files.Rejects("fail", hint=None).add("bad", file="x", line=1, text="")
+    assert "on-error" not in str(raised.value)
+
+
 def test_what_is_left_out_after_a_look_at_the_rejects_is_kept_too(tmp_path: Path) -> None:
     rejects = files.Rejects("skip")
     for number in (1, 2):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import zipfile
@@ -30,6 +31,7 @@ from pdtools.shards import (
     shards_from_files,
     usable_tree,
 )
+from pdtools.shards.writer import Counts
 from pdtools.tokenization import Tokenizer, split_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import (
     SourcedTree,
@@ -546,3 +548,14 @@ def test_the_counts_of_a_real_treebank(test_data: Path, tmp_path: Path) -> None:
     for number, sourced in enumerate(read_trees(files, Rejects())):
         if number % 50 == 0:
             _check_row(shards.iloc[number], sourced.text, "right")
+
+
+def test_counts_of_parts_are_sums_but_for_the_largest() -> None:
+    names = [field.name for field in dataclasses.fields(Counts)]
+    one = Counts(**{name: number for number, name in enumerate(names, start=10)})
+    other = Counts(**{name: 100 - number for number, name in enumerate(names)})
+    for total in (one + other, other + one):
+        for name in names:
+            pair = getattr(one, name), getattr(other, name)
+            expected = max(pair) if name in ("most_tokens", "deepest", "documents") else sum(pair)
+            assert getattr(total, name) == expected, name

@@ -678,3 +678,38 @@ def test_two_results_without_fractions_are_compared_as_many(
             compare_runs(a, b)
         assert run(["compare", a, str(tmp_path / "a" / ("cfl" if task == "ppl" else "ppl"))]) == 1
         assert "pdtools: " in capsys.readouterr().err
+
+
+def test_how_many_items_only_one_could_score_is_said_in_the_order_of_the_two(tmp_path: Path) -> None:
+    ppl(tmp_path / "a" / "ppl", [-9.0, -4.0, -2.0, -7.0], [3, 2, 1, 2])
+    ppl(tmp_path / "b" / "ppl", [-8.0], [3])
+    for one, other, says in (("a", "b", "3 and 0"), ("b", "a", "0 and 3")):
+        (found,) = overview(tmp_path / one, tmp_path / other)
+        assert found.notes == (f"sentences that only one could score: {says}",)
+        assert found.score.endswith(
+            f", over {dict(a=4, b=1)[one]} sentences and {dict(a=4, b=1)[other]} sentences"
+        )
+        assert found.p is None
+
+
+def test_a_beam_concerns_marginals_and_given_trees_the_others(tmp_path: Path) -> None:
+    scores = {"ppl_word_marginal": 3.0, "ppl_word_given_trees": 2.0}
+    counts = {"sentences": 1, "words": 2}
+    for name, beam, trees in (("a", 5, "own"), ("b", 10, "parsed")):
+        rows = [{"id": 0, "marginal": -2.0, "given_tree": -1.0, "words": 2, "tokens": 2}]
+        settings = {"eos_counted": True, "beam": beam, "trees": trees, "dtype": name}
+        write(tmp_path / name / "ppl", "ppl", rows, scores=scores, counts=counts, **settings)
+    notes = {found.score: set(found.notes) for found in overview(tmp_path / "a", tmp_path / "b")}
+    both = "type of the weights: a and b"
+    assert notes == {
+        "perplexity per word, marginal": {"beam: 5 and 10", both},
+        "perplexity per word, given the trees": {"trees: own and parsed", both},
+    }
+
+
+@pytest.mark.parametrize("other", [(2, "x"), (1, "y")])
+def test_results_of_two_models_are_not_one_model(other: tuple[int, str], tmp_path: Path) -> None:
+    for name, trained in (("one", (1, "x")), ("two", other)):
+        blimp(tmp_path / "m" / name, {"x": [True]}, trained=trained)
+    with pytest.raises(InputError, match="results of several models in one folder"):
+        find_models(tmp_path / "m")

@@ -13,6 +13,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import compare_sentence
 from pdtools.evaluation.parsing.evaluate import (
     PreparationCounts,
+    compare_files,
     evaluate_parse,
     prepare,
     read_left_out,
@@ -162,6 +163,62 @@ def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
     assert results.tables["items"].column("reason").to_pylist()[1] == f"left out: {record['reason']}"
     with pytest.raises(InputError, match="ends after line 3, but line 4 is to be left out"):
         evaluate_parse(gold, predicted, left_out={2: "unknown", 4: "unknown"})
+
+
+def test_all_counts_and_settings_by_hand(tmp_path: Path) -> None:
+    gold = write(
+        tmp_path / "g",
+        "(S (NP (D the) (N dog)) (VP (V saw) (NP (D a) (N cat))))",
+        "(S (NP (N dogs)) (VP (V bark)))",
+        "(S (NP (N cats)) (VP (V sleep) (ADV long)))",
+    )
+    predicted = write(
+        tmp_path / "p",
+        "(S (NP (D the) (N dog)) (VP (V saw) (PP (D a) (X cat))))",
+        "(S (NP (N dogs)) (VP (V bark)))",
+        "(S (N cats) (V sleep) (ADV long))",
+    )
+    parameters = dataclasses.replace(
+        COMMON,
+        cutoff_len=3,
+        delete_labels=frozenset({"TOP", ","}),
+        delete_labels_for_length=frozenset({"-NONE-", "Z"}),
+    )
+    found = evaluate_parse(gold, predicted, parameters, left_out={3: "long"})
+    whole = {
+        **{"sentences": 3, "scored": 2, "errors": 0, "skipped": 0, "left_out": 1, "gold_brackets": 7},
+        **{"predicted_brackets": 7, "matched_brackets": 6, "matched_spans": 7, "crossing_brackets": 0},
+        **{"complete": 1, "words": 7},
+    }
+    short = {
+        **{"sentences": 2, "scored": 1, "gold_brackets": 3, "predicted_brackets": 3},
+        **{"matched_brackets": 3, "matched_spans": 3, "words": 2},
+    }
+    others = {"retagged": 0, "placeholders": 0, "unlabeled": 0}
+    assert found.counts == {**whole, "up_to_cutoff": {**whole, **short}, **others}
+    items = found.table("items").to_pydict()
+    assert items["length"] == [5, 2, 3]
+    assert items["status"] == ["scored", "scored", "skipped"]
+    assert (found.scores["tagging_accuracy"], found.scores["up_to_cutoff"]["tagging_accuracy"]) == (
+        *(pytest.approx(600 / 7), 100.0),
+    )
+    assert (found.settings["cutoff_len"], found.settings["delete_labels"]) == (3, [",", "TOP"])
+    assert found.settings["delete_labels_for_length"] == ["-NONE-", "Z"]
+
+
+def test_records_about_several_files_are_refused(tmp_path: Path) -> None:
+    records = [json.dumps({"line": n, "reason": "long", "file": file}) for n, file in ((1, "a"), (2, "b"))]
+    assert read_left_out(write(tmp_path / "one", records[0])) == {1: "long"}
+    with pytest.raises(InputError, match="several files"):
+        read_left_out(write(tmp_path / "two", *records))
+
+
+def test_factored_trees_are_compared_by_evalb_too(tmp_path: Path) -> None:
+    gold, predicted = (write(tmp_path / name, "(S (NP (N a)) (V b) (N c))") for name in "gp")
+    for binarize, brackets in (("none", 2), ("right", 2), ("left", 2)):
+        (row,) = compare_files(gold, predicted, COMMON, binarize=binarize, verbatim=True)  # type: ignore[arg-type]
+        assert (row.matched, row.gold) == (brackets, brackets)
+        assert ("|<" in str(row.gold_tree)) == (binarize != "none")
 
 
 def test_damaged_lines_are_errors_of_their_sentence(tmp_path: Path) -> None:
