@@ -683,12 +683,13 @@ def test_two_results_without_fractions_are_compared_as_many(
 def test_how_many_items_only_one_could_score_is_said_in_the_order_of_the_two(tmp_path: Path) -> None:
     ppl(tmp_path / "a" / "ppl", [-9.0, -4.0, -2.0, -7.0], [3, 2, 1, 2])
     ppl(tmp_path / "b" / "ppl", [-8.0], [3])
-    for one, other, says in (("a", "b", "3 and 0"), ("b", "a", "0 and 3")):
+    for one, other, numbers, over in (
+        ("a", "b", "3 and 0", "4 sentences and 1 sentences"),
+        ("b", "a", "0 and 3", "1 sentences and 4 sentences"),
+    ):
         (found,) = overview(tmp_path / one, tmp_path / other)
-        assert found.notes == (f"sentences that only one could score: {says}",)
-        assert found.score.endswith(
-            f", over {dict(a=4, b=1)[one]} sentences and {dict(a=4, b=1)[other]} sentences"
-        )
+        assert found.notes == (f"sentences that only one could score: {numbers}",)
+        assert found.score.endswith(f", over {over}")
         assert found.p is None
 
 
