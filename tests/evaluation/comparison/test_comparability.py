@@ -167,18 +167,8 @@ def test_settings_that_some_results_have_are_named_where_one_has_them(name: str)
 @pytest.mark.parametrize(
     "name",
     [
-        "model",
-        "models",
-        "kind",
-        "words",
-        "marginal",
-        "given_trees_used",
-        "alignment",
-        "objective",
-        "unit_of_file",
-        "max_error",
-        "bootstrap_samples",
-        "seed",
+        *("model", "models", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
+        *("unit_of_file", "max_error", "bootstrap_samples", "seed"),
     ],
 )
 def test_descriptions_are_no_differences(name: str) -> None:
