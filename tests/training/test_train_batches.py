@@ -133,3 +133,24 @@ def test_every_epoch_hides_other_tokens_of_a_row(toy_train: Path) -> None:
     assert hidden(1, 0) == hidden(1, 0)
     different = [hidden(1, 0), hidden(1, 1), hidden(1, 2), hidden(2, 0)]
     assert all(one != other for one, other in itertools.combinations(different, 2))
+
+
+def test_rows_of_one_bucket_are_mixed_and_of_two_are_not() -> None:
+    first, past = next((a, b) for a, b in itertools.pairwise(bucket_edges(60).tolist()) if b - a >= 3)
+    lengths = np.array([first - 1, first, past - 1, past] * 30)
+    mixed = {
+        tuple(sorted(set(lengths[rows].tolist())))
+        for rows in plan_epoch(lengths, BatchLimits(sentences=30), seed=3, epoch=0)
+    }
+    assert mixed == {(first - 1,), (first, past - 1), (past,)}
+
+
+def test_a_batch_is_as_wide_as_its_longest_row() -> None:
+    """Also where a shorter one is the next; and a row that is over the limit is alone, in an evaluation."""
+
+    def in_order(lengths: list[int], tokens: int) -> list[list[int]]:
+        return [rows.tolist() for rows in plan_in_order(np.array(lengths), BatchLimits(tokens=tokens))]
+
+    assert in_order([20, 19], 39) == [[0], [1]]
+    assert in_order([20, 19], 40) == [[0, 1]]
+    assert in_order([50, 3, 2, 60], 40) == [[3], [0], [1, 2]]
