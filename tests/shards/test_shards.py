@@ -559,3 +559,21 @@ def test_counts_of_parts_are_sums_but_for_the_largest() -> None:
             pair = getattr(one, name), getattr(other, name)
             expected = max(pair) if name in ("most_tokens", "deepest", "documents") else sum(pair)
             assert getattr(total, name) == expected, name
+
+
+def test_labels_that_are_not_known_become_the_rarest_one_and_digests_hold_the_tokenizer(
+    tmp_path: Path,
+) -> None:
+    _build(tmp_path / "s", constituents="labelled")
+    shards = ShardSet.open(tmp_path / "s")
+    labels, *_ = shards._constituents()
+    values = labels.values.copy()
+    values[labels.offsets[1]] = -1  # the first label of the second row
+    changed = dataclasses.replace(
+        shards, _columns={**shards._columns, "labels": dataclasses.replace(labels, values=values)}
+    )
+    assert np.flatnonzero(changed.has_unknown_labels).tolist() == [1]
+    known = changed.with_known_labels()
+    assert (known.relabelled, int(known.constituents(1).labels[0])) == (1, len(shards.labels) - 1)
+    other = train_word_tokenizer(["another"], text_style="ptb")
+    assert dataclasses.replace(shards, tokenizer=other.with_labels(shards.labels)).sha256 != shards.sha256
