@@ -255,14 +255,24 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("blimp", "sg"):
         first = sorted((REPOSITORY / "data" / folder).glob("*.json*"))[0]
         shutil.copy(first, tmp_path / "sample" / folder)
+    french = "".join(
+        f"# text = le chat{i} dort.\n1\tle\t_\tDET\t_\t_\t2\t_\t_\t_\n2\tchat{i}\t_\tNOUN\t_\t_\t3\t_\t_\t_\n"
+        "3\tdort\t_\tVERB\t_\t_\t0\t_\t_\tSpaceAfter=No\n4\t.\t_\tPUNCT\t_\t_\t3\t_\t_\t_\n\n"
+        for i in range(20)
+    )
+    for part in ("train", "dev", "test"):
+        (tmp_path / f"fr_sequoia-ud-{part}.conllu").write_text(french)
     monkeypatch.chdir(tmp_path)
     found = commands("tutorial.md")
-    assert len(found) == 22
+    assert len(found) == 31
     for command in found:
         command = command.replace("--config tiny", f"--config tiny{SMALLER}").replace("--beam 10", "--beam 2")
+        command = command.replace("--vocab-size 4000", "--vocab-size 300")
         command += " --beam 2 --limit 2" if "eval-blimp" in command else ""
         assert run([*shlex.split(command)[1:]]) == 0, command
     assert list((tmp_path / "figures").glob("*.svg"))
+    of_french = json.loads((tmp_path / "results" / "french" / "parse" / "results.json").read_text())
+    assert of_french["counts"]["sentences"] == 20
 
 
 def test_the_notebook() -> None:
