@@ -27,6 +27,7 @@ from . import (
     compare,
     config,
     decode,
+    doctor,
     eval_attention,
     eval_benchmark,
     eval_blimp,
@@ -144,6 +145,11 @@ app.add_typer(
 )
 app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
+
+
+_command("doctor", short_help="What is there on this machine, and what is slower without the rest.")(
+    doctor.doctor
+)
 
 
 @_command("help", short_help="Print the help of a command.")

@@ -42,7 +42,7 @@ def kept_file(name: str, made_from: str) -> Path | None:
         name: of the library.
         made_from: of :func:`kept_as`.
     """
-    folder = _folder()
+    folder = kept_folder()
     for file in () if folder is None else folder.glob(f"{name}-{made_from}-*.so"):
         with contextlib.suppress(OSError):
             if sha256(file.read_bytes()).hexdigest() == file.stem.rpartition("-")[2]:
@@ -57,7 +57,7 @@ def keep(library: Path, name: str, made_from: str) -> None:
         library: its file.
         name, made_from: as of :func:`kept_file`.
     """
-    if (folder := _folder()) is None:
+    if (folder := kept_folder()) is None:
         return
     content = library.read_bytes()
     with contextlib.suppress(OSError):  # a full disk, say: then it is compiled again
@@ -71,7 +71,8 @@ def keep(library: Path, name: str, made_from: str) -> None:
             raise
 
 
-def _folder() -> Path | None:
+def kept_folder() -> Path | None:
+    """Where libraries are kept; None: nowhere."""
     given = os.environ.get("PDTOOLS_CACHE")
     if given == "off" or not hasattr(os, "getuid"):
         return None

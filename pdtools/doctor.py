@@ -1,0 +1,92 @@
+"""What pdtools finds on a machine, and what is slower or missing there."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pdtools.devices import memory_of
+from pdtools.revision import DISTRIBUTION, code
+
+# Of packages that are not needed: which extra brings each, and what it is for.
+_OPTIONAL = {
+    "transformers": ("hf", "models of Hugging Face"),
+    "benepar": ("parse", "parse, without --from and --parser"),
+    "stanza": ("stanza", "parse --parser stanza"),
+    "matplotlib": ("plot", "drawings of inspect, eval-cfl and studies"),
+    "vl-convert-python": ("view", "view --figures"),
+    "wordfreq": ("reading", "eval-reading --wordfreq"),
+    "openpyxl": ("xlsx", "tables from .xlsx files"),
+    "dask": ("cluster", "--scheduler"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked for.
+
+    Attributes:
+        what: it.
+        found: a version, a path, a number; None: it is not there.
+        without: what is slower or missing without it; None: nothing.
+    """
+
+    what: str
+    found: str | None
+    without: str | None = None
+
+
+def examine() -> Iterator[Finding]:
+    """Look for everything, one after the other; functions in C are compiled and tried."""
+    import torch
+
+    about = code()
+    commit = "" if about["commit"] is None else f", commit {about['commit'][:12]}"
+    yield Finding("pdtools", f"{about['version']}{commit}")
+    yield Finding("Python", f"{platform.python_version()} ({platform.system()} {platform.machine()})")
+    yield Finding("torch", torch.__version__)
+    yield Finding("threads", f"{torch.get_num_threads()} of {os.cpu_count()} processors")
+    yield Finding("memory", f"{memory_of('cpu') / 2**30:.1f} GiB")
+    yield _gpu()
+    yield from _compiled()
+    for package, (extra, use) in _OPTIONAL.items():
+        try:
+            found = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            found = None
+        yield Finding(package, found, f"{use}: pip install '{DISTRIBUTION}[{extra}]'")
+
+
+def _gpu() -> Finding:
+    import torch
+
+    names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return Finding("GPU", ", ".join(names) or None, "everything runs on the CPU")
+
+
+def _compiled() -> Iterator[Finding]:
+    import torch
+
+    from pdtools.models.kernels.decoding import library_for
+    from pdtools.models.kernels.kept import kept_folder
+    from pdtools.models.kernels.native import COMPILERS
+
+    slower = "training and search take longer; results are the same up to rounding"
+    compilers = filter(None, map(shutil.which, COMPILERS))
+    yield Finding("C compiler", next(compilers, None), slower)
+    is_there = library_for(torch.float32) is not None
+    yield Finding("functions in C", "compiled" if is_there else None, slower)
+    folder = kept_folder()
+    yield Finding(
+        "cache",
+        None if folder is None else f"{folder} ({_size(str(folder)) / 2**20:.1f} MiB)",
+        "functions in C are compiled anew in each process, in seconds; PDTOOLS_CACHE names a folder",
+    )
+
+
+def _size(folder: str) -> int:
+    return sum(each.stat().st_size for each in os.scandir(folder) if each.is_file())
