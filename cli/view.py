@@ -123,7 +123,7 @@ def view(
     from pdtools.provenance import provenance
     from pdtools.report.view import results, runs, sentences, stimuli
     from pdtools.report.view.figures import write_figures
-    from pdtools.report.view.loaded import short_names
+    from pdtools.report.view.loaded import folders_of_models, short_names
     from pdtools.report.view.page import check_size, render
 
     module: Any
@@ -159,6 +159,7 @@ def view(
         elif all(map(runs.is_run, given)):
             module, page = runs, runs.runs_page(given, title=title)
         else:
+            given = [folder for path in given for folder in folders_of_models(path)]
             if wrong := [p for p in given if kind_of(p) not in (Kind.RESULTS, Kind.SEVERAL_RESULTS)]:
                 hint = "sentences need a --model" if Path(wrong[0]).is_file() else None
                 raise InputError("neither results nor a run of pdtools train", file=wrong[0], hint=hint)

@@ -49,6 +49,14 @@ class Loaded:
     items: pa.Table
 
 
+def folders_of_models(path: str) -> list[str]:
+    """The folders of models in a folder that holds several, as ``compare`` takes it; any other is itself one."""
+    folder = Path(path)
+    if (folder / RESULTS).is_file() or is_collection(folder):
+        return [path]
+    return sorted({str(file.parent.parent) for file in folder.glob(f"*/*/{RESULTS}")}) or [path]
+
+
 def load(paths: Sequence[str]) -> list[Loaded]:
     """Read results folders, and folders of several of them.
 

@@ -133,6 +133,9 @@ def test_seeds_of_a_model_are_one(tmp_path: Path) -> None:
     folders = [str(tmp_path / name) for name in ("base-1", "other", "base-2")]
     assert run(["view", *folders, "-o", str(page), "--quiet"]) == 0
     found = document(page)
+    assert run(["view", str(tmp_path), "-o", str(tmp_path / "whole.html"), "--quiet"]) == 0
+    whole = document(tmp_path / "whole.html")
+    assert (whole["groups"], whole["models"]) == (found["groups"], sorted(found["models"]))
     assert found["groups"] == {"base": ["base-1", "base-2"], "other": ["other"]}
     pairs = found["benchmarks"][0]["pairs"]
     base, other = (row for row in pairs["means"] if row["level"] == "overall")
