@@ -50,7 +50,7 @@ class Loaded:
 
 
 def folders_of_models(path: str) -> list[str]:
-    """The folders of models in a folder that holds several, as ``compare`` takes it; any other is itself one."""
+    """The folders of models in a folder that holds several, as ``compare`` takes it, or the folder itself."""
     folder = Path(path)
     if (folder / RESULTS).is_file() or is_collection(folder):
         return [path]
