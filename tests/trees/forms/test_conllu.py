@@ -309,6 +309,27 @@ def test_a_sentence_without_its_text_is_spelled_by_its_words(file: Path) -> None
     assert read[0].written == ("dogs" if "SpaceAfter=No" in sentence else "dog s")
 
 
+@pytest.mark.parametrize("surface", [False, True])
+@pytest.mark.parametrize("marked", ["2-3", "2", "3"])
+def test_no_blank_follows_a_range_whose_line_says_so(file: Path, surface: bool, marked: str) -> None:
+    """Inside of a range there is none anyway, when it is one word."""
+    lines = [
+        "1\tvu\t_\tV\t_\t_\t0\t_\t_\t_",
+        "2-3\tdu\t_\t_\t_\t_\t_\t_\t_\t_",
+        "2\tde\t_\tP\t_\t_\t4\t_\t_\t_",
+        "3\tle\t_\tD\t_\t_\t4\t_\t_\t_",
+        "4\tchat\t_\tN\t_\t_\t1\t_\t_\t_",
+    ]
+    lines = [line[:-1] + "SpaceAfter=No" if line.startswith(f"{marked}\t") else line for line in lines]
+    file.write_text("\n".join(lines) + "\n\n")
+    (read,), _ = read_file("conllu", file, surface=surface)
+    wanted = {
+        True: {"2-3": "vu duchat", "2": "vu du chat", "3": "vu duchat"},
+        False: {"2-3": "vu de lechat", "2": "vu dele chat", "3": "vu de lechat"},
+    }
+    assert read.written == wanted[surface][marked]
+
+
 @given(st.integers(1, 8), st.integers(0, 3), st.integers(0, 3), st.data())
 @settings(max_examples=60, deadline=None)
 def test_dependents_to_the_right_are_grouped_before_those_to_the_left(
