@@ -303,6 +303,9 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
     assert place.read_text() == "a b c\n"
 
 
+RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -310,6 +313,9 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
         ["tapes", "{x.trees}", "--tokenizer", "{shards}/tokenizer.json", "-o", "{shards}"],
         ["blocks", "{lines.txt}", "--tokenizer", "{shards}", "-o", "{shards}"],
         ["parse", "{lines.txt}", "--parser", "{run}", "--split", "0.5,0.5", "-o", "{run}"],
+        ["surprisal", "{x.tsv}", *RUN, "--context", "{lines.txt}", "-o", "{lines.txt}"],
+        ["surprisal", "--text=a", *RUN, "--context", "{lines.txt}", "-o", "{lines.txt}"],
+        ["surprisal", "--text=a", *RUN, "--trees", "{x.trees}", "-o", "{x.trees}"],
         ["sample", "--model", "{run}", "-o", "{run}/best/config.json"],
         ["inspect", "a", "--model", "{run}", "-o", "{run}/best/config.json.svg"],
         ["train", "{shards}", "--valid", "{run}", "-o", "{run}"],
@@ -321,6 +327,10 @@ def test_an_input_file_stays(made: Path, tmp_path: Path, error: Error) -> None:
         ["eval-attention", "{x.tsv}", "--at", "1", "--model", "{run}", "-o", "{run}"],
         ["eval-ppl", "{shards}", "--model", "{run}", "-o", "{shards}"],
         ["eval-reading", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
+        ["eval-sg", "{x.tsv}", *RUN, "--context", "{results}/results.json", "-o", "{results}"],
+        ["eval-blimp", "{x.tsv}", *RUN, "--context", "{results}/results.json", "-o", "{results}"],
+        ["eval-benchmark", "{x.tsv}", *AS, *RUN, "--context", "{results}/results.json", "-o", "{results}"],
+        ["eval-reading", "{x.tsv}", *RUN, "--context", "{results}/results.json", "-o", "{results}"],
         ["eval-sg", "{x.tsv}", "--surprisals", "{results}/items.parquet", "-o", "{results}"],
         ["eval-sg", "{x.tsv}", "--write-sentences", "{x.tsv}"],
         ["eval-blimp", "{x.tsv}", "--write-sentences", "{x.tsv}"],
