@@ -161,7 +161,7 @@ def eval_ppl(
         raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
     is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     inputs = {"text" if is_text else "shards": shards, "model": model, "trees": run.trees}
-    evaluating = Evaluating.begin(output, run, inputs, latex=latex)
+    evaluating = Evaluating.begin(output, run, inputs, also=[reading.preceding], latex=latex)
     rejects = Rejects(on_error.value)
     context = read_context(reading, documents=True)
     # As text, whatever trees they have.

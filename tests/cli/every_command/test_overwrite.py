@@ -327,6 +327,7 @@ RUN, AS = ["--model", "{run}"], ["--as", "blimp"]
         ["eval-attention", "{x.tsv}", "--at", "1", "--model", "{run}", "-o", "{run}"],
         ["eval-ppl", "{shards}", "--model", "{run}", "-o", "{shards}"],
         ["eval-reading", "{x.tsv}", "--model", "{run}", "-o", "{run}"],
+        ["eval-ppl", "{lines.txt}", *RUN, "--context", "{results}/results.json", "-o", "{results}"],
         ["eval-sg", "{x.tsv}", *RUN, "--context", "{results}/results.json", "-o", "{results}"],
         ["eval-blimp", "{x.tsv}", *RUN, "--context", "{results}/results.json", "-o", "{results}"],
         ["eval-benchmark", "{x.tsv}", *AS, *RUN, "--context", "{results}/results.json", "-o", "{results}"],
