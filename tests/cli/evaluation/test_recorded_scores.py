@@ -151,7 +151,7 @@ def test_raw_sentences_can_be_written_too(suites: Path, model: tuple[str, Path],
     style, folder = model
     if style != "raw":
         pytest.skip("only for models of raw text")
-    text, values = tmp_path / "sentences.tsv", tmp_path / "surprisals.tsv"
+    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
     assert command("eval-sg", suites, "--write-sentences", text, "--text-style", "raw", "--text-only") == 0
     assert text.read_text().split("\n")[0] == "The dogs didn't bark at all."
     search = ("--model", folder, "--beam", 3, "--device", "cpu")
