@@ -125,10 +125,11 @@ def evaluate_reading(
     table, used = _words(times, plausible, models, frequency, regression)
     rng = np.random.default_rng(regression.seed)
     kept = table.kept
-    item = times.text_of_word[kept]
+    item = times.group_of_word[kept]
     response = table.columns["time"][kept]
     counts |= {
         "items": len(times.texts),
+        "groups": len({text.group or text.item for text in times.texts}),
         "subjects": None if times.columns.subject is None else len(times.subjects),
         "words": len(table.excluded),
         "words_regressed": len(kept),
@@ -392,4 +393,5 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
     columns["time"] = times.time[taken]
     for name, values in table.lagged.items():
         columns |= {_column(name, lag): values[word, lag] for lag in range(values.shape[1])}
+    columns |= {name: cells[taken] for name, cells in times.labels.items() if name not in columns}
     return pa.table(columns)

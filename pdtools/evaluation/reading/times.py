@@ -6,8 +6,9 @@ import hashlib
 import itertools
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,10 @@ class Columns:
         subject: who read; None: nobody in particular, times are means over subjects.
         time: how long, in milliseconds.
         sentence: the number of its sentence; None: sentences end by their punctuation.
+        group: what is held out, drawn and swapped together; None: the item.
+        condition: what kind of item it is; asked for where effects are predicted.
+        roi: how many words a word stands after the critical one; asked for there too.
+        surprisal: columns of bits of the word by other models, with commas between them.
     """
 
     item: str = "item"
@@ -36,8 +41,14 @@ class Columns:
     subject: str | None = "subject"
     time: str = "time"
     sentence: str | None = None
+    group: str | None = None
+    condition: str = "condition"
+    roi: str = "roi"
+    surprisal: str | None = None
 
 
+# What need not be in a table unless it is asked for.
+_ON_DEMAND = frozenset({"condition", "roi"})
 # Published tables, by the columns that tell them: Natural Stories' processed_RTs.tsv (Futrell et al. 2021;
 # its words are in all_stories.tok), Provo's eye-tracking data (Luke and Christianson 2018; first-pass), the
 # SAP benchmark's self-paced reading (Huang et al. 2024), which writes %2C for a comma.
@@ -69,12 +80,14 @@ class Text:
         first: the number of its first word.
         words: as they were shown.
         sentences: int64 (words,), which sentence each is of, from 0.
+        group: of items that are held out, drawn and swapped together; empty: the item alone.
     """
 
     item: str
     first: int
     words: tuple[str, ...]
     sentences: NDArray[np.int64]
+    group: str = ""
 
     @property
     def written(self) -> Sentence:
@@ -95,6 +108,7 @@ class ReadingTimes:
         subjects: names; one without a name where times are means over subjects.
         without_time: rows that have none (a word that was skipped).
         columns: what was read.
+        labels: cells of the table's other columns, by their names, each (n,).
     """
 
     texts: tuple[Text, ...]
@@ -104,6 +118,7 @@ class ReadingTimes:
     subjects: tuple[str, ...]
     without_time: int
     columns: Columns
+    labels: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
 
     @property
     def sha256(self) -> str:
@@ -117,6 +132,38 @@ class ReadingTimes:
     def text_of_word(self) -> NDArray[np.int64]:
         """int64 (W,)."""
         return np.repeat(np.arange(len(self.texts)), [len(text.words) for text in self.texts])
+
+    @property
+    def group_of_word(self) -> NDArray[np.int64]:
+        """int64 (W,), which group of items each word is of."""
+        names = [text.group or text.item for text in self.texts]
+        return np.unique(names, return_inverse=True)[1][self.text_of_word]
+
+    def label(self, column: str) -> NDArray[np.object_]:
+        """(n,), what a column, or several joined by ``+``, say of each observation.
+
+        Raises:
+            PdtoolsError: if there is no such column.
+        """
+        parts = column.split("+")
+        if absent := [name for name in parts if name not in self.labels]:
+            known = ", ".join(self.labels) or "none"
+            raise PdtoolsError(
+                f"no column {absent[0]} of TIMES to tell words by (its other columns: {known}): "
+                f"name it, as in --column condition=Type"
+            )
+        cells = [self.labels[name] for name in parts]
+        return np.array([" ".join(each) for each in zip(*cells, strict=True)], dtype=object)
+
+    def only(self, which: NDArray[np.bool_]) -> ReadingTimes:
+        """The same texts with some of the observations, bool (n,)."""
+        return replace(
+            self,
+            word=self.word[which],
+            subject=self.subject[which],
+            time=self.time[which],
+            labels={name: cells[which] for name, cells in self.labels.items()},
+        )
 
 
 def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str], file: str) -> Columns:
@@ -133,8 +180,8 @@ def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str]
         InputError: if one of the columns is missing.
         PdtoolsError: if there is no such attribute.
     """
-    if unknown := set(other) - {field.name for field in fields(Columns)}:
-        known = ", ".join(field.name for field in fields(Columns))
+    if unknown := set(other) - {each.name for each in fields(Columns)}:
+        known = ", ".join(each.name for each in fields(Columns))
         raise PdtoolsError(f"--column {min(unknown)}: must be one of {known}")
     found = {each: replace(columns, **other) for each, columns in FORMATS.items()}
     choices = [found[name]] if name else list(found.values())
@@ -149,12 +196,23 @@ def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str]
     columns = choices[next(i for i, lacking in enumerate(absent) if not lacking)]
     if columns.sentence is None and "sentence" in header and columns.item == "item":
         columns = replace(columns, sentence="sentence")
+    if columns.group is None and columns.item != "item" and "item" in columns.item.split("+"):
+        columns = replace(columns, group="item")  # versions of an item are no items of their own
     return columns
 
 
 def _missing(columns: Columns, header: Sequence[str]) -> list[str]:
-    values = (getattr(columns, field.name) for field in fields(columns))
-    return [name for value in values if value for name in value.split("+") if name not in header]
+    return [name for names in _named(columns).values() for name in names if name not in header]
+
+
+def _named(columns: Columns) -> dict[str, list[str]]:
+    """Names of the columns that have to be there, by what they say."""
+    asked = {each.name: getattr(columns, each.name) for each in fields(columns)}
+    return {
+        name: value.split("," if name == "surprisal" else "+")
+        for name, value in asked.items()
+        if value and not (name in _ON_DEMAND and value == getattr(Columns, name))
+    }
 
 
 def read_times(
@@ -180,7 +238,8 @@ def read_times(
         rows = _rows(texts)
         _, header = next(rows)
         # Of a table of words, no more is asked than where they stand.
-        known = {"subject": header[0], "time": header[0], **(columns or {})}
+        known = {name: of for name, of in (columns or {}).items() if name not in ("surprisal", *_ON_DEMAND)}
+        known = {"subject": header[0], "time": header[0], **known}
         place = _Cells(columns_of(header, format, known, texts), header, texts)
         for line, cells in rows:
             words.add(place.of(line, cells), line, texts)
@@ -192,6 +251,8 @@ def read_times(
     read_by: list[int] = []
     measured: list[float] = []
     lines: list[int] = []
+    others = _other_columns(header, place.columns)
+    kept: list[list[str]] = [[] for _ in others]
     for line, cells in rows:
         row = place.of(line, cells)
         words.add(row, line, file)
@@ -199,6 +260,8 @@ def read_times(
         keys.append((row.item, row.number))
         read_by.append(subjects.setdefault(row.subject, len(subjects)))
         lines.append(line)
+        for column, at in zip(kept, others.values(), strict=True):
+            column.append(sys.intern(cells[at].strip()))
     time = np.array(measured)
     has_time = ~np.isnan(time)
     if not has_time.any():
@@ -229,7 +292,16 @@ def read_times(
         subjects=tuple(names[i] for i in there),
         without_time=int((~has_time).sum()),
         columns=place.columns,
+        labels={
+            name: np.array(cells, dtype=object)[has_time] for name, cells in zip(others, kept, strict=True)
+        },
     )
+
+
+def _other_columns(header: Sequence[str], columns: Columns) -> dict[str, int]:
+    """Places of the columns that observations keep: all that have a name and say nothing by themselves."""
+    own = {columns.item, columns.number, columns.word, columns.subject, columns.time, ""}
+    return {name: header.index(name) for name in header if name not in own}
 
 
 def _first_again(keys: NDArray[np.int64]) -> tuple[int, int] | None:
@@ -250,6 +322,7 @@ class _Row:
     subject: str
     time: str
     sentence: str | None
+    group: str
 
 
 class _Cells:
@@ -260,9 +333,7 @@ class _Cells:
         self._width = len(header)
         self._file = file
         self._places = {
-            field.name: [header.index(name) for name in value.split("+")]
-            for field in fields(columns)
-            if (value := getattr(columns, field.name)) is not None
+            what: [header.index(name) for name in names] for what, names in _named(columns).items()
         }
 
     def of(self, line: int, cells: Sequence[str]) -> _Row:
@@ -284,7 +355,13 @@ class _Cells:
             raise InputError(f"{self.columns.word} is empty", file=self._file, line=line)
         word = found["word"].replace("%2C", ",") if self.columns.word == "EachWord" else found["word"]
         return _Row(
-            found["item"], int(number), word, found.get("subject", ""), found["time"], found.get("sentence")
+            found["item"],
+            int(number),
+            word,
+            found.get("subject", ""),
+            found["time"],
+            found.get("sentence"),
+            found.get("group", ""),
         )
 
 
@@ -293,10 +370,16 @@ class _Words:
 
     def __init__(self) -> None:
         self._items: dict[str, dict[int, tuple[str, str | None]]] = {}
+        self._groups: dict[str, str] = {}
 
     def add(self, row: _Row, line: int, file: str) -> None:
         """One more row."""
         content = (row.word, row.sentence)
+        group = self._groups.setdefault(row.item, row.group) or row.group
+        if row.group and group != row.group:
+            reason = f"item {row.item} is of group {row.group} here, and of {group} before"
+            raise InputError(reason, file=file, line=line)
+        self._groups[row.item] = group
         known = self._items.setdefault(row.item, {}).setdefault(row.number, content)
         if known[0] != row.word or (None not in (known[1], row.sentence) and known != content):
             reason = f"word {row.number} of item {row.item} is {row.word!r} here, and {known[0]!r} before"
@@ -317,7 +400,8 @@ class _Words:
                 raise InputError(f"item {item} has no word {gap}", file=file, hint=hint)
             places |= {(item, number): len(places) + i for i, number in enumerate(numbers)}
             shown = [words[number] for number in numbers]
-            texts.append(Text(item, numbers[0], tuple(word for word, _ in shown), _sentences(shown)))
+            group = self._groups[item]
+            texts.append(Text(item, numbers[0], tuple(word for word, _ in shown), _sentences(shown), group))
         return tuple(texts), places
 
 
