@@ -52,11 +52,11 @@ def eval_reading(
     times: Annotated[
         str, typer.Argument(metavar="TIMES", help="A table with a row per subject and word: TSV, or .csv.")
     ],
-    model: Annotated[
-        list[str], models_folder(help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.")
-    ],
     run: RunOptions,
     reading: ContextOptions,
+    model: Annotated[
+        list[str] | None, models_folder(help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.")
+    ] = None,
     output: ResultsFolderOption = None,
     table: Annotated[
         str | None,
@@ -70,7 +70,30 @@ def eval_reading(
         input_option(
             "--column",
             metavar="NAME=COLUMN",
-            help="Another column for item, number, word, subject, time or sentence; A+B: two together.",
+            help="Another column for item, number, word, subject, time, sentence, condition or roi; A+B: two"
+            " together. surprisal=A,B: bits of other models.",
+        ),
+    ] = None,
+    group: Annotated[
+        str | None,
+        input_option(
+            "--group", metavar="COLUMN", help="What folds and intervals take together (default: item)."
+        ),
+    ] = None,
+    fit: Annotated[
+        str | None,
+        typer.Option(
+            "--fit",
+            metavar="CONDITION,…",
+            help="Fit these conditions alone (fillers), or rows by another column: list=train.",
+        ),
+    ] = None,
+    predict: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--predict",
+            metavar="A,B",
+            help="With --fit: the effect of condition A over B, predicted; repeatable.",
         ),
     ] = None,
     texts: Annotated[
@@ -126,6 +149,11 @@ def eval_reading(
     permutation tests between models, and milliseconds a bit. First and last words of sentences, implausible
     times, and words that cannot be aligned with a model's tokens, are left out and counted.
 
+    With --fit fillers --predict ambiguous,unambiguous the regressions are of the fillers, and the effect, the
+    difference of the conditions at the critical word and the two after it (column roi: 0, 1, 2), is given in
+    milliseconds, as people show it and as each model predicts it, with intervals that draw items and
+    subjects. Versions of an item (--column item=item+condition) are one group of folds and intervals.
+
     observations.parquet has all predictors of every subject's words, and results.json the formula of the
     mixed-effects model for R's lme4.
 
@@ -136,15 +164,22 @@ def eval_reading(
     Example:
       pdtools eval-reading times.tsv --model runs/base --model runs/pushdown --wordfreq en -o results/reading
       pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model gpt2/ --stride 512 --spillover 3
+      pdtools eval-reading sap.csv --model gpt2/ --fit filler --predict NPS_AMB,NPS_UAMB -o results/effects
       pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
     """
+    from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
-    from pdtools.evaluation.reading.scoring import measures_of, named_models, score_words
+    from pdtools.evaluation.reading.scoring import measures_of, named_models, recorded_words, score_words
     from pdtools.evaluation.reading.times import read_times
     from pdtools.search.in_pieces import model_settings_for_job
 
     check_frequencies(frequencies, wordfreq)
-    names = named_columns(column)
+    names = named_columns(column) | ({} if group is None else {"group": group})
+    model = model or []
+    if not model and "surprisal" not in names:
+        raise PdtoolsError("--model, or --column surprisal=COLUMN, is needed")
+    if predict and fit is None:
+        raise PdtoolsError("--predict: --fit says what milliseconds a bit are fitted to, such as fillers")
     if table is not None and run.shard is not None:
         raise PdtoolsError("--table: with --shard take observations.parquet, which holds the same")
     read = {
@@ -165,6 +200,8 @@ def eval_reading(
         folds=folds,
         seed=seed,
         samples=samples,
+        fit=fit,
+        predict=tuple(map(Contrast.read, predict or ())),
     )
     frequency = read_frequencies(frequencies, wordfreq)
     found = read_times(times, format=format and format.value, columns=names, texts=texts)
@@ -183,6 +220,7 @@ def eval_reading(
             job=job,
             progress=evaluating.bar("sentences"),
         )
+        scored += recorded_words(found)
         results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
         results.settings["frequency"] = frequencies or (wordfreq and f"wordfreq {wordfreq}")
         if table is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from pdtools.evaluation.results import Results
 from pdtools.report.tables import Cell, decimals, print_table
@@ -12,7 +13,18 @@ def print_reading(results: Results) -> None:
     """Gains over the baseline, milliseconds a unit, pairs of models, and what was left out."""
     scores, counts = results.scores, results.counts
     baseline = " + ".join(results.settings["baseline"])
+    if "effects" in scores:
+        _print_effects(scores["effects"])
+        print()
     rows: list[list[Cell]] = [
+        [f"{name}: {predictor}", *_cells(found["sum"]), *(each["value"] for each in found["by_word_before"])]
+        for name, model in scores["by_model"].items()
+        for predictor, found in model["coefficients"].items()
+    ]
+    lags = ["the word", *(f"{lag} before" for lag in range(1, results.settings["spillover"] + 1))]
+    print_table(["milliseconds a unit", "sum", "from", "to", "p", *lags], rows, digits=3)
+    print()
+    rows = [
         [name, found["delta_ll"], found["low"], found["high"], found["p"], found["p_observations"]]
         for name, found in scores["by_model"].items()
     ]
@@ -23,14 +35,6 @@ def print_reading(results: Results) -> None:
         f" {counts['items']} items",
         digits=[_digits(row[1:4]) for row in rows],
     )
-    print()
-    rows = [
-        [f"{name}: {predictor}", *_cells(found["sum"]), *(each["value"] for each in found["by_word_before"])]
-        for name, model in scores["by_model"].items()
-        for predictor, found in model["coefficients"].items()
-    ]
-    lags = ["the word", *(f"{lag} before" for lag in range(1, results.settings["spillover"] + 1))]
-    print_table(["milliseconds a unit", "sum", "from", "to", "p", *lags], rows, digits=3)
     if scores["pairs"]:
         print()
         rows = [
@@ -54,6 +58,30 @@ def print_reading(results: Results) -> None:
         [f"times: {reason}", number] for reason, number in counts["observations_left_out"].items() if number
     ]
     print_table(["left out", "number"], left_out)
+
+
+def _print_effects(effects: Sequence[dict[str, Any]]) -> None:
+    """People's effects, and each model's, at the critical word and after it."""
+    rows: list[list[Cell]] = []
+    for each in effects:
+        ratio = each["ratio"]
+        rows.append(
+            [
+                each["contrast"],
+                "critical word" if each["roi"] == 0 else f"{each['roi']} after it",
+                each["model"],
+                *_bounds(each["human"]),
+                *_bounds(each["predicted"]),
+                None if ratio is None else ratio["value"],
+                each["groups"],
+            ]
+        )
+    titles = ["effect, ms", "", "model", "people", "from", "to", "predicted", "from", "to", "ratio", "items"]
+    print_table(titles, rows, digits=2)
+
+
+def _bounds(estimate: dict[str, float]) -> list[Cell]:
+    return [estimate[name] for name in ("value", "low", "high")]
 
 
 def _digits(gain: Sequence[Cell]) -> int:

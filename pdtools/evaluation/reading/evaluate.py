@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.bootstrap import CONFIDENCE
+from pdtools.evaluation.reading.effects import Contrast, Design, chosen, predicted_effects
 from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.evaluation.reading.regression import (
     Estimate,
@@ -53,6 +54,8 @@ class Regression:
         folds: how many parts, of whole items, are held out in turn.
         seed: of folds, bootstrap and permutations.
         samples: of bootstrap and permutations.
+        fit: what is regressed alone (:func:`pdtools.evaluation.reading.effects.chosen`); None: all.
+        predict: effects that are then predicted.
     """
 
     predictors: tuple[Predictor, ...] = ("surprisal",)
@@ -63,6 +66,8 @@ class Regression:
     folds: int = 10
     seed: int = 0
     samples: int = DEFAULT_SAMPLES
+    fit: str | None = None
+    predict: tuple[Contrast, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.predictors or set(self.predictors) - set(PREDICTORS):
@@ -122,7 +127,9 @@ def evaluate_reading(
         f"below {regression.least:g} ms": int((times.time < regression.least).sum()),
         f"above {regression.most:g} ms": int((times.time > regression.most).sum()),
     }
-    table, used = _words(times, plausible, models, frequency, regression)
+    fitted = np.ones(len(plausible), bool) if regression.fit is None else chosen(times, regression.fit)
+    counts["observations_left_out"] |= {"not to be fitted": int((plausible & ~fitted).sum())}
+    table, used = _words(times, plausible & fitted, models, frequency, regression)
     rng = np.random.default_rng(regression.seed)
     kept = table.kept
     item = times.group_of_word[kept]
@@ -145,18 +152,24 @@ def evaluate_reading(
     base, names = _design(table, base_names, kept)
     baseline = held_out(base, response, folds, names)
     logprobs: dict[str, Float] = {}
+    designs: list[Design] = []
     scores: dict[str, Any] = {"baseline_logprob": float(baseline.mean()), "by_model": {}, "pairs": []}
     for model in models:
         own = [f"{name}_{model.model.column}" for name in used[model.model.name]]
         target, target_names = _design(table, [*base_names, *own], kept)
         found = held_out(target, response, folds, target_names)
         logprobs[model.model.name] = found
-        fitted = fit(target, response, target_names)
+        conversion = fit(target, response, target_names)
+        if regression.predict:
+            every, _ = _design(table, [*base_names, *own], np.arange(len(table.excluded)))
+            bits = f"surprisal_{model.model.column}"
+            place = target_names.index(bits) if bits in target_names else None
+            designs.append(Design(model.model.name, every, place))
         scores["by_model"][model.model.name] = {
             "delta_ll": float((found - baseline).mean()),
             **_tested(found - baseline, item, rng, regression.samples),
             "coefficients": {
-                predictor: _coefficients(fitted.combined, target_names, column, regression.spillover)
+                predictor: _coefficients(conversion.combined, target_names, column, regression.spillover)
                 for predictor, column in zip(used[model.model.name], own, strict=True)
             },
         }
@@ -170,13 +183,24 @@ def evaluate_reading(
                 **_tested(difference, item, rng, regression.samples),
             }
         )
+    if regression.predict:
+        scores["effects"] = predicted_effects(
+            times,
+            plausible,
+            fitted,
+            kept,
+            designs,
+            regression.predict,
+            seed=regression.seed,
+            samples=regression.samples,
+        )
     return Results(
         scores=scores,
         counts=counts,
         settings=_settings(times, models, used, frequency, regression, base_names, int(folds.max()) + 1),
         tables={
             ITEMS: _items(times, table, kept, folds, {"baseline": baseline, **_by_column(models, logprobs)}),
-            "observations": _observations(times, table, plausible),
+            "observations": _observations(times, table, plausible & fitted),
         },
     )
 

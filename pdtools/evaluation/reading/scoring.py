@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.alignment import WordValues, align
-from pdtools.evaluation.reading.times import Text
+from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, Text
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.jobs.records import JsonWork, short_digest
@@ -67,8 +68,7 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
     for name, each, only in named:
         used[name] += 1
         name = f"{name} ({used[name]})" if total[name] > 1 else name
-        column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in name).split())
-        made.append(NamedModel(name=name, column=column or "model", settings=each, only_if_searched=only))
+        made.append(NamedModel(name=name, column=_plain(name), settings=each, only_if_searched=only))
     return made
 
 
@@ -128,6 +128,39 @@ class ModelWords:
     settings: dict[str, Any]
     words: tuple[WordValues, ...]
     corrects_spaces: bool = False
+
+
+def recorded_words(times: ReadingTimes) -> list[ModelWords]:
+    """What columns of the table say of words: each (:attr:`Columns.surprisal`) is a model, in bits.
+
+    Raises:
+        PdtoolsError: if a cell is not a number, or a word has two.
+    """
+    names = (times.columns.surprisal or "").split(",") if times.columns.surprisal else []
+    made = []
+    for name in names:
+        bits = np.full(len(times.text_of_word), np.nan)
+        for word, cell in zip(times.word.tolist(), times.label(name).tolist(), strict=True):
+            if cell in NO_TIME:
+                continue
+            try:
+                value = float(cell)
+            except ValueError as error:
+                raise PdtoolsError(f"{name} is {cell!r}, not a number of bits") from error
+            if not np.isnan(bits[word]) and bits[word] != value:
+                raise PdtoolsError(f"{name} is {cell} and {bits[word]:g} of the same word")
+            bits[word] = value
+        model = NamedModel(name=name, column=_plain(name), settings=ModelSettings(model_dir=name))
+        ends = np.cumsum([len(text.words) for text in times.texts])[:-1]
+        words = [WordValues({"surprisal": own}, {}, np.full(len(own), -1)) for own in np.split(bits, ends)]
+        made.append(ModelWords(model, {"kind": "column", "column": name}, tuple(words)))
+    return made
+
+
+def _plain(name: str) -> str:
+    """A name as names of columns have it."""
+    column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in name).split())
+    return column or "model"
 
 
 def score_words(

@@ -1,0 +1,218 @@
+"""Effects in milliseconds: against a plain loop, known ones, groups of items, and what is refused."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.reading.effects import Contrast
+from pdtools.evaluation.reading.times import read_times
+
+SAP = Path(os.environ.get("PDTOOLS_TEST_DATA", ""), "benchmarks", "reading", "sap.zip")
+WORDS, CRITICAL, FILLERS, ITEMS, SUBJECTS = 9, 4, 16, 6, 4
+
+
+def table(folder: Path, seed: int = 0) -> pandas.DataFrame:
+    """Fillers and items in two conditions; 4 ms a bit, 2 of the word before, and 30 more where it is hard."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    kinds = [("filler", f"f{i}") for i in range(FILLERS)]
+    kinds += [(kind, f"i{i}") for i in range(ITEMS) for kind in ("hard", "easy")]
+    for kind, item in kinds:
+        bits = rng.gamma(2, 3, WORDS)
+        bits[CRITICAL] += 5 * (kind == "hard")
+        words = ["x" * n for n in rng.integers(1, 9, WORDS)]
+        for subject in range(SUBJECTS):
+            for i in range(WORDS):
+                time = 300 + 4 * bits[i] + (2 * bits[i - 1] if i else 0) + 3 * len(words[i])
+                time += 30 * (kind == "hard" and i == CRITICAL) + 3 * rng.normal() + 20 * subject
+                roi = i - CRITICAL if kind != "filler" else ""
+                rows.append((item, kind, i + 1, words[i], f"s{subject}", time, bits[i], roi, subject % 2))
+    names = ["item", "condition", "word_number", "word", "subject", "time", "gpt", "roi", "list"]
+    frame = pandas.DataFrame(rows, columns=names)
+    frame.to_csv(folder / "times.csv", index=False)
+    return frame
+
+
+def evaluate(folder: Path, *more: str, samples: str = "300") -> dict[str, Any]:
+    given = ["eval-reading", str(folder / "times.csv"), "--column", "item=item+condition"]
+    given += ["--column", "surprisal=gpt", "--samples", samples, "--quiet", "--overwrite"]
+    assert run([*given, "-o", str(folder / "r"), *more]) == 0
+    found: dict[str, Any] = json.loads((folder / "r" / "results.json").read_text())
+    return found
+
+
+PREDICT = ("--fit", "filler", "--predict", "hard,easy")
+
+
+def test_effects_are_differences_of_means_and_of_predictions(tmp_path: Path) -> None:
+    frame = table(tmp_path)
+    found = evaluate(tmp_path, *PREDICT)
+    effects = found["scores"]["effects"]
+    assert [(each["roi"], each["model"], each["groups"]) for each in effects] == [
+        (roi, "gpt", ITEMS) for roi in (0, 1, 2)
+    ]
+    frame["length"] = frame.word.str.len()
+    by_text = frame.groupby(["item", "condition", "subject"], sort=False)
+    columns = []
+    for name in ("length", "gpt"):
+        for lag in range(3):
+            frame[f"{name}{lag}"] = by_text[name].shift(lag)
+            columns.append(f"{name}{lag}")
+    fitted = frame[(frame.condition == "filler") & frame.word_number.between(3, WORDS - 1)]
+    means = fitted.groupby(["item", "word_number"])[["time", *columns]].mean()
+    x = np.column_stack([np.ones(len(means)), means[columns]])
+    beta = np.linalg.lstsq(x, means.time, rcond=None)[0]
+    for each in effects:
+        at = frame[frame.roi == each["roi"]]
+        hard, easy = (at[at.condition == name] for name in ("hard", "easy"))
+        assert each["human"]["value"] == pytest.approx(hard.time.mean() - easy.time.mean())
+        difference = hard[columns].mean() - easy[columns].mean()
+        assert each["predicted"]["value"] == pytest.approx(float(difference @ beta[1:]))
+        assert each["bits"] == pytest.approx([hard.gpt.mean(), easy.gpt.mean()])
+        assert each["human"]["low"] < each["human"]["value"] < each["human"]["high"]
+        assert each["observations"] == 2 * ITEMS * SUBJECTS
+    first = effects[0]
+    assert first["ratio"]["value"] == pytest.approx(first["predicted"]["value"] / first["human"]["value"])
+    assert effects[2]["ratio"] is None  # people's may be 0
+    assert found["counts"]["observations_left_out"]["not to be fitted"] == 2 * ITEMS * WORDS * SUBJECTS
+
+
+def test_versions_of_an_item_are_one_group_and_columns_are_kept(tmp_path: Path) -> None:
+    table(tmp_path)
+    found = evaluate(tmp_path, "--table", str(tmp_path / "all.csv"))
+    assert (found["counts"]["items"], found["counts"]["groups"]) == (FILLERS + 2 * ITEMS, FILLERS + ITEMS)
+    assert found["settings"]["columns"]["group"] == "item"
+    items = pandas.read_parquet(tmp_path / "r" / "items.parquet").dropna(subset="fold")
+    folds = items.assign(group=items["item"].str.split().str[0]).groupby("group").fold.nunique()
+    assert folds.max() == 1
+    kept = pandas.read_csv(tmp_path / "all.csv")
+    assert {"condition", "roi", "list", "gpt"} <= set(kept.columns)
+    assert (kept.gpt.round(9) == kept.surprisal_gpt.round(9)).all()
+    assert (kept.list == kept.subject.str[1:].astype(int) % 2).all()
+    alone = evaluate(tmp_path, "--group", "item+condition")
+    assert alone["counts"]["groups"] == alone["counts"]["items"]
+
+
+def test_rows_are_fitted_by_any_column(tmp_path: Path) -> None:
+    frame = table(tmp_path)
+    found = evaluate(tmp_path, "--fit", "list=1")
+    assert found["counts"]["observations_left_out"]["not to be fitted"] == (frame.list == 0).sum()
+    assert "effects" not in found["scores"]
+
+
+def test_drawn_subjects_and_items_give_the_spread(tmp_path: Path) -> None:
+    """Of effects that differ by item alone, the interval of the mean is that of items."""
+    frame = table(tmp_path)
+    size = np.array([10.0, 40, 70, 20, 60, 100])
+    extra = frame["item"].map({f"i{i}": ms for i, ms in enumerate(size)})
+    hard = (frame.condition == "hard") & (frame.roi == 0)
+    frame["time"] = 300 + 0.1 * frame.gpt + np.where(hard, extra, 0)
+    fillers = frame.condition == "filler"
+    frame.loc[fillers, "time"] += np.random.default_rng(0).normal(size=fillers.sum())
+    frame.to_csv(tmp_path / "times.csv", index=False)
+    human = evaluate(tmp_path, *PREDICT, samples="4000")["scores"]["effects"][0]["human"]
+    drawn = np.random.default_rng(1).choice(size, (20_000, ITEMS)).mean(1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    assert human["value"] == pytest.approx(size.mean(), abs=1)
+    assert human["low"] == pytest.approx(low, abs=3)
+    assert human["high"] == pytest.approx(high, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (
+            ("--fit", "fillers", "--predict", "hard,easy"),
+            "no row has 'fillers', only 'easy', 'filler', 'hard'",
+        ),
+        (("--fit", "filler", "--predict", "hard,soft"), "no row has 'soft'"),
+        (("--fit", "filler", "--predict", "hard"), "has to be two conditions"),
+        (("--predict", "hard,easy"), "--fit says what"),
+        (("--fit", "kind=filler"), "no column kind"),
+        ((*PREDICT, "--column", "roi=list+gpt"), "has to be 0 at the critical word"),
+        ((*PREDICT, "--column", "roi=word"), "no column word"),
+        (("--group", "nothing"), "no column nothing"),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], words: str
+) -> None:
+    table(tmp_path)
+    given = ["eval-reading", str(tmp_path / "times.csv"), "--column", "item=item+condition"]
+    assert run([*given, "--column", "surprisal=gpt", "--samples", "100", *more]) != 0
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_item_has_one_group(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("item\tword_number\tword\ttime\tset\n1\t1\ta\t300\tA\n1\t2\tb\t300\tB\n")
+    with pytest.raises(InputError, match="group B here, and of A before"):
+        read_times(str(tmp_path / "t.tsv"), columns={"group": "set"})
+    with pytest.raises(PdtoolsError, match="two conditions"):
+        Contrast.read("a,b,c")
+
+
+def sap_rows(member: str) -> list[dict[str, str]]:
+    """Rows of a published table of surprisals."""
+    with zipfile.ZipFile(SAP) as archive:
+        return list(csv.DictReader(io.StringIO(archive.read(f"Surprisals/data/{member}").decode("utf-8"))))
+
+
+@pytest.mark.skipif(not SAP.is_file(), reason="SAP's tables are not at hand")
+@pytest.mark.parametrize(
+    ("member", "means"),
+    [
+        (
+            "gpt2/items_ClassicGP.gpt2.csv",
+            {"NPS": (14.3113, 11.9595), "NPZ": (17.4661, 10.5564), "MVRR": (16.7684, 13.9402)},
+        ),
+        (
+            "lstm/items_ClassicGP.lstm.csv",
+            {"NPS": (14.4226, 11.5272), "NPZ": (16.2986, 10.8218), "MVRR": (17.6288, 13.8879)},
+        ),
+        ("gpt2/items_Agreement.gpt2.csv", {"": (18.1793, 10.9565)}),
+        ("lstm/items_Agreement.lstm.csv", {"": (17.1078, 11.8138)}),
+    ],
+)
+def test_saps_means_of_bits(tmp_path: Path, member: str, means: dict[str, tuple[float, float]]) -> None:
+    """Published surprisals by construction, at the critical word; times are invented."""
+    rng = np.random.default_rng(0)
+    lines = ["item,condition,word_number,word,time,gpt,roi"]
+    for row in sap_rows(member):
+        version = {"ambiguous": "Amb", "unambiguous": "Unamb"}.get(row.get("ambiguity", ""), "")
+        roi = int(row["word_pos"]) - (int(row[f"disambPosition{version}"]) - 1)
+        word = row["word"].replace('"', "").replace(",", "") or "x"
+        cells = [row["item"], row["condition"], row["word_pos"], word, f"{rng.normal(350, 30):.1f}"]
+        lines.append(",".join([*cells, row["sum_surprisal_base2"], str(roi)]))
+        if row["condition"].endswith("_UAMB") or row["condition"] == "AGREE":
+            lines.append(
+                ",".join(
+                    [
+                        f"f{row['item']}",
+                        f"filler {row['condition']}",
+                        *cells[2:],
+                        row["sum_surprisal_base2"],
+                        "",
+                    ]
+                )
+            )
+    (tmp_path / "times.csv").write_text("\n".join(lines) + "\n")
+    pairs = [(f"{name}_AMB", f"{name}_UAMB") if name else ("UNAGREE", "AGREE") for name in means]
+    fillers = ",".join(f"filler {less}" for _, less in pairs)
+    more = [part for pair in pairs for part in ("--predict", ",".join(pair))]
+    found = evaluate(tmp_path, "--column", "item=item+condition", "--fit", fillers, *more, "--spillover", "0")
+    first = [each for each in found["scores"]["effects"] if each["roi"] == 0]
+    assert [each["contrast"] for each in first] == [f"{a} − {b}" for a, b in pairs]
+    for each, expected in zip(first, means.values(), strict=True):
+        assert each["bits"] == pytest.approx(expected, abs=5e-5)
