@@ -127,8 +127,10 @@ def evaluate_reading(
         f"below {regression.least:g} ms": int((times.time < regression.least).sum()),
         f"above {regression.most:g} ms": int((times.time > regression.most).sum()),
     }
-    fitted = np.ones(len(plausible), bool) if regression.fit is None else chosen(times, regression.fit)
-    counts["observations_left_out"] |= {"not to be fitted": int((plausible & ~fitted).sum())}
+    fitted = np.ones(len(plausible), bool)
+    if regression.fit is not None:
+        fitted = chosen(times, regression.fit)
+        counts["observations_left_out"]["not to be fitted"] = int((plausible & ~fitted).sum())
     table, used = _words(times, plausible & fitted, models, frequency, regression)
     rng = np.random.default_rng(regression.seed)
     kept = table.kept

@@ -155,16 +155,6 @@ class ReadingTimes:
         cells = [self.labels[name] for name in parts]
         return np.array([" ".join(each) for each in zip(*cells, strict=True)], dtype=object)
 
-    def only(self, which: NDArray[np.bool_]) -> ReadingTimes:
-        """The same texts with some of the observations, bool (n,)."""
-        return replace(
-            self,
-            word=self.word[which],
-            subject=self.subject[which],
-            time=self.time[which],
-            labels={name: cells[which] for name, cells in self.labels.items()},
-        )
-
 
 def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str], file: str) -> Columns:
     """Which columns to read.
