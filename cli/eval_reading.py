@@ -177,7 +177,7 @@ def eval_reading(
     names = named_columns(column) | ({} if group is None else {"group": group})
     model = model or []
     if not model and "surprisal" not in names:
-        raise PdtoolsError("--model, or --column surprisal=COLUMN, is needed")
+        raise typer.BadParameter("--model, or --column surprisal=COLUMN, is needed")
     if predict and fit is None:
         raise PdtoolsError("--predict: --fit says what milliseconds a bit are fitted to, such as fillers")
     if table is not None and run.shard is not None:
