@@ -17,6 +17,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.reading.effects import Contrast
+from pdtools.evaluation.reading.scoring import recorded_words
 from pdtools.evaluation.reading.times import read_times
 
 SAP = Path(os.environ.get("PDTOOLS_TEST_DATA", ""), "benchmarks", "reading", "sap.zip")
@@ -109,6 +110,7 @@ def test_rows_are_fitted_by_any_column(tmp_path: Path) -> None:
     frame = table(tmp_path)
     found = evaluate(tmp_path, "--fit", "list=1")
     assert found["counts"]["observations_left_out"]["not to be fitted"] == (frame.list == 0).sum()
+    assert set(pandas.read_parquet(tmp_path / "r" / "observations.parquet")["list"]) == {"1"}
     assert "effects" not in found["scores"]
 
 
@@ -161,6 +163,15 @@ def test_an_item_has_one_group(tmp_path: Path) -> None:
         read_times(str(tmp_path / "t.tsv"), columns={"group": "set"})
     with pytest.raises(PdtoolsError, match="two conditions"):
         Contrast.read("a,b,c")
+
+
+def test_labels_are_of_rows_with_a_time_and_words_have_one_number_of_bits(tmp_path: Path) -> None:
+    rows = "1\t1\ta\tx\t\tA\t2\n1\t2\tb\tx\t300\tB\t3\n1\t2\tb\ty\t310\tC\t4\n"
+    (tmp_path / "t.tsv").write_text("item\tword_number\tword\tsubject\ttime\tset\tgpt\n" + rows)
+    times = read_times(str(tmp_path / "t.tsv"), columns={"surprisal": "gpt"})
+    assert times.label("set").tolist() == ["B", "C"]
+    with pytest.raises(PdtoolsError, match="gpt is 4 and 3 of the same word"):
+        recorded_words(times)
 
 
 def sap_rows(member: str) -> list[dict[str, str]]:
