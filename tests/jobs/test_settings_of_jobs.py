@@ -59,6 +59,12 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
         "--rank": (["--rank"], {"measures"}),
         "--parses": (["--parses"], {"work"}),
     },
+    "stimuli": {
+        "--entropy": (["--entropy"], {"models"}),
+        "--parses": (["--parses"], {"parses"}),
+        "--correct-spaces": (["--correct-spaces"], {"models"}),
+        "--beam": (["--beam", "3"], {"models"}),
+    },
     "decode": {
         **SEARCH,
         **OTHER_MODEL,
@@ -136,7 +142,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
 COMMANDS = {
     **dict.fromkeys(("ppl-masked", "ppl-text"), "eval-ppl"),
     **dict.fromkeys(("treebank", "conllu", "export", "historical"), "parse"),
-    **{"benchmark": "eval-benchmark", "windows": "tapes"},
+    **{"benchmark": "eval-benchmark", "windows": "tapes", "stimuli": "surprisal"},
 }
 # What does the work, and what is done with its results: pieces of one job may differ in it.
 WHO = {"--workers", "--shard", "--scheduler", "--resume", "--device", "--threads", "--max-batch"}
@@ -144,7 +150,10 @@ RESULTS = {"--output", "--overwrite", "--json", "--quiet", "--on-error", "--late
 RECORDED = {"--surprisals", "--write-sentences", "--text-only", "--nats"}
 # Pieces have the digest of their content, and what is made of all of them is made at the end.
 CONTENT = {
-    "surprisal": {"--text", "--from", "--nats", "--words"},
+    "surprisal": {
+        *("--text", "--from", "--nats", "--words"),
+        *("--column", "--glue", "--frequencies", "--wordfreq"),  # of tables of stimuli
+    },
     "decode": {"--text", "--from", "--scores"},
     "parse": {"--text", "--split-sentences", "--split", "--model"},  # --model: of benepar
     "tapes": {"--prompts"},  # these are read in one go
@@ -159,6 +168,7 @@ CONTENT = {
     "eval-reading": {
         *("--table", "--format", "--column", "--texts", "--frequencies", "--wordfreq", "--spillover"),
         *("--edges", "--min-time", "--max-time", "--folds", "--samples", "--seed"),
+        *("--group", "--fit", "--predict"),
     },
     "eval-classify": {"--predictions", "--samples", "--seed"},
 }
@@ -206,6 +216,9 @@ def arguments_of(name: str, case: Callable[[str], Case], inputs: Path, folder: P
         return ("eval-classify", str(inputs / "shards"), *model, *out)
     if name == "ppl-text":
         return ("eval-ppl", str(inputs / "lines.txt"), *model, *out)
+    if name == "stimuli":
+        (folder / "stimuli.csv").write_text("item,sentence\n1,a b\n2,b a\n")
+        return ("surprisal", str(folder / "stimuli.csv"), *model, "-o", str(folder / "out.csv"))
     if name == "benchmark":
         (folder / "pairs.tsv").write_text("right\twrong\na b\tb a\n")
         return (
