@@ -17,10 +17,9 @@ from pdtools.trees.forms.base import (
     ReadOptions,
     ReadTree,
     leaf,
-    leaf_label,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import depths, project, tree_of_spans
+from pdtools.trees.forms.dependencies import constituents, depths
 from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
 
@@ -92,7 +91,6 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     for k, head_of in enumerate(heads):
         if head_of > n:
             raise InputError(f"the head of word {k + 1} is {head_of}, but there are {n} words")
-    tags = [leaf_label("X" if tag == "_" else tag) for tag in tags]
     parents = [head_of - 1 for head_of in heads]
     if ranges:
         _check_ranges(ranges, n)
@@ -100,7 +98,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
             words, tags, parents = _merged(words, tags, parents, depths(parents), ranges)
             glued = {k for k in glued if not any(first <= k < last for first, last, _ in ranges)}
             glued = {_place(k, ranges) for k in glued}
-    n_lifted, found = project(parents)
+    tree, n_lifted = constituents(words, tags, parents)
     if text is None or not _are_words_of(words, text):
         counts[f"sentences {'without text' if text is None else 'whose text has other words'}"] += 1
         text = "".join(word + ("" if k in glued else " ") for k, word in enumerate(_plain(words), 1)).strip()
@@ -111,7 +109,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     if n_lifted:
         counts["arcs lifted"] += n_lifted
         counts["sentences with lifted arcs"] += 1
-    return [ReadTree(tree_of_spans(words, tags, found), text, np.array(parents, dtype=np.int32))]
+    return [ReadTree(tree, text, np.array(parents, dtype=np.int32))]
 
 
 def _range(place: str, line: int) -> tuple[int, int]:

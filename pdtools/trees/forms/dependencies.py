@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pdtools.errors import InputError
+from pdtools.trees.forms.base import leaf_label
 from pdtools.trees.tree import Tree
 
 MOST_LIFTED_WORDS = 1_000
@@ -130,6 +131,20 @@ def _lift(parents: list[int], order: Sequence[int]) -> int:
         for other in dependents[head]:
             look_at(other)
     return n_lifted
+
+
+def constituents(words: Sequence[str], tags: Sequence[str], parents: list[int]) -> tuple[Tree, int]:
+    """The tree of dependencies, and how many arcs were lifted for it.
+
+    Args:
+        words, tags: (n), words as leaves; a tag ``_`` is an unknown one.
+        parents: (n), changed in place.
+
+    Raises:
+        InputError: see :func:`project`.
+    """
+    n_lifted, found = project(parents)
+    return tree_of_spans(words, [leaf_label("X" if tag == "_" else tag) for tag in tags], found), n_lifted
 
 
 def tree_of_spans(words: Sequence[str], tags: Sequence[str], found: Spans) -> Tree:
