@@ -210,6 +210,7 @@ def parse(
     from dataclasses import asdict
 
     from pdtools.parsers import pipeline, read_sentences
+    from pdtools.parsers.base import model_note
     from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces, read_in_pieces
     from pdtools.search.inputs import count_inputs
     from pdtools.trees import texts_path
@@ -266,6 +267,8 @@ def parse(
             described |= describe_checkpoint(parser)
         used = _parser_settings(parser, model, run, plan, cky=cky)
         settings |= {"parser": used.described()}
+        if not checkpoint and (note := model_note(parser, model)):
+            message(note, quiet=run.quiet)
     with checked.pieces("trees", **settings) as job:
         trees: Iterator[Bracketed]
         if used_form is not None:

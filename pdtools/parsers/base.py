@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Protocol
@@ -37,7 +37,7 @@ class Parser(Protocol):
 
 
 # The modules that hold a backend: each defines ``load(model, device) -> Parser``, and ``model_files(model)``,
-# the paths of a model's files.
+# the paths of a model's files. It may define ``note(model)``, a line on which model that is.
 BACKENDS = {"benepar": "pdtools.parsers.benepar", "stanza": "pdtools.parsers.stanza"}
 
 
@@ -61,6 +61,12 @@ def model_files(name: str, model: str | None = None) -> list[str]:
     """The paths of a backend's model, files or folders; see :func:`load_parser`."""
     files: list[str] = _backend(name).model_files(model)
     return files
+
+
+def model_note(name: str, model: str | None = None) -> str | None:
+    """Which model a backend takes, if there is something to say of it; see :func:`load_parser`."""
+    note: Callable[[str | None], str] | None = getattr(_backend(name), "note", None)
+    return None if note is None else note(model)
 
 
 def _backend(name: str) -> ModuleType:

@@ -1,6 +1,7 @@
-"""Stanza's constituency parsers (Bauer, Bui, Thai & Manning 2023), as a backend.
+"""Stanza's parsers (Bauer, Bui, Thai & Manning 2023; of dependencies, Qi et al. 2020), as a backend.
 
-Stanza's parser reads the tags of its tagger, and both read word vectors and language models of characters:
+Of a language without a parser of constituents, dependencies are made constituents. A parser reads the tags of
+Stanza's tagger, one of dependencies also lemmas, and all read word vectors and language models of characters:
 files that its downloader puts into folders beside each other, ``LANGUAGE/KIND/NAME.pt``, with
 ``resources.json`` above them. A missing file is refused here: Stanza would ask the network for another.
 """
@@ -17,16 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
 from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
 from pdtools.trees import UNKNOWN_TAG, Tree, escape
 from pdtools.trees.forms.base import leaf_label
+from pdtools.trees.forms.dependencies import constituents
 
 DEFAULT_MODEL = "en"
 _INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
 MAX_TOKENS = 2000
 MAX_CELLS = 100_000  # of models with attention between words
-_PARSER, _TAGGER = "constituency", "pos"
+_PARSER, _DEPENDENCIES, _TAGGER, _LEMMATIZER = "constituency", "depparse", "pos", "lemma"
+_IDENTITY = "identity"  # the lemmatizer of languages without one: lemmas are the words
 _RESOURCES = "resources.json"
 
 
@@ -36,6 +39,7 @@ class StanzaParser(BatchedParser):
     def __init__(self, pipeline: Any, *, max_tokens: int = MAX_TOKENS, max_cells: int = MAX_CELLS) -> None:
         super().__init__(max_tokens=max_tokens, max_cells=max_cells)
         self._pipeline = pipeline
+        self._dependencies = _DEPENDENCIES in pipeline.processors
 
     def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
         """See :meth:`BatchedParser.parse_batch`."""
@@ -43,12 +47,17 @@ class StanzaParser(BatchedParser):
         with _silence():
             document = self._pipeline(typed)
         for words, sentence in zip(sentences, document.sentences, strict=True):
-            yield _tree(words, sentence.constituency)
+            if self._dependencies:
+                yield _tree_of_dependencies(words, sentence.words)
+            else:
+                yield _tree(words, sentence.constituency)
 
     def failure(self, error: Exception) -> str:
         """See :meth:`BatchedParser.failure`."""
         if isinstance(error, AssertionError):  # Stanza loses a sentence, and then counts
             return "the parser found no tree"
+        if isinstance(error, InputError):
+            return error.reason
         return super().failure(error)
 
 
@@ -80,13 +89,21 @@ def _tree(words: Sequence[str], root: Any) -> Tree:
     )
 
 
+def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
+    """The tree of Stanza's words, as the same dependencies in CoNLL-U would make it, with these words."""
+    parents = [word.head - 1 for word in parsed]
+    tree, _ = constituents([escape(word) for word in words], [word.upos or "_" for word in parsed], parents)
+    return tree
+
+
 def load(model: str | None, device: str) -> StanzaParser:
     """Load a parser of Stanza's and what it reads; nothing is downloaded.
 
     Args:
         model: the code of a language whose models ``stanza.download`` installed (default:
             :data:`DEFAULT_MODEL`), the folder of a language, or a parser's ``.pt`` file in such a folder. A
-            parser that reads no tags needs no tagger beside it.
+            parser that reads no tags needs no tagger beside it. A parser of dependencies is taken if a folder
+            has none of constituents.
         device: a torch device.
 
     Raises:
@@ -94,30 +111,35 @@ def load(model: str | None, device: str) -> StanzaParser:
         PdtoolsError: if there is no such model, or it cannot be loaded.
     """
     name, files = model or DEFAULT_MODEL, _files(model)
+    parser = _kind(files)
     tagged = f"{_TAGGER}_model_path" in files
+    steps = [*([_TAGGER] if tagged else []), *([_LEMMATIZER] if parser == _DEPENDENCIES else []), parser]
+    defaults = {_LEMMATIZER: _IDENTITY} if _reads_words_for_lemmas(files) else {}
     try:
         with _silence(), tempfile.TemporaryDirectory() as folder:
             import stanza
 
             # All files are named here: what its downloader knows is none of the pipeline's affair.
-            Path(folder, _RESOURCES).write_text(json.dumps({"xx": {_PARSER: {}, _TAGGER: {}}}))
+            known: dict[str, Any] = {step: {} for step in steps} | {"packages": {"default": defaults}}
+            Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}))
             pipeline = stanza.Pipeline(
                 "xx",
                 dir=folder,
-                processors=["tokenize", _TAGGER, _PARSER] if tagged else ["tokenize", _PARSER],
+                processors=["tokenize", *steps],
                 tokenize_pretokenized=True,
-                constituency_pretagged=not tagged,
-                constituency_batch_size=MAX_TOKENS,  # batches are made here
                 download_method=None,
                 device=device,
-                **files,
+                # Batches are made here.
+                **{f"{parser}_pretagged": not tagged, f"{parser}_batch_size": MAX_TOKENS, **files},
             )
-            network = pipeline.processors[_PARSER]._model
-            reads_tags = any(each.tag_embedding_dim > 0 for each in getattr(network, "models", [network]))
+            reads_tags = parser == _DEPENDENCIES
+            if not reads_tags:
+                network = pipeline.processors[_PARSER]._model
+                reads_tags = any(each.tag_embedding_dim > 0 for each in getattr(network, "models", [network]))
     except Exception as error:
         raise PdtoolsError(f"{name}: not a Stanza parser that can be loaded ({first_line(error)})") from error
     if reads_tags and not tagged:
-        folder_of_taggers = _home(Path(files[f"{_PARSER}_model_path"])) / _TAGGER
+        folder_of_taggers = _home(Path(files[f"{parser}_model_path"])) / _TAGGER
         raise PdtoolsError(
             f"{name}: this parser reads tags, and {folder_of_taggers} holds no one tagger (.pt)"
         )
@@ -129,8 +151,27 @@ def model_files(model: str | None) -> list[str]:
     return list(dict.fromkeys(_files(model).values()))
 
 
+def note(model: str | None) -> str:
+    """Which parser is taken, of what; see :func:`load`."""
+    files = _files(model)
+    parser = _kind(files)
+    said = f"stanza: {parser} model {files[f'{parser}_model_path']}"
+    if parser == _PARSER:
+        return said
+    lemmas = ", with words for lemmas" if _reads_words_for_lemmas(files) else ""
+    return f"{said}, its dependencies made constituents{lemmas}"
+
+
+def _reads_words_for_lemmas(files: dict[str, str]) -> bool:
+    return _kind(files) == _DEPENDENCIES and f"{_LEMMATIZER}_model_path" not in files
+
+
+def _kind(files: dict[str, str]) -> str:
+    return _DEPENDENCIES if f"{_DEPENDENCIES}_model_path" in files else _PARSER
+
+
 def _files(model: str | None) -> dict[str, str]:
-    """Where the parser, its tagger and what these read are, by the names of Stanza's options.
+    """Where the parser, its tagger and lemmatizer and what these read are, by the names of Stanza's options.
 
     ``resources.json`` says what belongs together; of models that it does not have, the only file of a kind is
     taken.
@@ -141,13 +182,21 @@ def _files(model: str | None) -> dict[str, str]:
         place = _installed(model or DEFAULT_MODEL)
     home = place if place.is_dir() else _home(place)
     known = _resources(home.parent).get(home.name, {})
-    parser = _file_of(home, _PARSER, known) if place.is_dir() else place
-    if parser is None:
+    if place.is_file():
+        parser = _kind_of(place)
+    else:
+        parser = _PARSER if _any(home / _PARSER) or not _any(home / _DEPENDENCIES) else _DEPENDENCIES
+    found_files = {parser: place if place.is_file() else _file_of(home, parser, known)}
+    if found_files[parser] is None:
         raise PdtoolsError(
-            f"{home}: not the folder of a language with a parser of Stanza's in {_PARSER}/ (.pt)"
+            f"{home}: not the folder of a language with a parser of Stanza's in {_PARSER}/ or"
+            f" {_DEPENDENCIES}/ (one .pt)"
         )
+    found_files[_TAGGER] = _file_of(home, _TAGGER, known)
+    if parser == _DEPENDENCIES:
+        found_files[_LEMMATIZER] = _lemmatizer(home, known)
     files = {}
-    for kind, file in ((_PARSER, parser), (_TAGGER, _file_of(home, _TAGGER, known))):
+    for kind, file in found_files.items():
         if file is None:
             continue
         files[f"{kind}_model_path"] = str(file)
@@ -160,7 +209,7 @@ def _files(model: str | None) -> dict[str, str]:
             read = {each["model"]: home / each["model"] / f"{each['package']}.pt" for each in needed}
         for what, found in read.items():
             if not found.is_file():
-                hint = "" if listed is None else f" ({_download(home.name)})"
+                hint = "" if listed is None else f" ({_download(home.name, parser)})"
                 raise PdtoolsError(f"{found}: not there, and {file} reads it{hint}")
             files[f"{kind}_{what}_path"] = str(found)
     return files
@@ -176,7 +225,7 @@ def _check_installed() -> None:
 def _home(parser: Path) -> Path:
     """The folder of its language that a parser's file is in."""
     folder = parser.absolute().parent
-    return folder.parent if folder.name == _PARSER else folder
+    return folder.parent if folder.name in (_PARSER, _DEPENDENCIES) else folder
 
 
 def _installed(language: str) -> Path:
@@ -188,18 +237,22 @@ def _installed(language: str) -> Path:
             f"{language}: no such Stanza model (a .pt file, the folder of a language, or a language such as"
             f" {DEFAULT_MODEL})"
         )
-    alias = _resources(Path(DEFAULT_MODEL_DIR)).get(language, {}).get("alias", language)
+    resources = _resources(Path(DEFAULT_MODEL_DIR))
+    alias = resources.get(language, {}).get("alias", language)
     folder = Path(DEFAULT_MODEL_DIR, alias)
     if not folder.is_dir():
+        known = resources.get(alias, {_PARSER: {}})
+        hint = _download(language, _PARSER if _PARSER in known else _DEPENDENCIES)
         raise PdtoolsError(
-            f"the Stanza models of {language} are not installed: {_download(language)}; without a network,"
+            f"the Stanza models of {language} are not installed: {hint}; without a network,"
             f" give their folder with --model ({_INSTEAD})"
         )
     return folder
 
 
-def _download(language: str) -> str:
-    command = f"stanza.download('{language}', processors='tokenize,{_TAGGER},{_PARSER}')"
+def _download(language: str, parser: str) -> str:
+    kinds = (_TAGGER, parser) if parser == _PARSER else (_TAGGER, _LEMMATIZER, parser)
+    command = f"stanza.download('{language}', processors='tokenize,{','.join(kinds)}')"
     return f'python -c "import stanza; {command}" fetches them'
 
 
@@ -222,24 +275,57 @@ def _file_of(home: Path, kind: str, known: dict[str, Any]) -> Path | None:
     return file if file.is_file() else _only(home / kind)
 
 
+def _lemmatizer(home: Path, known: dict[str, Any]) -> Path | None:
+    """The language's lemmatizer; None if it has none."""
+    found = _file_of(home, _LEMMATIZER, known)
+    listed = known.get("packages", {}).get("default", {}).get(_LEMMATIZER, _IDENTITY)
+    if found is None and (listed != _IDENTITY or _any(home / _LEMMATIZER)):
+        hint = f" ({_download(home.name, _DEPENDENCIES)})" if known else ""
+        raise PdtoolsError(
+            f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ holds no one lemmatizer"
+            f" (.pt){hint}"
+        )
+    return found
+
+
+def _any(folder: Path) -> bool:
+    return any(folder.glob("*.pt"))
+
+
 def _only(folder: Path) -> Path | None:
     files = list(folder.glob("*.pt"))
     return files[0] if len(files) == 1 else None
 
 
-def _read_by(kind: str, file: Path) -> dict[str, str | None]:
-    """What a parser or a tagger reads, by its settings, and where that was when it was trained.
+def _kind_of(parser: Path) -> str:
+    """Of constituents or of dependencies, by its folder or by what is in it."""
+    folder = parser.absolute().parent.name
+    if folder in (_PARSER, _DEPENDENCIES):
+        return folder
+    try:
+        return _DEPENDENCIES if "deprel" in _saved(parser)["vocab"] else _PARSER
+    except Exception:  # loading says what is wrong
+        return _PARSER
 
-    Nothing of a file that is neither: loading says so.
-    """
+
+def _saved(file: Path) -> Any:
     import torch
 
+    return torch.load(file, map_location="cpu", weights_only=True)
+
+
+def _read_by(kind: str, file: Path) -> dict[str, str | None]:
+    """What a model reads, by its settings, and where that was when it was trained.
+
+    Nothing of a file that is no model: loading says so.
+    """
     try:
-        saved = torch.load(file, map_location="cpu", weights_only=True)
+        saved = _saved(file)
         config = (saved["params"] if kind == _PARSER else saved)["config"]
     except Exception:
         return {}
-    read = {"pretrain": config.get("wordvec_pretrain_file")} if config.get("pretrain", True) else {}
+    reads_vectors = saved.get("contextual") if kind == _LEMMATIZER else config.get("pretrain", True)
+    read = {"pretrain": config.get("wordvec_pretrain_file")} if reads_vectors else {}
     for way in ("forward", "backward"):
         if config.get("charlm", True) and (charlm := config.get(f"charlm_{way}_file")):
             read[f"{way}_charlm"] = charlm

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import random
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,68 @@ def train_tagger(trees: list[nltk.Tree], vectors: Path, path: Path) -> None:
         for batch in data.to_loader(batch_size=20):
             trainer.update(batch)
     trainer.save(str(path))
+
+
+def make_dependencies(folder: Path, models: Path) -> None:
+    """A parser of dependencies and what it reads, as ``folder/KIND/toy.pt``; vectors and tagger are copied.
+
+    Its weights are random, so that arcs cross and heads depend on all that it reads.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    random.seed(0)
+    for kind in ("pretrain", "pos"):
+        shutil.copytree(models / kind, folder / kind)
+    for kind in ("lemma", "depparse"):
+        (folder / kind).mkdir()
+    trees = toy_trees(100, seed=2)
+    save_lemmatizer(trees, folder / "lemma" / f"{_NAME}.pt")
+    save_dependency_parser(trees, folder / "pretrain" / f"{_NAME}.pt", folder / "depparse" / f"{_NAME}.pt")
+
+
+def save_lemmatizer(trees: list[nltk.Tree], path: Path) -> None:
+    """A dictionary of lemmas, words of the grammar without their last letters."""
+    from stanza.models.common.doc import Document
+    from stanza.models.lemma.data import DataLoader
+    from stanza.models.lemma.trainer import Trainer
+    from stanza.models.lemmatizer import parse_args
+
+    args = parse_args(["--dict_only", "--shorthand", "en_toy", "--cpu"])
+    document = Document([[_word(k, *each) for k, each in enumerate(tree.pos(), 1)] for tree in trees])
+    trainer = Trainer(args=args, vocab=DataLoader(document, 100, args).vocab)
+    trainer.train_dict(document.get(["text", "upos", "lemma"]))
+    trainer.save(str(path))
+
+
+def save_dependency_parser(trees: list[nltk.Tree], vectors: Path, path: Path) -> None:
+    """A parser of dependencies with random weights."""
+    import torch
+    from stanza.models.common.doc import Document
+    from stanza.models.common.pretrain import Pretrain
+    from stanza.models.depparse.data import DataLoader
+    from stanza.models.depparse.trainer import GraphTrainer
+    from stanza.models.parser import parse_args
+
+    small = "--hidden_dim 16 --char_hidden_dim 8 --char_emb_dim 8 --deep_biaff_hidden_dim 16 --word_emb_dim 8"
+    more = "--deep_biaff_output_dim 8 --tag_emb_dim 8 --transformed_dim 8 --num_layers 1 --word_cutoff 0"
+    files = ["--wordvec_pretrain_file", str(vectors), "--shorthand", "en_toy", "--lang", LANGUAGE, "--cpu"]
+    alone = ["--no_distance", "--no_linearization"]
+    args = parse_args([*small.split(), *more.split(), *files, *alone])
+    document = Document([[_word(k, *each) for k, each in enumerate(tree.pos(), 1)] for tree in trees])
+    pretrain = Pretrain(str(vectors))
+    vocabulary = DataLoader(document, 100, args, pretrain).vocab
+    trainer = GraphTrainer(args=args, vocab=vocabulary, pretrain=pretrain, device="cpu")
+    for weights in trainer.model.unlabeled.parameters():  # zeros otherwise
+        torch.nn.init.normal_(weights)
+    trainer.save(str(path))
+
+
+def _word(k: int, word: str, tag: str) -> dict[str, Any]:
+    word = plain(word)
+    relation = "dep" if k > 1 else "root"
+    columns = {"id": (k,), "text": word, "lemma": word[:-1] or word, "upos": tag, "xpos": tag, "feats": "_"}
+    return {**columns, "head": k - 1, "deprel": relation}
 
 
 def train_parser(trees: list[nltk.Tree], vectors: Path, path: Path, tags: int = 8, epochs: int = 6) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import collections
 import json
 import logging
 import shutil
@@ -9,13 +10,14 @@ from typing import Any
 
 import pytest
 from toy_benepar import toy_trees
-from toy_stanza import plain, train_parser, write_resources
+from toy_stanza import make_dependencies, plain, train_parser, write_resources
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.parsers import ParseFailure, load_parser
-from pdtools.parsers.base import model_files
-from pdtools.parsers.stanza import StanzaParser, _tree, load
+from pdtools.parsers.base import model_files, model_note
+from pdtools.parsers.stanza import StanzaParser, _tree, _tree_of_dependencies, load
 from pdtools.trees import Tree
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, read_block
 
 stanza = pytest.importorskip("stanza", reason="stanza is not installed")
 
@@ -162,6 +164,144 @@ def test_stanzas_log_is_left_as_it_was(parser: StanzaParser) -> None:
     assert logging.getLogger("stanza").level == before
 
 
+# --- dependencies -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def dependencies(toy_stanza_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a language that has a parser of dependencies alone."""
+    home = tmp_path_factory.mktemp("dependencies") / "own"
+    make_dependencies(home, toy_stanza_models / "en")
+    return home
+
+
+def own_pipeline(home: Path, folder: Path, lemmatizer: str) -> Any:
+    """Stanza's pipeline of the models in ``home``, copied to where its downloader would put them."""
+    shutil.copytree(home, folder / "en")
+    needs = {"toy": {"dependencies": [{"model": "pretrain", "package": "toy"}]}}
+    default = {"pos": "toy", "lemma": lemmatizer, "depparse": "toy"}
+    known = {"pos": needs, "depparse": needs, "lemma": {"toy": {}}, "packages": {"default": default}}
+    (folder / "resources.json").write_text(json.dumps({"en": known}))
+    return stanza.Pipeline(
+        "en",
+        dir=str(folder),
+        processors="tokenize,pos,lemma,depparse",
+        tokenize_pretokenized=True,
+        download_method=None,
+        logging_level="ERROR",
+    )
+
+
+def through_conllu(document: Any, file: Path) -> list[Tree]:
+    """The trees of what Stanza writes, read as a treebank, under the words of ``document``."""
+    file.write_text(format(document, "C") + "\n\n")
+    form, counts = FORMS["conllu"], collections.Counter[str]()
+    read = [
+        each for block in form.blocks(str(file)) for each in read_block(form, block, ReadOptions(), counts)
+    ]
+    assert counts["arcs lifted"] > 10
+    return [each.tree for each in read if isinstance(each, ReadTree)]
+
+
+def test_dependencies_give_the_trees_that_their_conllu_gives(
+    dependencies: Path, sentences: list[list[str]], tmp_path: Path
+) -> None:
+    mixed = [*sentences, ["dog"], ["the"] * 150, ["the", "unknown", "{", ")", "."]]
+    own = own_pipeline(dependencies, tmp_path / "stanza", "toy")
+    expected = through_conllu(own(mixed), tmp_path / "own.conllu")
+    trees = list(load(str(dependencies), "cpu").parse(mixed))
+    assert trees == expected
+    assert expected[-1].words == ("the", "unknown", "-LCB-", "-RRB-", ".")
+    assert all(label[:-1] in tree.tags and label[-1] == "P" for tree in expected for label in tree.labels)
+    file = dependencies / "depparse" / "toy.pt"
+    assert list(load(str(file), "cpu").parse(mixed)) == expected
+    assert model_note("stanza", str(dependencies)) == (
+        f"stanza: depparse model {file}, its dependencies made constituents"
+    )
+
+
+def test_dependencies_of_a_language_without_lemmas(
+    dependencies: Path, sentences: list[list[str]], tmp_path: Path
+) -> None:
+    home = tmp_path / "own"
+    shutil.copytree(dependencies, home)
+    with_lemmas = list(load(str(home), "cpu").parse(sentences))
+    shutil.rmtree(home / "lemma")
+    words = own_pipeline(home, tmp_path / "stanza", "identity")(sentences)
+    trees = list(load(str(home), "cpu").parse(sentences))
+    assert trees == through_conllu(words, tmp_path / "own.conllu")
+    assert trees != with_lemmas
+    assert str(model_note("stanza", str(home))).endswith("made constituents, with words for lemmas")
+
+
+def test_words_without_a_tag_are_x() -> None:
+    class Word:
+        head, upos = 0, None
+
+    (parsed, *rest) = (Word(), Word())
+    rest[0].head = 1
+    assert str(_tree_of_dependencies(["(", "b"], [parsed, *rest])) == "(XP (X -LRB-) (X b))"
+
+
+def test_dependencies_that_cannot_be_projected_fail_alone(
+    dependencies: Path, sentences: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parser = load(str(dependencies), "cpu")
+    expected = list(parser.parse(sentences))
+    monkeypatch.setattr("pdtools.trees.forms.dependencies.MOST_LIFTED_WORDS", 0)
+    results = list(parser.parse(sentences))
+    crossing = ParseFailure("crossing arcs in a sentence of more than 0 words")
+    assert 0 < results.count(crossing) < len(results)
+    assert results == [crossing if r == crossing else e for r, e in zip(results, expected, strict=True)]
+
+
+def test_constituents_are_taken_where_both_are(
+    parser: StanzaParser, toy_stanza_models: Path, dependencies: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "own"
+    shutil.copytree(toy_stanza_models / "en", home)
+    for kind in ("lemma", "depparse"):
+        shutil.copytree(dependencies / kind, home / kind)
+    assert list(load(str(home), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
+    file = home / "constituency" / "toy.pt"
+    assert model_note("stanza", str(home)) == f"stanza: constituency model {file}"
+    assert model_note("benepar") is None
+    shutil.copy(file, home / "constituency" / "other.pt")  # which one is meant is not known
+    with pytest.raises(PdtoolsError, match=r"not the folder of a language with a parser .*\(one .pt\)"):
+        load(str(home), "cpu")
+
+
+def test_a_file_of_dependencies_is_known_by_what_is_in_it(dependencies: Path, tmp_path: Path) -> None:
+    expected = list(load(str(dependencies), "cpu").parse([GOOD]))
+    for kind in ("pos", "lemma", "pretrain"):
+        shutil.copytree(dependencies / kind, tmp_path / "mine" / kind)
+    file = tmp_path / "mine" / "mine.pt"
+    shutil.copy(dependencies / "depparse" / "toy.pt", file)
+    assert list(load(str(file), "cpu").parse([GOOD])) == expected
+    shutil.rmtree(tmp_path / "mine" / "pos")
+    with pytest.raises(PdtoolsError, match="this parser reads tags, and .*/mine/pos holds no one tagger"):
+        load(str(file), "cpu")
+
+
+def test_a_lemmatizer_that_is_not_there(dependencies: Path, tmp_path: Path) -> None:
+    home = tmp_path / "fi"
+    shutil.copytree(dependencies, home)
+    shutil.copy(home / "lemma" / "toy.pt", home / "lemma" / "other.pt")
+    with pytest.raises(PdtoolsError, match=r"fi: its parser of dependencies reads lemmas, .* \(.pt\)$"):
+        load(str(home), "cpu")
+    known: dict[str, Any] = {"depparse": {}, "packages": {"default": {"lemma": "toy"}}}
+    (tmp_path / "resources.json").write_text(json.dumps({"fi": known}))
+    assert str(home / "lemma" / "toy.pt") in model_files("stanza", str(home))
+    shutil.rmtree(home / "lemma")
+    with pytest.raises(
+        PdtoolsError, match=r"stanza.download\('fi', processors='tokenize,pos,lemma,depparse'\)"
+    ):
+        load(str(home), "cpu")
+    known["packages"]["default"]["lemma"] = "identity"
+    (tmp_path / "resources.json").write_text(json.dumps({"fi": known}))
+    assert str(model_note("stanza", str(home))).endswith("with words for lemmas")
+
+
 # --- where models are -------------------------------------------------------------------------------
 
 
@@ -178,9 +318,12 @@ def test_an_installed_language_is_found(
     for name in (None, "en", "english"):
         assert list(load_parser("stanza", name).parse([GOOD])) == expected
     with pytest.raises(
-        PdtoolsError, match=r"models of de are not installed: .*stanza.download\('de'.*--parser RUN"
+        PdtoolsError, match=r"models of de are not installed: .*stanza.download\('de'.*constit.*--parser RUN"
     ):
         load_parser("stanza", "de")
+    monkeypatch.setattr("pdtools.parsers.stanza._resources", lambda root: {"fi": {"depparse": {}}})
+    with pytest.raises(PdtoolsError, match=r"models of fi are .*tokenize,pos,lemma,depparse'"):
+        load_parser("stanza", "fi")
 
 
 def test_models_that_belong_together_are_those_of_the_list(toy_stanza_models: Path, tmp_path: Path) -> None:

@@ -270,7 +270,10 @@ def test_text_through_stanza(
     report = json.loads(captured.out)
     assert (report["counts"]["trees"], report["counts"]["placeholders"]) == (4, 2)
     assert "stanza" in report["provenance"]["versions"]
-    assert all(line.startswith(("4 trees", "1 without")) for line in captured.err.splitlines()), captured.err
+    assert all(
+        line.startswith(("stanza: constituency model ", "4 trees", "1 without"))
+        for line in captured.err.splitlines()
+    ), captured.err
 
 
 def test_a_run_is_resumed_with_the_models_it_began_with_alone(
