@@ -6,6 +6,7 @@ import logging
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from toy_stanza import make_dependencies, plain, train_parser, write_resources
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.parsers import ParseFailure, load_parser
 from pdtools.parsers.base import model_files, model_note
-from pdtools.parsers.stanza import StanzaParser, _tree, _tree_of_dependencies, load
+from pdtools.parsers.stanza import StanzaParser, _files, _tree, _tree_of_dependencies, load
 from pdtools.trees import Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, read_block
 
@@ -235,12 +236,8 @@ def test_dependencies_of_a_language_without_lemmas(
 
 
 def test_words_without_a_tag_are_x() -> None:
-    class Word:
-        head, upos = 0, None
-
-    (parsed, *rest) = (Word(), Word())
-    rest[0].head = 1
-    assert str(_tree_of_dependencies(["(", "b"], [parsed, *rest])) == "(XP (X -LRB-) (X b))"
+    parsed = [SimpleNamespace(head=head, upos=None, xpos="NN", text="?") for head in (0, 1)]
+    assert str(_tree_of_dependencies(["(", "b"], parsed)) == "(XP (X -LRB-) (X b))"
 
 
 def test_dependencies_that_cannot_be_projected_fail_alone(
@@ -291,7 +288,9 @@ def test_a_lemmatizer_that_is_not_there(dependencies: Path, tmp_path: Path) -> N
         load(str(home), "cpu")
     known: dict[str, Any] = {"depparse": {}, "packages": {"default": {"lemma": "toy"}}}
     (tmp_path / "resources.json").write_text(json.dumps({"fi": known}))
-    assert str(home / "lemma" / "toy.pt") in model_files("stanza", str(home))
+    files = _files(str(home))
+    assert files["lemma_model_path"] == str(home / "lemma" / "toy.pt")
+    assert "lemma_pretrain_path" not in files  # a dictionary reads no vectors
     shutil.rmtree(home / "lemma")
     with pytest.raises(
         PdtoolsError, match=r"stanza.download\('fi', processors='tokenize,pos,lemma,depparse'\)"
