@@ -8,7 +8,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.evaluation.benchmark.definition import Benchmark, Score
-from pdtools.evaluation.benchmark.graded import JudgedLabels, JudgedValues
 from pdtools.evaluation.benchmark.items import Item, Items, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
@@ -98,9 +97,13 @@ def evaluate_given(items: Items, given: Callable[[Item, str], float], settings: 
 
 
 def _judged(items: Items, *, tokens: bool = True) -> JudgedItems:
+    if items.benchmark.label is None and items.benchmark.value is None:
+        return JudgedItems(items, tokens=tokens)
+    from pdtools.evaluation.benchmark.graded import JudgedLabels, JudgedValues  # numpy takes its time
+
     if items.benchmark.label is not None:
         return JudgedLabels(items, tokens=tokens)
-    return (JudgedItems if items.benchmark.value is None else JudgedValues)(items, tokens=tokens)
+    return JudgedValues(items, tokens=tokens)
 
 
 def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -196,11 +196,11 @@ class Items:
         return iter(self._kept) if self._kept else self._within_limit(self._read())
 
     def _within_limit(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The first so many items of each group, and all that a threshold is chosen on."""
+        """The first so many items of each group, and all that a threshold is chosen on, which come before."""
         taken: Counter[tuple[str | None, ...]] = Counter()
         for item in items:
             taken[item.levels] += not item.trains
-            if self.limit is None or item.trains or taken[item.levels] <= self.limit:
+            if self.limit is None or taken[item.levels] <= self.limit:
                 yield item
 
     def _read(self) -> Iterator[Item]:

@@ -98,6 +98,18 @@ def test_rows_that_belong_together(tmp_path: Path) -> None:
     assert texts(tmp_path, benchmark(rows=by_key, strings=two, form=form)) == expected
 
 
+def test_plain_columns_of_rows_that_belong_together_are_the_first_ones(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("r\tk\ts\nno\tx\tb\nyes\ty\ta\n")
+    rows = {"every": 2, "role": "{r}", "good": "yes", "bad": "no"}
+    of = benchmark(rows=rows, strings=OF_ROWS, levels={"first": "{k}", "right": "{good.k}"})
+    assert [item.levels for item in Items(tmp_path, of)] == [("x", "y")]
+
+
+def test_the_number_of_an_option_may_be_a_float(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"options": ["a", "b", "c"], "label": 2.0}')
+    assert [item.right for item in Items(tmp_path, benchmark(**OPTIONS))] == [2]
+
+
 def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
     for language, paradigm in (("de", "x"), ("en", "x"), ("en", "y")):
         folder = tmp_path / "toy" / language
