@@ -5,10 +5,12 @@ Subjects read fillers, and items in two conditions (each subject one version of 
 a bit slows them, items in how large their effect is; the critical word is ``EXTRA`` ms slower in the first
 condition than bits say. Both the effect of people and the predicted one are known, and have an interval.
 
-    python benchmarks/reading_effects.py
+    python benchmarks/reading_effects.py [--seed 0]
 """
 
 from __future__ import annotations
+
+import argparse
 
 import numpy as np
 
@@ -78,7 +80,9 @@ def one(rng: np.random.Generator) -> list[list[float]]:
 
 def main() -> None:
     """Print, of each effect, the truth, the mean estimate and the share of intervals that hold the truth."""
-    rng = np.random.default_rng(0)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--seed", type=int, default=0, help="of what is simulated")
+    rng = np.random.default_rng(parser.parse_args().seed)
     found = np.array([one(rng) for _ in range(SIMULATIONS)])  # (simulations, 9, 3)
     by_bits = [BITS * each for each in TRUTH]
     truths = np.array([by_bits[0] + EXTRA, *by_bits[1:], *by_bits, *TRUTH])

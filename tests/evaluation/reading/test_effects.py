@@ -16,7 +16,7 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.reading.effects import Contrast
+from pdtools.evaluation.reading.effects import Contrast, _Cell, _with_interval
 from pdtools.evaluation.reading.scoring import recorded_words
 from pdtools.evaluation.reading.times import read_times
 
@@ -88,6 +88,48 @@ def test_effects_are_differences_of_means_and_of_predictions(tmp_path: Path) -> 
     assert first["ratio"]["value"] == pytest.approx(first["predicted"]["value"] / first["human"]["value"])
     assert effects[2]["ratio"] is None  # people's may be 0
     assert found["counts"]["observations_left_out"]["not to be fitted"] == 2 * ITEMS * WORDS * SUBJECTS
+
+
+def test_implausible_times_of_fillers_are_not_fitted(tmp_path: Path) -> None:
+    """Rows of times that do not count leave the prediction where it is without them."""
+    frame = table(tmp_path)
+    slow = (frame.condition == "filler") & (frame.word_number == 5) & (frame.subject == "s1")
+    frame[~slow].to_csv(tmp_path / "times.csv", index=False)
+    without = evaluate(tmp_path, *PREDICT)["scores"]["effects"]
+    frame.loc[slow, "time"] = 50_000
+    frame.to_csv(tmp_path / "times.csv", index=False)
+    found = evaluate(tmp_path, *PREDICT)
+    left_out = found["counts"]["observations_left_out"]
+    assert sum(n for why, n in left_out.items() if why.startswith("above")) == slow.sum() > 0
+    for each, expected in zip(found["scores"]["effects"], without, strict=True):
+        assert each["predicted"]["value"] == pytest.approx(expected["predicted"]["value"])
+
+
+def test_drawn_cells_count_as_often_as_they_are_drawn() -> None:
+    rng = np.random.default_rng(0)
+    number = rng.integers(0, 3, (3, 2)).astype(float)
+    number[0] = 1
+    time, predictors = number * rng.normal(size=(3, 2)), number[..., None] * rng.normal(size=(3, 2, 4))
+    groups, subjects = rng.integers(1, 4, (5, 3)).astype(float), rng.integers(1, 4, (5, 2)).astype(float)
+    found = _Cell(number, time, predictors).means(groups, subjects)
+    for s in range(5):
+        weight = groups[s][:, None] * subjects[s]
+        n = (weight * number).sum()
+        assert found[0][s] == pytest.approx((weight * time).sum() / n)
+        assert found[1][s] == pytest.approx((weight[..., None] * predictors).sum((0, 1)) / n)
+
+
+@pytest.mark.parametrize(
+    ("items", "subjects", "variance"), [(4.0, 3.0, 5.0), (1.0, 4.6, 4.6), (9.0, 9.0, 9.0)]
+)
+def test_the_spread_is_the_two_way_clustered_one(items: float, subjects: float, variance: float) -> None:
+    """2 (items + subjects) − both, no less than either, no more than that of drawing both, which is 9."""
+    unit = np.random.default_rng(0).normal(size=20_000)
+    unit = (unit - unit.mean()) / unit.std()
+    drawn = {"both": 3 * unit, "items": items**0.5 * unit, "subjects": subjects**0.5 * unit}
+    found = _with_interval(0.0, drawn)
+    low, high = np.quantile(unit, [0.025, 0.975]) * variance**0.5
+    assert (found["low"], found["high"]) == pytest.approx((low, high), rel=1e-3)
 
 
 def test_versions_of_an_item_are_one_group_and_columns_are_kept(tmp_path: Path) -> None:
