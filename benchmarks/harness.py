@@ -20,8 +20,8 @@ from typing import Any
 
 from comparison import REPOSITORY
 
-from pdtools.evaluation.benchmark.definition import read_benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Item, Items
 from pdtools.search import load_scorer
 

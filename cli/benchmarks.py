@@ -20,7 +20,7 @@ def list_benchmarks(as_json: JsonOption = False) -> None:
     Example:
       pdtools benchmarks list
     """
-    from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
+    from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 
     found = [(name, read_benchmark(name)) for name in bundled()]
     if as_json:
@@ -49,7 +49,7 @@ def show(
       pdtools benchmarks show zorro
       pdtools benchmarks show blimp --toml > mine.toml
     """
-    from pdtools.evaluation.benchmark.definition import read_benchmark, text_of
+    from pdtools.evaluation.benchmark.from_toml import read_benchmark, text_of
 
     benchmark = read_benchmark(name)
     if toml:

@@ -129,8 +129,8 @@ def eval_benchmark(
         "--write-sentences": recorded.write_sentences,
     }
     pick_source(context, sources)
-    from pdtools.evaluation.benchmark.definition import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
+    from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.given import GivenScores
     from pdtools.evaluation.benchmark.items import Items
     from pdtools.evaluation.recorded.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pdtools.devices import prepare_torch
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.benchmark.definition import read_benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair

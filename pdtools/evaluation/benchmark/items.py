@@ -12,15 +12,8 @@ from pathlib import Path, PurePath
 from typing import NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import (
-    Benchmark,
-    Label,
-    Options,
-    Value,
-    bundled,
-    option_name,
-    read_benchmark,
-)
+from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
+from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import NoColumnError
 from pdtools.files import is_stream

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pdtools.evaluation.benchmark.definition import read_benchmark
 from pdtools.evaluation.benchmark.evaluate import judge_all
+from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Item, Items, String
 from pdtools.evaluation.benchmark.outcomes import (
     JudgedItems,

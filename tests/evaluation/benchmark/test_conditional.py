@@ -11,8 +11,9 @@ import pytest
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2, transformers_losses
 
-from pdtools.evaluation.benchmark.definition import Score, benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.definition import Score
 from pdtools.evaluation.benchmark.evaluate import ItemContest, evaluate_benchmark
+from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.items import Items, String
 from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
 from pdtools.evaluation.sg.formula import Formula

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import (
-    Benchmark,
+from pdtools.evaluation.benchmark.definition import Benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.from_toml import (
     benchmark_from,
     benchmark_of_columns,
     bundled,
     read_benchmark,
 )
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.definition import Benchmark, benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.definition import Benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.graded import best_threshold, matthews, roc_auc
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.report.benchmarks import print_benchmark

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.definition import bundled, read_benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
+from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 from pdtools.evaluation.benchmark.items import Items, known_by_files
 
 

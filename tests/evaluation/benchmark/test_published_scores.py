@@ -11,8 +11,8 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.definition import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_given
+from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.given import GivenScores
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.rows import data_files, items_of

@@ -1,0 +1,462 @@
+"""Benchmarks of TOML files: what each part may hold, and what is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.definition import (
+    KINDS,
+    OF_STRINGS,
+    OTHERS,
+    RIGHT,
+    RIGHT_IS_HIGHEST,
+    SCORES,
+    Benchmark,
+    Label,
+    Options,
+    Rows,
+    Score,
+    Text,
+    Value,
+    formula_of,
+    option_name,
+)
+from pdtools.evaluation.benchmark.readers import READERS
+from pdtools.evaluation.benchmark.templates import Template
+from pdtools.evaluation.sg.formula import Formula
+from pdtools.files import decode_utf8, read_bytes
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# Columns of items.parquet that no level and no string may be called.
+_TAKEN = {
+    "item",
+    "prediction",
+    "group",
+    "formula",
+    "outcome",
+    "correct",
+    "reason",
+    "beam",
+    "margin",
+    "overall",
+    "score",
+    "acceptable",
+    "value",
+}
+_NAME = re.compile(r"[A-Za-z]\w*")
+_ABOUT = ("title", "right", "cite", "url", "licence", "get")
+
+
+def bundled() -> list[str]:
+    """Names of the benchmarks that come with pdtools (``configs/benchmarks/*.toml``)."""
+    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
+
+
+def text_of(source: str) -> str:
+    """The TOML of a benchmark, by its bundled name or its path.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if source in bundled() and not Path(source).is_file():
+        return str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
+    if not Path(source).is_file():
+        hint = f"benchmarks: {', '.join(bundled())}, or a TOML file"
+        raise InputError("no such file, nor a benchmark of this name", file=source, hint=hint)
+    return decode_utf8(read_bytes(source), source)
+
+
+def read_benchmark(source: str) -> Benchmark:
+    """A benchmark by its bundled name, or from a TOML file.
+
+    Raises:
+        InputError: if there is none, or it is none.
+    """
+    text = text_of(source)
+    try:
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InputError(f"not TOML: {error}", file=source) from error
+    return benchmark_from(table, source, Path(source).stem)
+
+
+def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark:
+    """A benchmark from what TOML holds.
+
+    Args:
+        place: to name in messages.
+        name: of the benchmark.
+
+    Raises:
+        InputError: naming the place, and what is wrong.
+    """
+    try:
+        return _Reading(table).benchmark(name)
+    except PdtoolsError as error:
+        raise InputError(str(error), file=place) from None
+
+
+def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) -> Benchmark:
+    """Pairs of two columns, in groups by others.
+
+    Raises:
+        PdtoolsError: for a column that no template can name.
+    """
+    named: dict[str, str] = {}
+    for level in levels:
+        key = re.sub(r"^(?=[\W\d])|\W+", "_", level).strip("_") or "level"
+        if not _may_be_called(key) or key in ("good", "bad"):
+            key = f"level_{key}"
+        if key in named:
+            raise PdtoolsError(f"--level {named[key]} and --level {level} are both called {key}")
+        named[key] = level
+    table = {
+        "title": name,
+        "strings": {"good": _column(good), "bad": _column(bad)},
+        "levels": {key: _column(level) for key, level in named.items()},
+    }
+    return benchmark_from(table, "--good, --bad, --level", name)
+
+
+def _column(name: str) -> str:
+    return name if "{" in name else f"{{{name}}}"
+
+
+def _folder() -> Any:
+    return resources.files("pdtools.configs").joinpath("benchmarks")
+
+
+_KEYS = (*_ABOUT, "files", "path", "form", "reader", "rows", "strings", "options", "predictions", "scores")
+_ALL_KEYS = (*_KEYS, "levels", "chance", "label", "threshold", "value", "published", "suites")
+
+
+class _Reading:
+    """The parts of a file, checked one after the other."""
+
+    def __init__(self, table: Mapping[str, Any]) -> None:
+        self.table = table
+
+    def benchmark(self, name: str) -> Benchmark:
+        _check_keys(self.table, _ALL_KEYS, "a benchmark")
+        if self.table.get("suites", False) is not False:
+            return self.of_suites(name)
+        strings, options = self.strings(), self.options()
+        if not strings and options is None:
+            _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
+        label, value = self.label(strings), self.value(strings)
+        levels, flags = self.levels(), self.flags()
+        columns = [*levels, *flags, *strings, *(before + name for before in OF_STRINGS for name in strings)]
+        if twice := next((name for name, times in Counter(columns).items() if times > 1), None):
+            _refuse(f"two columns of the results would be called {twice!r}: another name is needed")
+        if label is not None or value is not None:
+            if label is not None and value is not None:
+                _refuse("either label or value")
+            if {"predictions", "options", "chance"} & self.table.keys():
+                _refuse("label and value go without predictions, options and chance")
+            predictions = {"main": next(iter(strings)) if value is None else value.against}
+        else:
+            predictions = self.predictions(strings, options)
+        return Benchmark(
+            name=name,
+            about=self.about(),
+            files=self.files(),
+            path=self.path(),
+            form=self.form(),
+            reader=self.reader(),
+            rows=self.rows(),
+            strings=strings,
+            options=options,
+            predictions=predictions,
+            scores=self.scores(predictions),
+            levels=levels,
+            flags=flags,
+            chance=self.chance(predictions),
+            label=label,
+            value=value,
+            published=self.part("published"),
+            digest=_digest(
+                {key: each for key, each in self.table.items() if key not in (*_ABOUT, "published")}
+            ),
+        )
+
+    def of_suites(self, name: str) -> Benchmark:
+        if self.table["suites"] is not True:
+            _refuse("suites has to be true or false")
+        _check_keys(self.table, (*_ABOUT, "files", "published", "suites"), "a benchmark of suites")
+        return Benchmark(
+            name=name,
+            about=self.about(),
+            files=self.files(),
+            path=None,
+            form={},
+            reader=None,
+            rows=None,
+            strings={},
+            options=None,
+            predictions={},
+            scores={},
+            levels={},
+            chance={},
+            published=self.part("published"),
+            suites=True,
+        )
+
+    def about(self) -> Mapping[str, str]:
+        return {key: _string(self.table[key], key) for key in _ABOUT if key in self.table}
+
+    def files(self) -> tuple[str, ...]:
+        found = self.table.get("files", ())
+        return (found,) if isinstance(found, str) else _strings(found, "files")
+
+    def part(self, name: str) -> Mapping[str, Any]:
+        found = self.table.get(name, {})
+        if not isinstance(found, dict):
+            _refuse(f"{name} has to be a table")
+        return found
+
+    def path(self) -> re.Pattern[str] | None:
+        if "path" not in self.table:
+            return None
+        try:
+            return re.compile(_string(self.table["path"], "path"))
+        except re.error as error:
+            _refuse(f"path is no regular expression: {error}")
+
+    def form(self) -> Mapping[str, Any]:
+        found = self.part("form")
+        kinds = {"kind": str, "delimiter": str, "quote": bool, "header": bool, "skip": int}
+        _check_keys(found, tuple(kinds), "form")
+        for key, value in found.items():
+            if type(value) is not kinds[key]:
+                named = {str: "a string", bool: "true or false", int: "a number of lines"}
+                _refuse(f"form.{key} has to be {named[kinds[key]]}")
+        if found.get("skip", 0) < 0:
+            _refuse("form.skip has to be a number of lines, from 0 on")
+        if found.get("kind", "tsv") not in KINDS:
+            _refuse(f"form.kind has to be one of {', '.join(KINDS)}")
+        if len(found.get("delimiter", ",")) != 1:
+            _refuse("form.delimiter has to be one character")
+        return found
+
+    def reader(self) -> str | None:
+        if "reader" not in self.table:
+            return None
+        if (name := _string(self.table["reader"], "reader")) not in READERS:
+            _refuse(f"unknown reader {name!r} (known: {', '.join(READERS)})")
+        return name
+
+    def rows(self) -> Rows | None:
+        if "rows" not in self.table:
+            return None
+        found = dict(self.part("rows"))
+        every, by, role, names = (found.pop(key, None) for key in ("every", "by", "role", "as"))
+        if (every is None) == (by is None):
+            _refuse("rows has either every, a number of rows, or by, a template of what they share")
+        if every is not None and (type(every) is not int or every < 2):
+            _refuse("rows.every has to be a number from 2 on")
+        if (role is None) == (names is None):
+            _refuse(
+                "rows has either as, the rows' names in their order, or role, a template of what a row is"
+            )
+        if names is not None:
+            if found or every is None or len({*_strings(names, "rows.as")}) != every:
+                _refuse("rows.as has a name for each of rows.every rows, and nothing beside it")
+            return Rows(every, None, None, dict.fromkeys(names, ""))
+        roles = {key: _string(value, f"rows.{key}") for key, value in found.items()}
+        if len({*roles.values()}) < max(2, len(roles), every or 0):
+            _refuse('rows.role goes with a name for each value of it: good = "True", bad = "False"')
+        return Rows(
+            every, None if by is None else _template(by, "rows.by"), _template(role, "rows.role"), roles
+        )
+
+    def strings(self) -> dict[str, Text]:
+        found: dict[str, Text] = {}
+        for name, given in self.part("strings").items():
+            where = f"strings.{name}"
+            if not _may_be_called(name) or name in (RIGHT, OTHERS, "max", "min"):
+                _refuse(f"{where}: a string cannot be called that")
+            if isinstance(given, str):
+                found[name] = Text(_template(given, where))
+                continue
+            if not isinstance(given, dict):
+                _refuse(f"{where} has to be a template, or a table of context and text")
+            _check_keys(given, ("context", "text", "blank"), where)
+            if not {"context", "text"} <= given.keys():
+                _refuse(f"{where} has context and text")
+            text, context = (_template(given[key], f"{where}.{key}") for key in ("text", "context"))
+            found[name] = Text(text, context, _string(given.get("blank", " "), f"{where}.blank"))
+        return found
+
+    def options(self) -> Options | None:
+        if "options" not in self.table:
+            return None
+        given = self.part("options")
+        _check_keys(given, ("texts", "right", "context", "blank", "labels"), "options")
+        if not {"texts", "right"} <= given.keys():
+            _refuse("options has texts, and right, which of them is")
+        texts, right = given["texts"], given["right"]
+        several = (texts,) if isinstance(texts, str) else _strings(texts, "options.texts")
+        if type(right) is not int:
+            right = _template(right, "options.right")
+        context = _template(given["context"], "options.context") if "context" in given else None
+        return Options(
+            tuple(_template(each, "options.texts") for each in several),
+            right,
+            context,
+            _string(given.get("blank", " "), "options.blank"),
+            _strings(given.get("labels", ()), "options.labels"),
+        )
+
+    def predictions(self, strings: Mapping[str, Text], options: Options | None) -> dict[str, str]:
+        given = self.part("predictions")
+        if not given and options is not None:
+            given = {"main": RIGHT_IS_HIGHEST}
+        elif not given and {*strings} >= {"good", "bad"}:
+            given = {"main": "good > bad"}
+        if not given:
+            _refuse('no predictions: [predictions] has formulas such as main = "good > bad"')
+        found: dict[str, str] = {}
+        for name in sorted(given, key=lambda name: name != "main"):  # a stable order: main first
+            found[name] = _string(given[name], f"predictions.{name}")
+            several = 0 if options is None else len(options.texts)
+            try:
+                # Of a list nobody knows how many options it has.
+                for n in (2, 3) if several == 1 else (several,):
+                    formula_of(found[name], tuple(strings), 0 if n else None, n)
+            except PdtoolsError as error:
+                _refuse(f"predictions.{name}: {error}")
+        return found
+
+    def label(self, strings: Mapping[str, Text]) -> Label | None:
+        threshold = self.table.get("threshold")
+        if (given := self.table.get("label")) is None:
+            return None if threshold is None else _refuse("threshold goes with label")
+        given = given if isinstance(given, dict) else {"value": given}
+        _check_keys(given, ("value", "good", "bad"), "label")
+        good, bad = (
+            _string(given.get(key, one), f"label.{key}") for key, one in (("good", "1"), ("bad", "0"))
+        )
+        if len(strings) != 1 or good == bad or "value" not in given:
+            _refuse("label is of one string, and has a value, one for good and one for bad")
+        number, source = threshold, None
+        if isinstance(threshold, dict):
+            _check_keys(threshold, ("from",), "threshold")
+            number, source = None, _string(threshold.get("from"), "threshold.from")
+        elif not _is_number(threshold):
+            _refuse('threshold has to be a number, or {from = "*train*"}, files that it is chosen on')
+        return Label(_template(given["value"], "label.value"), good, bad, number, source)
+
+    def value(self, strings: Mapping[str, Text]) -> Value | None:
+        if "value" not in self.table:
+            return None
+        given = self.part("value")
+        _check_keys(given, ("column", "against", "correlation"), "value")
+        if not {"column", "against"} <= given.keys():
+            _refuse("value has column, the number of an item, and against, a formula of scores")
+        correlation = given.get("correlation", "spearman")
+        if correlation not in ("spearman", "pearson"):
+            _refuse("value.correlation has to be spearman or pearson")
+        against = _string(given["against"], "value.against")
+        try:
+            Formula.parse(against, tuple(strings), number=True)
+        except PdtoolsError as error:
+            _refuse(f"value.against: {error}")
+        column = _string(given["column"], "value.column")
+        return Value(_template(_column(column), "value.column"), against, correlation)
+
+    def scores(self, predictions: Mapping[str, str]) -> dict[str, Score]:
+        given = self.part("scores")
+        _check_keys(given, tuple(predictions), "scores: of predictions")
+        return {name: _score(given.get(name, "sum"), f"scores.{name}") for name in predictions}
+
+    def levels(self) -> dict[str, Template]:
+        given = self.part("levels")
+        for name in given:
+            if not _may_be_called(name):
+                _refuse(f"levels.{name}: a level cannot be called that")
+        plain = {name: each for name, each in given.items() if not isinstance(each, dict)} or {
+            "file": "{file}"
+        }
+        return {name: _template(each, f"levels.{name}") for name, each in plain.items()}
+
+    def flags(self) -> dict[str, tuple[str, ...]]:
+        found = {}
+        for name, given in self.part("levels").items():
+            if isinstance(given, dict):
+                _check_keys(given, ("flags",), f"levels.{name}")
+                found[name] = _strings(given.get("flags"), f"levels.{name}.flags")
+        return found
+
+    def chance(self, predictions: Mapping[str, str]) -> dict[str, float]:
+        given = self.part("chance")
+        _check_keys(given, tuple(predictions), "chance: of predictions")
+        for name, share in given.items():
+            if type(share) not in (int, float) or not 0 <= share <= 1:
+                _refuse(f"chance.{name} has to be a number from 0 to 1")
+        return {name: float(share) for name, share in given.items()}
+
+
+def _score(given: Any, where: str) -> Score:
+    if isinstance(given, dict) and [*given] == ["slln"] and _is_number(given["slln"]):
+        return Score("slln", float(given["slln"]))
+    if given not in SCORES or given == "slln":
+        known = ", ".join(SCORES[:-1])
+        _refuse(f"{where} has to be one of {known}, or {{slln = 0.8}}, tokens to this power")
+    return Score(given)
+
+
+def _may_be_called(name: str) -> bool:
+    """Whether a string or level can have this name."""
+    return bool(_NAME.fullmatch(name)) and name not in _TAKEN and not name.startswith(option_name(0)[:-1])
+
+
+def _is_number(given: Any) -> bool:
+    return type(given) in (int, float) and math.isfinite(given)
+
+
+def _template(given: Any, where: str) -> Template:
+    try:
+        return Template.parse(_string(given, where))
+    except PdtoolsError as error:
+        _refuse(f"{where}: {error}" if not str(error).startswith(where) else str(error))
+
+
+def _check_keys(given: Mapping[str, Any], known: Sequence[str], what: str) -> None:
+    if unknown := next((key for key in given if key not in known), None):
+        _refuse(f"{what} has no {unknown!r} (known: {', '.join(known)})")
+
+
+def _string(given: Any, where: str) -> str:
+    if not isinstance(given, str):
+        _refuse(f"{where} has to be a string")
+    return given
+
+
+def _strings(given: Any, where: str) -> tuple[str, ...]:
+    if not isinstance(given, (list, tuple)) or not all(isinstance(each, str) for each in given):
+        _refuse(f"{where} has to be a list of strings")
+    return tuple(given)
+
+
+def _digest(table: Mapping[str, Any]) -> str:
+    return hashlib.sha256(
+        json.dumps(table, sort_keys=True, default=str).encode(errors="surrogatepass")
+    ).hexdigest()
+
+
+def _refuse(reason: str) -> NoReturn:
+    raise PdtoolsError(reason)
