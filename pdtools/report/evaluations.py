@@ -379,7 +379,7 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
 
 
 def _print_overall(name: str, score: Score) -> None:
-    digits = decimals(*(each.mean for each in score.groups))
+    digits = digits_of_score(score)
     print_table(
         ["group", "runs", "mean", "sd", "95%"],
         [
@@ -401,15 +401,27 @@ def _print_overall(name: str, score: Score) -> None:
             [
                 (
                     f"{pair.b} - {pair.a}",
-                    decimal(pair.difference, digits, "+"),
-                    _bounds(pair.over_seeds or pair.over_items, digits, "+"),
+                    decimal(pair.difference, n, "+"),
+                    _bounds(pair.over_seeds or pair.over_items, n, "+"),
                     *_ps(pair),
                 )
                 for pair in score.pairs
+                for n in (digits_of_difference(pair, digits),)
             ],
         )
         _print_about_p(score.pairs)
     print()
+
+
+def digits_of_score(score: Score) -> int:
+    """Decimals of the means of a score."""
+    return decimals(*(each.mean for each in score.groups))
+
+
+def digits_of_difference(pair: PairDifference, digits: int) -> int:
+    """Decimals of a difference and its interval: those of the means, or more where all would be 0."""
+    shown = (pair.difference, *(pair.over_seeds or pair.over_items or ()))
+    return digits if any(float(f"{each:.{digits}f}") for each in shown) else decimals(*shown)
 
 
 def _print_level(name: str, level: str, scores: Sequence[Score]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from pdtools.evaluation.reading.effects import place_name
 from pdtools.evaluation.results import Results
 from pdtools.report.tables import Cell, decimals, print_table
 
@@ -14,7 +16,7 @@ def print_reading(results: Results) -> None:
     scores, counts = results.scores, results.counts
     baseline = " + ".join(results.settings["baseline"])
     if "effects" in scores:
-        _print_effects(scores["effects"])
+        print_effects(scores["effects"])
         print()
     rows: list[list[Cell]] = [
         [f"{name}: {predictor}", *_cells(found["sum"]), *(each["value"] for each in found["by_word_before"])]
@@ -33,7 +35,7 @@ def print_reading(results: Results) -> None:
         rows,
         title=f"Held-out log-likelihood over {baseline}, nats a word: {counts['words_regressed']} words of"
         f" {counts['items']} items",
-        digits=[_digits(row[1:4]) for row in rows],
+        digits=[digits_of_gain(row[1:4]) for row in rows],
     )
     if scores["pairs"]:
         print()
@@ -48,7 +50,7 @@ def print_reading(results: Results) -> None:
             ]
             for pair in scores["pairs"]
         ]
-        digits = [_digits(row[1:4]) for row in rows]
+        digits = [digits_of_gain(row[1:4]) for row in rows]
         print_table(["difference of ΔLL", "", "from", "to", "p", "p by words"], rows, digits=digits)
     print()
     left_out: list[list[Cell]] = [
@@ -60,31 +62,28 @@ def print_reading(results: Results) -> None:
     print_table(["left out", "number"], left_out)
 
 
-def _print_effects(effects: Sequence[dict[str, Any]]) -> None:
-    """People's effects, and each model's, at the critical word and after it."""
-    rows: list[list[Cell]] = []
-    for each in effects:
-        ratio = each["ratio"]
-        rows.append(
-            [
-                each["contrast"],
-                "critical word" if each["roi"] == 0 else f"{each['roi']} after it",
-                each["model"],
-                *_bounds(each["human"]),
-                *_bounds(each["predicted"]),
-                None if ratio is None else ratio["value"],
-                each["groups"],
-            ]
-        )
-    titles = ["effect, ms", "", "model", "people", "from", "to", "predicted", "from", "to", "ratio", "items"]
-    print_table(titles, rows, digits=2)
+def print_effects(effects: Sequence[dict[str, Any]]) -> None:
+    """People's effects, and each model's, at the critical word and after it: a table for each contrast."""
+    for i, (contrast, of_contrast) in enumerate(itertools.groupby(effects, lambda each: each["contrast"])):
+        rows: list[list[Cell]] = []
+        for roi, of_place in itertools.groupby(of_contrast, lambda each: each["roi"]):
+            found = list(of_place)
+            groups = found[0]["groups"]
+            rows.append([place_name(roi), "people", *_bounds(found[0]["human"]), None, groups])
+            for each in found:
+                ratio = None if each["ratio"] is None else each["ratio"]["value"]
+                rows.append(["", each["model"], *_bounds(each["predicted"]), ratio, groups])
+        if i:
+            print()
+        columns = ["place", "of", "ms", "from", "to", "ratio", "items"]
+        print_table(columns, rows, title=f"Effect of {contrast}, people's and predicted", digits=2)
 
 
 def _bounds(estimate: dict[str, float]) -> list[Cell]:
     return [estimate[name] for name in ("value", "low", "high")]
 
 
-def _digits(gain: Sequence[Cell]) -> int:
+def digits_of_gain(gain: Sequence[Cell]) -> int:
     """Decimals of a gain and its interval."""
     return max(4, decimals(*(cell for cell in gain if isinstance(cell, float))))
 

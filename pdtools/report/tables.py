@@ -110,6 +110,9 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "Δ": r"$\Delta$",
+    "\N{MINUS SIGN}": "$-$",
 }
 
 

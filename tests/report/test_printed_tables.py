@@ -18,7 +18,7 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report import evaluations as printers
 from pdtools.report.plots import Line
-from pdtools.report.reading import print_reading
+from pdtools.report.reading import print_effects, print_reading
 from pdtools.report.tables import latex_tables
 
 Rows = list[list[str]]
@@ -40,6 +40,7 @@ def latex(text: str) -> Rows:
             read = [
                 re.sub(r"\\([%_&#])", r"\1", re.sub(r"\$([+-])\$", r"\1", each.strip())) for each in cells
             ]
+            read = [each.replace(r"$\Delta$", "Δ") for each in read]
             powers = [re.sub(r"\$(\S+)\\cdot10\^\{-(\d)\}\$", r"\1e-0\2", each) for each in read]
             found.append(["-" if each == "--" else each.replace("{[}", "[") for each in powers])
     return found
@@ -61,7 +62,12 @@ def check(print_: Callable[[], object], capsys: pytest.CaptureFixture[str], expe
     assert plain(capsys.readouterr().out) == wanted
     with latex_tables():
         print_()
-    assert [[cell for cell in row if cell] for row in latex(capsys.readouterr().out)] == wanted
+    wanted = [[cell.replace("\N{MINUS SIGN}", "-") for cell in row] for row in wanted]  # both are $-$
+    found = [
+        [cell for cell in row if cell]
+        for row in latex(capsys.readouterr().out.replace("\N{MINUS SIGN}", "-"))
+    ]
+    assert found == wanted
 
 
 def results(
@@ -516,6 +522,33 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     no_twos = replace(scores[0], groups=(group("old", 60.0), group("new", 72.0, 71.0, 76.0)), pairs=())
     printers.print_many(replace(found, scores=(no_twos,)))
     assert said.replace(two, "") in " ".join(capsys.readouterr().out.split())
+
+
+def test_effects(capsys: pytest.CaptureFixture[str]) -> None:
+    """People's effect first, then each model's, at each place; a table for each contrast."""
+
+    def estimate(value: float) -> dict[str, float]:
+        return {"value": value, "low": value - 2, "high": value + 3}
+
+    effects = [
+        {
+            **{"contrast": contrast, "roi": roi, "model": model, "human": estimate(40.5 - roi)},
+            **{"predicted": estimate(k), "ratio": None if roi else {"value": k / 40.5}, "groups": 12},
+        }
+        for contrast in ("a − b", "c − d")
+        for roi in (0, 2)
+        for k, model in ((8.25, "gpt2, beam 4"), (9.75, "lstm"))
+    ]
+    expected: list[Any] = []
+    for contrast in ("a − b", "c − d"):
+        expected += [f"Effect of {contrast}, people's and predicted"]
+        expected += [["place", "of", "ms", "from", "to", "ratio", "items"]]
+        for roi, place in ((0, "critical word"), (2, "2 after it")):
+            human = 40.5 - roi
+            expected += [[place, "people", human, human - 2, human + 3, None, 12]]
+            for k, model in ((8.25, "gpt2, beam 4"), (9.75, "lstm")):
+                expected += [[model, k, k - 2, k + 3, None if roi else k / 40.5, 12]]
+    check(lambda: print_effects(effects), capsys, expected)
 
 
 def test_reading(capsys: pytest.CaptureFixture[str]) -> None:

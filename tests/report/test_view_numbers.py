@@ -882,8 +882,9 @@ def test_gains_of_one_result_have_the_names_of_its_models(folder: Path) -> None:
         (benchmark,) = page.document["benchmarks"]
         before = ["one: ", "two-1: "] if len(paths) > 1 else [""]
         names = [name + model for name in before for model in GAINS["one"]]
-        assert [row["series"] for row in benchmark["gains"]] == names
-        layers = benchmark["chart"]["layer"]
+        (gains,) = benchmark["drawn"]
+        assert [row["series"] for row in gains["rows"]] == names
+        layers = gains["chart"]["layer"]
         assert layers[0]["encoding"]["x"]["datum"] == 0  # no gain
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,11 @@ from pdtools.evaluation.bootstrap import interval
 from pdtools.evaluation.reading.regression import Float
 from pdtools.evaluation.reading.times import ReadingTimes
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EFFECTS = "effects"
+"""The table of effects in a folder of results."""
 REGION = (0, 1, 2)
 """The critical word and the two after it, as the column ``roi`` numbers them."""
 # Samples of the bootstrap that are in memory at once.
@@ -170,6 +175,35 @@ def predicted_effects(
                     }
                 )
     return found
+
+
+def place_name(roi: int) -> str:
+    """A place of :data:`REGION` in words."""
+    return f"{roi} after it" if roi else "critical word"
+
+
+def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
+    """What :func:`predicted_effects` finds, a row for each contrast, place and model.
+
+    An estimate has three columns (``human``, ``human_low``, ``human_high``); a ratio, and bits, may be null.
+    """
+    import pyarrow as pa
+
+    schema = [("contrast", pa.string()), ("roi", pa.int64()), ("model", pa.string())]
+    numbers = ("groups", "observations", "observations_left_out")
+    rows = []
+    for each in effects:
+        row = {name: each[name] for name in ("contrast", "roi", "model", *numbers)}
+        for name in ("human", "predicted", "ratio"):
+            estimate = each[name] or {}
+            row |= {name: estimate.get("value"), f"{name}_low": estimate.get("low")}
+            row[f"{name}_high"] = estimate.get("high")
+        row["bits"], row["bits_of_less"] = each.get("bits", (None, None))
+        rows.append(row)
+    estimates = [f"{name}{end}" for name in ("human", "predicted", "ratio") for end in ("", "_low", "_high")]
+    schema += [(name, pa.float64()) for name in (*estimates, "bits", "bits_of_less")]
+    schema += [(name, pa.int64()) for name in numbers]
+    return pa.Table.from_pylist(rows, pa.schema(schema))
 
 
 def _places(times: ReadingTimes) -> NDArray[np.int64]:

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.bootstrap import CONFIDENCE
-from pdtools.evaluation.reading.effects import Contrast, Design, chosen, predicted_effects
+from pdtools.evaluation.reading.effects import (
+    EFFECTS,
+    Contrast,
+    Design,
+    chosen,
+    effects_table,
+    predicted_effects,
+)
 from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.evaluation.reading.regression import (
     Estimate,
@@ -115,7 +122,8 @@ def evaluate_reading(
         ``scores``: ``baseline_logprob`` (nats an observation, held out), ``by_model`` (``delta_ll``: nats an
         observation above it; its interval, from items drawn with replacement; ``p``, of swapping regressions
         within whole items, and ``p_observations``; coefficients) and ``pairs`` of models. Tables: ``items``
-        (a row per word), ``observations`` (a row per subject and word: what mixed-effects models need).
+        (a row per word), ``observations`` (a row per subject and word: what mixed-effects models need), and
+        where effects are predicted ``effects`` (:func:`pdtools.evaluation.reading.effects.effects_table`).
 
     Raises:
         PdtoolsError: if too few words are left, or a predictor is of no use.
@@ -196,14 +204,17 @@ def evaluate_reading(
             seed=regression.seed,
             samples=regression.samples,
         )
+    tables = {
+        ITEMS: _items(times, table, kept, folds, {"baseline": baseline, **_by_column(models, logprobs)}),
+        "observations": _observations(times, table, plausible & fitted),
+    }
+    if "effects" in scores:
+        tables[EFFECTS] = effects_table(scores["effects"])
     return Results(
         scores=scores,
         counts=counts,
         settings=_settings(times, models, used, frequency, regression, base_names, int(folds.max()) + 1),
-        tables={
-            ITEMS: _items(times, table, kept, folds, {"baseline": baseline, **_by_column(models, logprobs)}),
-            "observations": _observations(times, table, plausible & fitted),
-        },
+        tables=tables,
     )
 
 

@@ -21,7 +21,7 @@ EVALUATIONS = (
         title="Reading times",
         in_text="reading times",
         printer="pdtools.report.reading:print_reading",
-        drawing="pdtools.report.view.reading:GAINS",
+        drawing="pdtools.report.view.reading:READING",
         read={
             **{f"scores.by_model.*.{name}": NUMBER for name in ("delta_ll", "low", "high")},
             "counts.words_regressed": COUNT,

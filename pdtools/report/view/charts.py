@@ -16,6 +16,7 @@ Spec = dict[str, Any]
 # Okabe and Ito's colours, without yellow, too light for lines on white; never without a shape or a dash.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+_STAR = "M0,-1L.23,-.32L.95,-.31L.36,.12L.59,.81L0,.38L-.59,.81L-.36,.12L-.95,-.31L-.23,-.32Z"
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3], [10, 3])
 
 _CONFIG = {
@@ -35,25 +36,36 @@ def with_rows(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> Spec:
     return {**spec, "data": {"values": list(rows)}}
 
 
-def dots(*, series: Sequence[str], title: str, chance: float | None = None, shares: bool = True) -> Spec:
+def dots(
+    *,
+    series: Sequence[str],
+    title: str,
+    chance: float | None = None,
+    shares: bool = True,
+    observed: Sequence[str] = (),
+    panels: Sequence[str] = (),
+) -> Spec:
     """A dot with its interval for each name and model, a line for each name.
 
-    Rows have ``name``, ``series``, ``score``, ``low``, ``high`` and ``n``.
+    Rows have ``name``, ``series``, ``score``, ``low``, ``high`` and ``n``; with panels also ``panel``.
 
     Args:
         series: names of the models, in order.
         title: of the axis.
         chance: where guessing would be.
         shares: whether scores are fractions of 1, shown as percentages.
+        observed: names of what was measured, which stands before the models, in black.
+        panels: names of panels, one below the other; none: there is one without a name.
     """
     digits = ".1%" if shares else ".4~r"
+    names = [*observed, *series]
     y = {
         "y": {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 340}},
-        "yOffset": {"field": "series", "sort": list(series)},
-        "color": _colour(series),
+        "yOffset": {"field": "series", "sort": names},
+        "color": _scale(series, COLOURS, before=dict.fromkeys(observed, "#000000")),
     }
     scale = {"domain": [0, 1], "nice": False} if shares else {"nice": True}
-    axis = {"format": ".0%" if shares else "~g"}
+    axis = {"format": ".0%"} if shares else {"format": "~f", "tickCount": 8, "labelOverlap": True}
     x = {"field": "score", "type": "quantitative", "title": title, "scale": scale, "axis": axis}
     layers: list[Spec] = [
         {
@@ -65,8 +77,9 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None, shar
             "encoding": {
                 **y,
                 "x": x,
-                "shape": _scale(series, SHAPES),
+                "shape": _scale(series, SHAPES, before=dict.fromkeys(observed, _STAR)),
                 "tooltip": [
+                    *([{"field": "panel", "title": "effect"}] if panels else []),
                     {"field": "name", "title": "of"},
                     {"field": "series", "title": "model"},
                     {"field": "score", "title": "score", "format": digits},
@@ -80,7 +93,10 @@ def dots(*, series: Sequence[str], title: str, chance: float | None = None, shar
     if chance is not None:
         rule = {"type": "rule", "strokeDash": [2, 3], "color": "#767676"}
         layers.insert(0, {"mark": rule, "encoding": {"x": {"datum": chance, "type": "quantitative"}}})
-    step = {"step": max(16, 6 * len(series) + 6), "for": "position"}
+    if panels:
+        step = {"step": 8 * len(names) + 12, "for": "position"}
+        return _panels({"width": WIDTH, "height": step, "layer": layers}, "panel", panels)
+    step = {"step": max(16, 6 * len(names) + 6), "for": "position"}
     return {**_chart(), "height": step, "layer": layers}
 
 
@@ -129,10 +145,7 @@ def region_curves(*, series: Sequence[str], conditions: Sequence[str]) -> Spec:
             },
         },
     ]
-    panel = {"width": WIDTH, "height": 190, "layer": layers}
-    header = {"title": None, "labelOrient": "top", "labelAnchor": "start"}
-    row = {"field": "series", "type": "nominal", "sort": list(series), "header": header}
-    return {"$schema": _SCHEMA, "config": _CONFIG, "facet": {"row": row}, "spec": panel}
+    return _panels({"width": WIDTH, "height": 190, "layer": layers}, "series", series)
 
 
 def lines(*, series: Sequence[str], x: str, y: str, log: bool = False) -> Spec:
@@ -235,6 +248,13 @@ def heat_map(rows: Sequence[Sequence[int]], tokens: Sequence[str]) -> Spec:
     }
 
 
+def _panels(panel: Spec, field: str, names: Sequence[str]) -> Spec:
+    """A panel for each of these values of a field, one below the other."""
+    header = {"title": None, "labelOrient": "top", "labelAnchor": "start", "labelLimit": 340}
+    row = {"field": field, "type": "nominal", "sort": list(names), "header": header}
+    return {"$schema": _SCHEMA, "config": _CONFIG, "facet": {"row": row}, "spec": panel}
+
+
 def _chart() -> Spec:
     return {"$schema": _SCHEMA, "config": _CONFIG, "width": WIDTH}
 
@@ -244,15 +264,23 @@ def _colour(series: Sequence[str]) -> Spec:
 
 
 def _scale(
-    names: Sequence[str], values: Sequence[Any], *, field: str = "series", title: str | None = None
+    names: Sequence[str],
+    values: Sequence[Any],
+    *,
+    field: str = "series",
+    title: str | None = None,
+    before: Mapping[str, Any] | None = None,
 ) -> Spec:
-    """Names in their order get values in theirs, again from the first where these run out."""
-    chosen = [values[i % len(values)] for i in range(len(names))]
+    """Names in their order get values in theirs, again from the first where these run out; those before them
+    have their own."""
+    before = before or {}
+    chosen = [*before.values(), *(values[i % len(values)] for i in range(len(names)))]
+    names = [*before, *names]
     legend = {"orient": "top", "columns": 3, "labelLimit": 200} if len(names) > 1 else None
     return {
         "field": field,
         "type": "nominal",
         "title": title,
-        "scale": {"domain": list(names), "range": chosen},
+        "scale": {"domain": names, "range": chosen},
         "legend": legend,
     }

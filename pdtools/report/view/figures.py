@@ -28,12 +28,14 @@ class Figures:
     Attributes:
         charts: specifications of Vega-Lite, each drawn as SVG and PDF.
         tables: headings and rows, each written as LaTeX (booktabs) and CSV.
+        digits: decimals of each row of some tables in LaTeX; two of others.
         drawings: other pictures, as SVG; drawn as PDF too.
         sources: other LaTeX.
     """
 
     charts: Mapping[str, Spec]
     tables: Mapping[str, tuple[Sequence[str], Sequence[Sequence[Any]]]]
+    digits: Mapping[str, Sequence[int]] = field(default_factory=dict)
     drawings: Mapping[str, str] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,7 +61,8 @@ def write_figures(
             (temporary / f"{stems[name]}.svg").write_text(svg, "utf-8")
             (temporary / f"{stems[name]}.pdf").write_bytes(pdf)
         for name, (columns, rows) in figures.tables.items():
-            (temporary / f"{stems[name]}.tex").write_text(latex_table(columns, rows), "utf-8")
+            latex = latex_table(columns, _with_p(columns, rows), digits=figures.digits.get(name, 2))
+            (temporary / f"{stems[name]}.tex").write_text(latex, "utf-8")
             with atomic_table(
                 temporary / f"{stems[name]}.csv", [_cell(column) for column in columns]
             ) as write:
@@ -70,6 +73,15 @@ def write_figures(
         files = sorted(path.name for path in temporary.iterdir())
         write_json(temporary / MADE, {"provenance": made})
     return files
+
+
+def _with_p(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """Rows whose p (columns ``p``, ``p_holm``) have two digits, whatever the decimals of the others."""
+    is_p = [name in ("p", "p_holm") for name in columns]
+    return [
+        [f"{cell:.2g}" if p and cell is not None else cell for p, cell in zip(is_p, row, strict=True)]
+        for row in rows
+    ]
 
 
 def _cell(value: Any) -> Any:

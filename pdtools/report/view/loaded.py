@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.overview import is_collection
+from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.record import OBJECT, STRING, STRINGS
 from pdtools.evaluation.results import RESULTS, check_values, read_results
+from pdtools.report.tables import listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+_MOST_NAMES = 3  # of models in one result that a title lists
 # What pages read of how results were made, as far as it is there.
 _MADE = {
     **dict.fromkeys(("provenance", "provenance.code", "provenance.versions", "provenance.inputs"), OBJECT),
@@ -82,10 +85,25 @@ def load(paths: Sequence[str]) -> list[Loaded]:
             raise InputError("named twice", file=folder)
         seen.add(folder.resolve())
     names = short_names([whose for whose, *_ in found])
+    if len(names) == 1 and not any(map(is_collection, given)):
+        names = {whose: _name_of_one(whose, [document for *_, document, _ in found]) for whose in names}
     return [
         Loaded(model=names[whose], task=task, folder=folder, document=document, items=items)
         for (whose, folder, document, items), task in zip(found, tasks, strict=True)
     ]
+
+
+def _name_of_one(folder: Path, documents: Sequence[dict[str, Any]]) -> str:
+    """What the model of all results is called: as the folder around them, unless that says nothing."""
+    path = folder.resolve()
+    several = documents[0]["settings"].get("models")
+    if several and len(documents) == 1:  # of reading times
+        return listed(list(several)) if len(several) <= _MOST_NAMES else f"{len(several)} models"
+    read = {each["provenance"].get("inputs", {}).get("model", {}).get("path") for each in documents}
+    says_nothing = path.name == "results" or path == Path.cwd()
+    if not says_nothing or len(read) > 1 or None in read:
+        return path.name
+    return name_of(*read)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], pa.Table]:

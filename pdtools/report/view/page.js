@@ -160,10 +160,10 @@ window.addEventListener("resize", () => {
   resized = setTimeout(() => document.querySelectorAll(".chart").forEach((place) => place.redraw?.()), 150);
 });
 
-/** A figure: a chart, what it shows in words, its SVG, and its table under it. */
-function figure(title, name, columns, cells) {
+/** A figure: a chart, what it shows in words, its SVG, and its table under it (of other cells than are saved, perhaps). */
+function figure(title, name, columns, cells, shown = cells) {
   const place = make("div", { class: "chart" });
-  const under = make("div", { class: "controls noprint" }, opening("Table", () => table(columns, cells())), saveSvg(name, place), saveTsv(name, columns.map((c) => c.name ?? c), cells));
+  const under = make("div", { class: "controls noprint" }, opening("Table", () => table(columns, shown())), saveSvg(name, place), saveTsv(name, columns.map((c) => c.name ?? c), cells));
   return { element: make("figure", {}, make("figcaption", {}, title), place, under), place };
 }
 

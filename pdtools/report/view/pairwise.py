@@ -12,6 +12,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.engine import Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
 from pdtools.evaluation.comparison.many import about_p, compare_many
+from pdtools.report.evaluations import digits_of_difference, digits_of_score
 from pdtools.report.view.loaded import Loaded
 
 # Of BLiMP and SG: the level that is compared beside the overall scores.
@@ -85,6 +86,7 @@ def _means(score: Score) -> list[dict[str, Any]]:
             "mean": each.mean,
             "deviation": each.deviation,
             "runs": len(each.values),
+            "digits": digits_of_score(score),
         }
         for each in score.groups
     ]
@@ -108,6 +110,7 @@ def _rows(score: Score) -> list[dict[str, Any]]:
                 "p": pair.p,
                 "p_holm": pair.p_holm,
                 "family": pair.family,
+                "digits": digits_of_difference(pair, digits_of_score(score)),
             }
         )
     return found

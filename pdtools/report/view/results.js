@@ -10,7 +10,7 @@
 
   const overview = table(
     [{ name: "score", number: false }, ...models.map((name) => ({ name, number: true }))],
-    page.overview.map((row) => [row.score, ...row.values.map((value, i) => make("span", { title: row.over[i] }, digits(value, decimals(...row.values))))]),
+    page.overview.map((row) => [row.score, ...row.values.map((value, i) => make("span", { title: row.over[i] }, digits(value, row.digits)))]),
   );
 
   // Models that differ in nothing but their seed, as one.
@@ -24,7 +24,7 @@
   const plusMinus = ([mean, deviation], n) => (Number.isNaN(mean) ? "–" : digits(mean, n) + (deviation === null ? "" : ` ± ${digits(deviation, n)}`));
   const ofSeeds = hasSeeds ? table(
     [{ name: "score", number: false }, ...groups.map(({ name, of }) => ({ name: of.length > 1 ? `${name} (${of.length} seeds)` : name, number: true }))],
-    page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i])), decimals(...row.values)))]),
+    page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i])), row.digits))]),
     { caption: "Runs that were trained alike but for their seed are one: mean ± standard deviation over seeds (n − 1)." }) : null;
 
   // ---- a benchmark: a dot with its interval for each group and model, sorted as one likes ----------------------
@@ -82,18 +82,18 @@
     if (pairs.means.length) {
       const names = [...new Set(pairs.means.map((row) => row.model))];
       const groups = [...new Set(pairs.means.map((row) => row.group))];
-      const cell = (group, model) => { const row = pairs.means.find((each) => each.group === group && each.model === model); return row ? plusMinus([row.mean, row.deviation]) : "–"; };
+      const cell = (group, model) => { const row = pairs.means.find((each) => each.group === group && each.model === model); return row ? plusMinus([row.mean, row.deviation], row.digits) : "–"; };
       notes.unshift(make("h3", {}, "Means over seeds"), table([{ name: "", number: false }, ...names.map((name) => ({ name, number: true }))], groups.map((group) => [group, ...names.map((name) => cell(group, name))]), { caption: "± standard deviation (n − 1); items that all models could score." }));
     }
     if (!pairs.rows.length) return notes;
     const name = (p) => (p === null ? "–" : probability(p));
-    const interval = (row) => (row.low === null ? "–" : `${signed(row.low)} to ${signed(row.high)}`);
+    const interval = (row) => (row.low === null ? "–" : `${signed(row.low, row.digits)} to ${signed(row.high, row.digits)}`);
     const counts = pairs.rows.some((row) => row.only_a !== null);
     const single = new Set(pairs.rows.filter((row) => row.level === "overall").map((row) => row.group)).size === 1;
     // Of two models their names are said once, in the headings.
     const one = new Set(pairs.rows.map((row) => `${row.a}\0${row.b}`)).size === 1 ? pairs.rows[0] : null;
     const [a, b] = one ? [one.a, one.b] : ["A", "B"];
-    const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, ...(one ? [] : [row.a, row.b]), signed(row.difference), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
+    const rows = pairs.rows.map((row) => [single && row.level === "overall" ? "overall" : row.group, ...(one ? [] : [row.a, row.b]), signed(row.difference, row.digits), interval(row), ...(counts ? [row.only_a, row.only_b] : []), name(row.p), name(row.p_holm)]);
     const families = [...new Map(pairs.rows.filter((row) => row.p !== null).map((row) => [row.level, row])).values()];
     const said = `Intervals: 95%, ${hasSeeds ? "over seeds and items (Student's t) where there are several seeds, else " : ""}paired bootstrap over items. p: ${[...new Set(pairs.rows.map((row) => row.test).filter(Boolean))].join("; ")}, two-sided. p (Holm): corrected by Holm's method for the ${families.map((row) => `${row.family} ${row.family === 1 ? "comparison" : "comparisons"} ${row.level === "overall" ? "of overall scores" : `by ${row.level}`}`).join(", and separately the ")}. Shaded: below 0.05 after it${pairs.about_p.length ? ` (${pairs.about_p.join("; ")})` : ""}.`;
     return [
@@ -289,20 +289,27 @@
     return section;
   }
 
-  // ---- reading times: a dot with its interval for each model -------------------------------------------------
+  // ---- what only one evaluation has: charts, each with its table, and perhaps one beside it -------------------
 
-  function gains({ title, gains: rows, chart: template }) {
-    const shown = figure("Held-out log-likelihood over the baseline, nats a word", "reading-gains", [{ name: "model", number: false }, "ΔLL", "from", "to", "words"], () => rows.map((row) => [row.series, row.score, row.low, row.high, row.n]));
-    drawn.push(() => chart(shown.place, template, rows, { label: `${title}: gain of ${rows.map((row) => row.series).join(", ")}` }));
-    return make("section", {}, make("h2", {}, title), shown.element, make("p", { class: "soft" }, "Dots with 95% intervals (items drawn with replacement). Dashed: the baseline."));
+  function drawing({ task, title, drawn: all }) {
+    return make("section", {}, make("h2", {}, title), all.map((each) => {
+      const columns = each.columns.map(([key, name]) => (typeof each.rows[0][key] === "string" ? { name, number: false } : name));
+      const shown = figure(each.title, `${task}-${each.name}`, columns, () => each.rows.map((row) => each.columns.map(([key]) => row[key])),
+        () => each.rows.map((row) => each.columns.map(([key]) => (typeof row[key] === "number" && key !== "n" ? digits(row[key], row.digits) : row[key]))));
+      drawn.push(() => chart(shown.place, each.chart, each.rows, { label: `${title}: ${each.title}, of ${[...new Set(each.rows.map((row) => row.series))].join(", ")}`, facet: Boolean(each.chart.facet) }));
+      return [shown.element, make("p", { class: "soft" }, each.said), each.beside ? make("div", { class: "lines" }, table(each.beside.columns, each.beside.rows)) : null];
+    }));
   }
 
+  const main = make("section", {}, make("h2", {}, "Main scores"), ofSeeds, ofSeeds ? opening("Each seed", () => overview) : overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods)));
+  const drawings = page.benchmarks.filter((benchmark) => benchmark.drawn).map(drawing);
+  const isDrawn = page.benchmarks.length === drawings.length;  // milliseconds stand before likelihoods
   frame(
-    make("section", {}, make("h2", {}, "Main scores"), ofSeeds, ofSeeds ? opening("Each seed", () => overview) : overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods))),
+    isDrawn ? [drawings, main] : main,
     page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
       make("h2", {}, benchmark.title),
       benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suites(benchmark) : null, benchmark.items ? browser(benchmark) : null] : [])),
-    page.benchmarks.filter((benchmark) => benchmark.gains).map(gains),
+    isDrawn ? [] : drawings,
     make("section", {}, make("h2", {}, "How they were made"), page.folders.map((each) => opening(`${each.model}: ${each.folder}`, () => make("pre", {}, JSON.stringify({ settings: each.settings, provenance: each.provenance }, null, 1))))),
   );
   for (const draw of drawn) await draw();

@@ -10,6 +10,7 @@ import numpy as np
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.items import read_items
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
+from pdtools.report.tables import decimals
 from pdtools.report.view.charts import Spec, dots, with_rows
 from pdtools.report.view.drawing import Drawing, drawing_of, rounded
 from pdtools.report.view.figures import Figures
@@ -118,7 +119,7 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
             )
             at = models.index(each.model)
             row["values"][at], row["over"][at] = value, "; ".join(over)
-    return list(rows.values())
+    return [{**row, "digits": decimals(*row["values"])} for row in rows.values()]
 
 
 def _joined(
@@ -223,7 +224,16 @@ def _kept(
 
 def figures(page: Page) -> Figures:
     """The page's charts, with all their rows, and its tables."""
-    return Figures(charts=_charts(page), tables=_tables(page))
+    return Figures(charts=_charts(page), tables=_tables(page), digits=_digits(page))
+
+
+def _digits(page: Page) -> dict[str, list[int]]:
+    """Decimals of the rows of tables, where these say them."""
+    listed = {"overview": page.document["overview"]}
+    for benchmark in page.document["benchmarks"]:
+        listed |= {f"{benchmark['task']}-{each['name']}": each["rows"] for each in benchmark.get("drawn", [])}
+        listed[f"{benchmark['task']}-differences"] = benchmark["pairs"]["rows"]
+    return {name: [row["digits"] for row in rows] for name, rows in listed.items()}
 
 
 def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
@@ -249,7 +259,12 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
                 [level, "model", "score", "low", "high", "items"],
                 listed,
             )
-        if pairs := benchmark.get("pairs"):
+        for each in benchmark.get("drawn", []):
+            cells = [[row[key] for key, _ in each["columns"]] for row in each["rows"]]
+            found[f"{benchmark['task']}-{each['name']}"] = ([name for _, name in each["columns"]], cells)
+            if beside := each.get("beside"):
+                found[f"{benchmark['task']}-{each['name']}-beside"] = (beside["columns"], beside["rows"])
+        if (pairs := benchmark.get("pairs")) and pairs["rows"]:
             columns = ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
             found[f"{benchmark['task']}-differences"] = (
                 columns,
@@ -263,8 +278,8 @@ def _charts(page: Page) -> dict[str, Spec]:
     for benchmark in page.document["benchmarks"]:
         for level, rows in benchmark.get("levels", {}).items():
             found[f"{benchmark['task']}-{level}"] = with_rows(benchmark["chart"], rows)
-        if "gains" in benchmark:
-            found[f"{benchmark['task']}-gains"] = with_rows(benchmark["chart"], benchmark["gains"])
+        for each in benchmark.get("drawn", []):
+            found[f"{benchmark['task']}-{each['name']}"] = with_rows(each["chart"], each["rows"])
         for suite, about in benchmark.get("suites", {}).items():
             columns = page.packed["regions"]["columns"]
             rows = [

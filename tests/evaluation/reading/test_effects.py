@@ -84,6 +84,11 @@ def test_effects_are_differences_of_means_and_of_predictions(tmp_path: Path) -> 
         assert each["bits"] == pytest.approx([hard.gpt.mean(), easy.gpt.mean()])
         assert each["human"]["low"] < each["human"]["value"] < each["human"]["high"]
         assert each["observations"] == 2 * ITEMS * SUBJECTS
+    table_of_effects = pandas.read_parquet(tmp_path / "r" / "effects.parquet")
+    assert table_of_effects.roi.tolist() == [0, 1, 2]
+    for name in ("human", "predicted"):
+        for key, column in (("value", name), ("low", f"{name}_low"), ("high", f"{name}_high")):
+            assert table_of_effects[column].tolist() == [each[name][key] for each in effects]
     first = effects[0]
     assert first["ratio"]["value"] == pytest.approx(first["predicted"]["value"] / first["human"]["value"])
     assert effects[2]["ratio"] is None  # people's may be 0
@@ -144,6 +149,7 @@ def test_versions_of_an_item_are_one_group_and_columns_are_kept(tmp_path: Path) 
     assert {"condition", "roi", "list", "gpt"} <= set(kept.columns)
     assert (kept.gpt.round(9) == kept.surprisal_gpt.round(9)).all()
     assert (kept.list == kept.subject.str[1:].astype(int) % 2).all()
+    assert not (tmp_path / "r" / "effects.parquet").exists()  # nothing was predicted
     alone = evaluate(tmp_path, "--group", "item+condition")
     assert alone["counts"]["groups"] == alone["counts"]["items"]
 

@@ -1,0 +1,273 @@
+"""Reading times on pages and in figures: effects, milliseconds a bit, gains, and their digits."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from node_pages import evaluate, needs_node, save_page
+
+from pdtools.errors import InputError
+from pdtools.evaluation.reading.effects import effects_table
+from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.report.view.figures import write_figures
+from pdtools.report.view.results import figures, results_page
+
+CONTRASTS = ("hard − easy", "object − subject")
+PLACES = ("critical word", "1 after it", "2 after it")
+GAINS = {"gpt": (0.00123, 0.00045, 0.00204), "rnng": (0.000984, -0.0002, 0.0021)}
+
+
+def estimate(value: float, reach: float) -> dict[str, float]:
+    return {"value": value, "low": value - reach, "high": value + reach / 2}
+
+
+def people(contrast: int, roi: int) -> dict[str, float]:
+    return estimate(50.0 * (contrast + 1) - 30 * roi, 20)
+
+
+def effect(contrast: int, roi: int, model: str) -> dict[str, Any]:
+    """At the critical word people's effect is not 0, and there is a ratio."""
+    predicted = estimate({"gpt": 12.5, "rnng": -0.004}[model] * (1 + contrast), 6)
+    human = people(contrast, roi)
+    return {
+        "contrast": CONTRASTS[contrast],
+        "roi": roi,
+        "model": model,
+        "human": human,
+        "predicted": predicted,
+        "ratio": None if roi else estimate(predicted["value"] / human["value"], 0.125),
+        "bits": [9.0, 4.0],
+        "groups": 24 - roi,
+        "observations": 600,
+        "observations_left_out": roi,
+    }
+
+
+EFFECTS = [effect(c, roi, model) for c in range(2) for roi in range(3) for model in GAINS]
+
+
+def write(folder: Path, *, effects: Any = EFFECTS, coefficients: bool = True, scale: float = 1) -> str:
+    """Results of two models."""
+    by_model: dict[str, Any] = {}
+    for k, (name, gain) in enumerate(GAINS.items(), 1):
+        by_model[name] = {n: scale * x for n, x in zip(("delta_ll", "low", "high"), gain, strict=True)}
+        if coefficients:
+            by_model[name]["coefficients"] = {"surprisal": {"sum": estimate(1.5 * k, 0.25)}}
+    scores = {"by_model": by_model, **({} if effects is None else {"effects": effects})}
+    settings = {"task": "reading", "baseline": ["length"], "models": {name: {} for name in GAINS}}
+    counts = {"words_regressed": 321}
+    found = Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: pa.table({"word": [1]})})
+    write_results(folder, found, {})
+    return str(folder)
+
+
+def drawn(*folders: str) -> dict[str, Any]:
+    (benchmark,) = results_page(folders).document["benchmarks"]
+    return {each["name"]: each for each in benchmark["drawn"]}
+
+
+def test_effects_stand_beside_those_of_people(tmp_path: Path) -> None:
+    found = drawn(write(tmp_path / "results" / "reading"))
+    assert list(found) == ["effects", "milliseconds", "gains"]
+    keys = ("panel", "name", "series", "score", "low", "high", "ratio", "n")
+    expected = []
+    for c, contrast in enumerate(CONTRASTS):
+        for roi, place in enumerate(PLACES):
+            human = people(c, roi)
+            expected.append((contrast, place, "people", *human.values(), None, 24 - roi))
+            for model in GAINS:
+                of = effect(c, roi, model)
+                ratio = of["ratio"] and of["ratio"]["value"]
+                expected.append((contrast, place, model, *of["predicted"].values(), ratio, 24 - roi))
+    assert [tuple(row[key] for key in keys) for row in found["effects"]["rows"]] == expected
+    chart = found["effects"]["chart"]
+    assert chart["facet"]["row"]["sort"] == list(CONTRASTS)
+    rule, _, point = chart["spec"]["layer"]
+    assert rule["encoding"]["x"]["datum"] == 0
+    colours = point["encoding"]["color"]["scale"]
+    of_gains = found["gains"]["chart"]["layer"][-1]["encoding"]["color"]["scale"]
+    assert dict(zip(colours["domain"], colours["range"], strict=True)) == {
+        "people": "#000000",
+        **dict(zip(of_gains["domain"], of_gains["range"], strict=True)),
+    }
+    assert len(set(point["encoding"]["shape"]["scale"]["range"])) == 3
+    beside = found["effects"]["beside"]
+    assert beside["columns"] == ["effect", "place", "people (ms)", "gpt (ms)", "ratio", "rnng (ms)", "ratio"]
+    assert beside["rows"][0] == [
+        *(CONTRASTS[0], PLACES[0], "50.00 [30.00, 60.00]"),
+        *("12.50 [6.50, 15.50]", "0.25", "−0.004 [−6.00, 3.00]", "−8e−05"),
+    ]
+    assert beside["rows"][5][3:] == ["25.00 [19.00, 28.00]", None, "−0.01 [−6.01, 2.99]", None]
+    assert [(row["series"], row["score"]) for row in found["milliseconds"]["rows"]] == [
+        ("gpt", 1.5),
+        ("rnng", 3.0),
+    ]
+
+
+@needs_node
+def test_the_page_has_milliseconds_first_and_as_many_digits_as_intervals(tmp_path: Path) -> None:
+    page = results_page([write(tmp_path / "results" / "reading")])
+    found = evaluate(
+        save_page(page, tmp_path / "page.html"),
+        "for (const each of all('figure')) each.querySelector('details').open = true; await later();"
+        "return [all('h2').map((x) => x.textContent), all('figcaption').map((x) => x.textContent),"
+        " all('figure').map(cells), cells(one('.lines')), one('h1').textContent,"
+        " all('.chart').map((x) => x.spec.data.values.length)];",
+    )
+    headings, captions, tables, beside, title, points = found
+    assert headings[:2] == ["Reading times", "Main scores"]
+    assert [each.split(" ")[0] for each in captions] == ["Effects:", "Milliseconds", "Held-out"]
+    assert title == "Results of gpt and rnng"
+    assert points == [18, 2, 2]
+    assert tables[0][1] == [CONTRASTS[0], PLACES[0], "people", "50.00", "30.00", "60.00", *3 * "–", "24"]
+    assert tables[0][2][6:9] == ["0.25", "0.13", "0.31"]
+    assert tables[1][1] == ["surprisal", "gpt", "1.50", "1.25", "1.63", "321"]
+    assert tables[2][1:] == [
+        ["gpt", "0.001230", "0.000450", "0.002040", "321"],
+        ["rnng", "0.000984", "−0.000200", "0.002100", "321"],
+    ]
+    assert beside[1][2] == "50.00 [30.00, 60.00]"
+
+
+@needs_node
+def test_differences_of_gains_have_digits(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name / "reading", scale=k) for k, name in enumerate("ab", 1)]
+    page = results_page([str(Path(folder).parent) for folder in folders])
+    found = evaluate(
+        save_page(page, tmp_path / "page.html"),
+        "return [cells(all('section').find((x) => x.firstChild.textContent === 'Main scores')),"
+        " cells(one('#reading'))];",
+    )
+    main, differences = found
+    assert [row[1:] for row in main[1:]] == [["0.00123", "0.00246"], ["0.000984", "0.001968"]]
+    shown = [row[differences[0].index("b − a")] for row in differences[1:]]
+    assert shown == ["+0.00123", "+0.000984"]
+    written = tmp_path / "figures"
+    write_figures(written, figures(page), {})
+    latex = (written / "reading-differences.tex").read_text()
+    assert "& 0.00123 &" in latex
+    assert "& 0.000984 &" in latex
+
+
+def test_figures_of_effects(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    page = results_page([write(tmp_path / "results" / "reading")])
+    written = tmp_path / "figures"
+    files = write_figures(written, figures(page), {})
+    names = [f"reading-{name}" for name in ("effects", "milliseconds", "gains")]
+    assert {f"{name}.{end}" for name in names for end in ("svg", "pdf", "tex", "csv")} <= set(files)
+    assert "reading-differences.tex" not in files  # of one result there are none
+    with open(written / "reading-effects.csv", newline="") as stream:
+        head, *rows = csv.reader(stream)
+    assert (len(set(head)), len(rows)) == (10, 18)
+    assert [float(x) for x in rows[4][3:6]] == pytest.approx([12.5, 6.5, 15.5])
+    svg = (written / "reading-effects.svg").read_text()
+    assert all(name in svg for name in (*CONTRASTS, *PLACES, "people", "effect (ms)"))
+    assert "gpt & 0.001230 & 0.000450 & 0.002040 & 321" in (written / "reading-gains.tex").read_text()
+    assert r"hard $-$ easy & critical word & 50.00" in (written / "reading-effects-beside.tex").read_text()
+
+
+def test_effects_of_several_results(tmp_path: Path) -> None:
+    """People are shown once where all have the same effect, else with each of the results."""
+    first = write(tmp_path / "a" / "reading")
+    other = [each | {"human": estimate(7.0, 2)} for each in EFFECTS]
+    for name, effects, expected in (
+        ("b", EFFECTS, ["people"]),
+        ("c", other, ["a: people", "c: people"]),
+    ):
+        rows = drawn(first, write(tmp_path / name / "reading", effects=effects))["effects"]["rows"]
+        series = [row["series"] for row in rows[: len(expected) + 4]]
+        models = [f"{result}: {model}" for result in ("a", name) for model in GAINS]
+        assert series == [*expected, *models]
+        assert len(rows) == 6 * len(series)
+
+
+def test_results_without_effects_or_coefficients(tmp_path: Path) -> None:
+    assert list(drawn(write(tmp_path / "x" / "reading", effects=None))) == ["milliseconds", "gains"]
+    plain = write(tmp_path / "y" / "reading", effects=None, coefficients=False)
+    assert list(drawn(plain)) == ["gains"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"human": {"value": 1.0, "low": "x", "high": 2.0}}, "effects.*.human.low"),
+        ({"predicted": None}, "effects.*.predicted.value"),
+        ({"roi": -1}, "effects.*.roi"),
+        ({"ratio": 5}, "effects.*.ratio"),
+        ({"ratio": {"value": "x"}}, "ratio.value"),
+        ("x", "effects.*.contrast"),
+        (None, "effects.*.contrast"),
+    ],
+)
+def test_damaged_effects(change: Any, said: str, tmp_path: Path) -> None:
+    effects = [EFFECTS[0], {**EFFECTS[1], **change} if isinstance(change, dict) else change]
+    folder = write(tmp_path / "reading", effects=effects)
+    with pytest.raises(InputError, match=r"damaged results") as error:
+        results_page([folder])
+    assert said in str(error.value)
+    assert "results.json" in str(error.value)
+
+
+@pytest.mark.parametrize("value", [5, {"surprisal": 5}, {"surprisal": {"sum": {"value": 1}}}])
+def test_damaged_coefficients(value: Any, tmp_path: Path) -> None:
+    folder = Path(write(tmp_path / "reading"))
+    document = json.loads((folder / "results.json").read_text())
+    document["scores"]["by_model"]["gpt"]["coefficients"] = value
+    (folder / "results.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="damaged results: coefficients"):
+        results_page([str(folder)])
+
+
+def test_the_table_of_effects(tmp_path: Path) -> None:
+    rows = effects_table(EFFECTS).to_pylist()
+    assert [(row["contrast"], row["roi"], row["model"]) for row in rows] == [
+        (each["contrast"], each["roi"], each["model"]) for each in EFFECTS
+    ]
+    assert {name: rows[0][name] for name in ("human", "human_low", "human_high")} == {
+        "human": 50.0,
+        "human_low": 30.0,
+        "human_high": 60.0,
+    }
+    assert (rows[0]["predicted"], rows[0]["ratio"], rows[0]["ratio_high"]) == (12.5, 0.25, 0.3125)
+    assert (rows[0]["bits"], rows[0]["bits_of_less"], rows[2]["observations_left_out"]) == (9.0, 4.0, 1)
+    assert rows[2]["ratio"] is None
+    pq.write_table(effects_table([]), tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize(
+    ("parent", "model", "name"),
+    [
+        ("results", "runs/base", "base"),
+        ("results", "runs/base/best", "base"),
+        ("results", None, "results"),
+        ("pushdown", "runs/17", "pushdown"),
+    ],
+)
+def test_the_model_of_a_single_result(parent: str, model: str | None, name: str, tmp_path: Path) -> None:
+    found = Results(
+        scores={"f1": 50.0},
+        counts={"scored": 1},
+        settings={"task": "parse", "labeled": False, "binarize": "none"},
+        tables={ITEMS: pa.table({"line": [1], "matched": [1], "gold": [2], "predicted": [2]})},
+    )
+    folder = tmp_path / parent / "f1"
+    made = {} if model is None else {"inputs": {"model": {"path": model}}}
+    write_results(folder, found, made)
+    page = results_page([str(folder)])
+    assert (page.title, page.document["models"]) == (f"Results of {name}", [name])
+
+
+def test_many_models_of_a_single_result_are_counted(tmp_path: Path) -> None:
+    folder = Path(write(tmp_path / "results" / "reading"))
+    document = json.loads((folder / "results.json").read_text())
+    for names, title in ((["a"], "a"), (["a", "b", "c"], "a, b and c"), ("abcd", "4 models")):
+        document["settings"]["models"] = {name: {} for name in names}
+        (folder / "results.json").write_text(json.dumps(document))
+        assert results_page([str(folder)]).title == f"Results of {title}"
