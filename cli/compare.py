@@ -16,7 +16,7 @@ from pdtools.files import watch_inputs
 from .console import print_json
 from .options import DetailsOption, JsonOption, LatexOption, SamplesOption, SeedOption
 from .outputs import check_form
-from .panels import input_option
+from .panels import input_option, output_option
 
 if TYPE_CHECKING:
     from pdtools.evaluation.comparison.groups import Group
@@ -46,6 +46,9 @@ def compare(
             "--baseline", metavar="NAME", help="A group: compare all others with it, instead of every pair."
         ),
     ] = None,
+    overview: Annotated[
+        bool, output_option("--overview", help="One table of the main scores, without differences.")
+    ] = False,
     samples: SamplesOption = 10_000,
     seed: SeedOption = 0,
     details: DetailsOption = False,
@@ -66,17 +69,27 @@ def compare(
     perplexity, F1 and correlations are tested by resampling items. Between two single runs p is over items,
     not over seeds; beside a group of several, a single run is taken to vary over seeds as these do.
 
+    --overview prints one table instead: the main scores of all models, means and standard deviations over
+    seeds; with --latex models × scores, for a paper.
+
     \b
     Example:
       pdtools compare results/base/blimp results/pushdown/blimp
       pdtools compare results/base results/pushdown
+      pdtools compare results --overview --latex
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
     """
     from pdtools.evaluation.comparison.compare import compare_runs, has_fractions
-    from pdtools.evaluation.comparison.overview import is_collection, overview
+    from pdtools.evaluation.comparison.overview import is_collection
+    from pdtools.evaluation.comparison.overview import overview as overview_of_two
     from pdtools.provenance import provenance
-    from pdtools.report.evaluations import print_comparison, print_many, print_overview
+    from pdtools.report.evaluations import (
+        print_comparison,
+        print_main_scores,
+        print_many,
+        print_overview,
+    )
     from pdtools.report.tables import latex_tables
 
     check_form(as_json=as_json, latex=latex)
@@ -85,6 +98,20 @@ def compare(
     if not given:
         raise typer.BadParameter("name results folders, or --group NAME=FOLDERS")
     watch_inputs(given)
+    if overview:
+        from pdtools.evaluation.comparison.main_scores import main_scores
+
+        if baseline is not None:
+            raise typer.BadParameter("--overview has no differences: leave out --baseline")
+        together = _groups(results or [], named)
+        scores = main_scores(together)
+        if as_json:
+            read = {str(model.folder): str(model.folder) for each in together for model in each.models}
+            print_json({**scores.as_data(), "provenance": provenance(read)})
+        else:
+            with latex_tables(latex):
+                print_main_scores(scores, latex=latex)
+        return
     of_two = len(given) == 2 and not named and baseline is None
     if not of_two or not (is_collection(given[0]) or has_fractions(given[0])):
         from pdtools.evaluation.comparison.many import compare_many
@@ -102,7 +129,7 @@ def compare(
     if as_json:
         made = provenance({"a": first, "b": second})
     if is_collection(first):
-        headlines = overview(first, second)
+        headlines = overview_of_two(first, second)
         if as_json:
             print_json({"scores": [asdict(headline) for headline in headlines], "provenance": made})
         else:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import PairDifference, Score
+from pdtools.evaluation.comparison.main_scores import ScoresOfGroups
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results, mean
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.plots import Line, draw_lines
-from pdtools.report.tables import Cell, decimal, decimals, print_note, print_table
+from pdtools.report.tables import Cell, decimal, decimals, listed, print_note, print_table, scores_table
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 _NAMES_WIDTH = 24  # of two models, as headings of columns
@@ -307,6 +309,36 @@ def _p(group: Difference) -> str:
     return f"{group.p:.2g}"
 
 
+def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
+    """Means and deviations of groups of seeds: models × scores for LaTeX; a row for each score otherwise."""
+    together = Counter(each.score for each in found.scores)
+    scores = {
+        each.score if together[each.score] == 1 else f"{each.score}, {each.evaluation}": each.means
+        for each in found.scores
+    }
+    columns, rows = scores_table(scores, found.groups)
+    if not latex:
+        names = [f"{name} ({n} runs)" if n > 1 else name for name, n in found.groups.items()]
+        cells = [row[-len(scores) :] for row in rows]
+        columns, rows = ["score", *names], [[each, *of] for each, *of in zip(scores, *cells, strict=True)]
+    print_table(columns, rows)
+    single = [name for name, n in found.groups.items() if n == 1]
+    if len(single) < len(found.groups):
+        print_note("±: standard deviation over runs that differ in their seeds (n − 1)")
+    if single:
+        what = "every model" if len(single) == len(found.groups) else listed(single)
+        print_note(f"one run of {what}: how it varies over seeds is not known")
+    _print_evaluations(found.notes, found.refused)
+
+
+def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str, Sequence[str]]) -> None:
+    """What is to be said of evaluations, and which results are left out of them."""
+    for evaluation, said in notes.items():
+        _print_notes(f"{evaluation}: ", said)
+    for evaluation, reasons in refused.items():
+        _print_notes(f"{evaluation}, left out: ", reasons)
+
+
 def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
     """The main scores of two models, one a line."""
     digits = [decimals(headline.a, headline.b) for headline in headlines]
@@ -372,10 +404,7 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
         f"{' (a mean of two runs is in it in 88 to 95 of a hundred cases)' if two else ''}."
         " p: corrected, by Holm"
     )
-    for evaluation, notes in found.notes.items():
-        _print_notes(f"{evaluation}: ", notes)
-    for evaluation, reasons in found.refused.items():
-        _print_notes(f"{evaluation}, left out: ", reasons)
+    _print_evaluations(found.notes, found.refused)
 
 
 def _print_overall(name: str, score: Score) -> None:

@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import IO
@@ -15,6 +15,14 @@ from typing import IO
 from pdtools.visible import visible
 
 Cell = str | int | float | None
+
+
+class Number(str):
+    """A cell that is written already, and stands on the right as numbers do."""
+
+    __slots__ = ()
+
+
 WIDTH = 80
 """Columns of what is printed into a pipe."""
 _GAP = "  "
@@ -73,7 +81,8 @@ def print_table(
 
 def _numeric(body: Sequence[Sequence[Cell]], columns: int) -> list[bool]:
     """Whether all that a column holds is numbers."""
-    return [all(isinstance(row[i], (int, float)) or row[i] is None for row in body) for i in range(columns)]
+    kinds = (int, float, Number)
+    return [all(isinstance(row[i], kinds) or row[i] is None for row in body) for i in range(columns)]
 
 
 def latex_table(
@@ -147,6 +156,39 @@ def decimal(number: float, digits: int, sign: str = "") -> str:
     """
     text = f"{number:{sign}.{digits}f}"
     return f"{number:{sign}.2g}" if number and not float(text) else text
+
+
+def mean_and_deviation(mean: float, deviation: float | None, digits: int) -> Number:
+    """``71.20 ± 0.53``; a mean of one run has no deviation."""
+    return Number(decimal(mean, digits) + ("" if deviation is None else f" ± {decimal(deviation, digits)}"))
+
+
+def scores_table(
+    scores: Mapping[str, Mapping[str, tuple[float, float | None]]], runs: Mapping[str, int]
+) -> tuple[list[str], list[list[Cell]]]:
+    """One table for a paper, models × scores: means and standard deviations over seeds.
+
+    Args:
+        scores: by what they are, of each group that has them the mean and the deviation.
+        runs: how many each group has, in the order of the rows.
+
+    Returns:
+        Headings and rows; with numbers of runs, if some group has several.
+    """
+    digits = {score: decimals(*(mean for mean, _ in of.values())) for score, of in scores.items()}
+    several = any(n > 1 for n in runs.values())
+    rows: list[list[Cell]] = [
+        [
+            name,
+            *([n] if several else []),
+            *(
+                mean_and_deviation(*of[name], digits[score]) if name in of else None
+                for score, of in scores.items()
+            ),
+        ]
+        for name, n in runs.items()
+    ]
+    return ["model", *(["runs"] if several else []), *scores], rows
 
 
 def decimals(*numbers: float | None) -> int:

@@ -55,5 +55,5 @@ found.first_conditions = details(one("#sg"), "Items, ").querySelectorAll("tbody 
 const reading = all("section").find((each) => each.firstChild.textContent === "Reading times" && each.querySelector(".chart"));
 details(reading, "Table").open = true;
 await later();
-found.gains = cells(reading);
+found.gains = cells(details(reading, "Table"));
 return found;

@@ -253,7 +253,7 @@ def test_main_scores(two: Any, seeds: Any) -> None:
         assert shows(one, expected["one"][name], digits_of(name))
         assert shows(other, expected["two-1"][name], digits_of(name))
     # Of seeds the mean and the standard deviation (n - 1).
-    assert seeds["main"][0] == ["score", "one", "two (2 seeds)"]
+    assert seeds["main"][0] == ["score", "one (one run)", "two (2 seeds)"]
     for name, one, others in seeds["main"][1:]:
         values = [expected[model][name] for model in ("two-1", "two-2")]
         mean, deviation = others.split(" ± ")
@@ -625,12 +625,14 @@ def test_differences_of_several_overall_scores(three: Any) -> None:
 
 
 def test_seeds_before_another_model(folder: Path, three: Any) -> None:
-    """The difference that groups are sorted by is of two models, not of two seeds; each test is named."""
+    """The difference that charts are sorted by is of two models, not of two seeds; each test is named."""
     assert three
     page = results_page([str(folder / name / "blimp") for name in ("two-1", "two-2", "one", "three")])
     found = evaluate(
         save_page(page, folder / "four.html"),
-        "const section = one('#blimp'), notes = section.querySelectorAll('p.soft').map((x) => x.textContent);"
+        state="blimp-runs=each",
+        program="const section = one('#blimp');"
+        "const notes = section.querySelectorAll('p.soft').map((x) => x.textContent);"
         "return [section.querySelectorAll('select')[1].querySelectorAll('option').map((x) => x.textContent),"
         " section.querySelector('.chart').spec.layer.at(-1).encoding.y.sort,"
         " notes.find((x) => x.startsWith('Intervals')), notes.find((x) => x.startsWith('±'))];",
@@ -641,6 +643,117 @@ def test_seeds_before_another_model(folder: Path, three: Any) -> None:
     assert re.search(r"p: Student's t over the seeds of one group[^;]*; McNemar, exact, two-sided", found[2])
     assert "Intervals: 95%, over seeds and items" in found[2]
     assert found[3].startswith("± standard deviation (n − 1)")
+
+
+@pytest.mark.parametrize("task", ["blimp", "sg"])
+def test_groups_of_seeds_are_one_dot(task: str, folder: Path) -> None:
+    """Its mean and interval are those of compare; a model without other seeds is as on other pages."""
+    page = results_page([str(folder / name) for name in BLIMP])
+    models = [model for name in BLIMP for model in find_models(folder / name)]
+    compared = compare_many(by_seed(models))
+    scores = {(e.evaluation, e.level, e.name or "overall"): e for e in compared.scores}
+    benchmark = next(each for each in page.document["benchmarks"] if each["task"] == task)
+    grouped = benchmark["grouped"]
+    assert grouped["models"] == ["one", "two"]
+    assert list(grouped["levels"]) == list(UNITS[task])
+    for level, rows in grouped["levels"].items():
+        assert {(r["name"], r["series"]) for r in rows} == {
+            (n, m) for n in UNITS[task][level] for m in ("one", "two")
+        }
+        for row in rows:
+            ends = [row[name] for name in ("score", "low", "high")]
+            if row["series"] == "one":
+                assert row in benchmark["levels"][level]
+                continue
+            group = scores[task, level, row["name"]].groups[1]
+            assert group.over_seeds is not None
+            low, high = (min(max(x / 100, 0), 1) for x in group.over_seeds)
+            assert ends == pytest.approx([group.mean / 100, low, high], abs=5.1e-5)
+            assert row["n"] == scores[task, level, row["name"]].items
+    figures = results.figures(page)
+    for level, rows in grouped["levels"].items():
+        chart = figures.charts[f"{task}-{level}"]
+        assert chart["data"]["values"] == rows
+        assert chart["layer"][-1]["encoding"]["color"]["scale"]["domain"] == ["one", "two"]
+        assert len(figures.tables[f"{task}-{level}"][1]) == len(rows)
+    if task == "sg":
+        for suite, (_, n) in SUITES.items():
+            drawn = figures.charts[f"sg-suite-{suite}"]["data"]["values"]
+            assert len(drawn) == 2 * 2 * 2
+            for row in drawn:
+                seeds = ("two-1", "two-2") if row["series"] == "two" else ("one",)
+                values = [
+                    fmean(BITS[m, suite, item, row["condition"], row["region"]] for m in seeds)
+                    for item in range(1, n + 1)
+                ]
+                half = Z * stdev(values) / n**0.5
+                expected = [fmean(values), fmean(values) - half, fmean(values) + half]
+                assert [row[x] for x in ("mean", "low", "high")] == pytest.approx(expected, abs=0.00051)
+                assert row["n"] == n
+
+
+def test_single_runs_are_shown_if_one_likes(folder: Path) -> None:
+    page = results_page([str(folder / name) for name in BLIMP])
+    found = evaluate(
+        save_page(page, folder / "single.html"),
+        "const of = (task) => { const section = one(`#${task}`), chart = section.querySelector('.chart');"
+        "  return [[...new Set(chart.spec.data.values.map((row) => row.series))].sort(),"
+        "    section.querySelectorAll('select')[1].querySelectorAll('option')[0].textContent]; };"
+        "const regions = () => [cells(one('#sg .suites'))[0],"
+        "  [...new Set(one('#sg .item .chart').spec.data.values.map((row) => row.series))],"
+        "  one('#sg .item .chart').spec.facet.row.sort];"
+        "const begin = [of('blimp'), of('sg'), regions()];"
+        "for (const task of ['blimp', 'sg']) write(all(`#${task} select`)[2], 'each');"
+        "await later(); await later(); await later();"
+        "const each = [of('blimp'), of('sg'), regions()];"
+        "write(all('#sg select')[2], ''); await later(); await later(); await later();"
+        "return [begin, each, regions(), location.hash, one('h1').textContent];",
+    )
+    groups, runs = ["one", "two"], sorted(BLIMP)
+    of_groups = [groups, "difference two − one"], [groups, "difference two − one"]
+    of_runs = [runs, "difference two-1 − one"], [runs, "difference two-1 − one"]
+    regions = [["circuit", "suite", *groups], groups, groups]
+    assert found[0] == [*of_groups, regions]
+    assert found[1] == [*of_runs, [["circuit", "suite", *runs], runs, runs]]
+    assert found[2] == regions
+    assert "blimp-runs=each" in found[3]
+    assert "sg-runs" not in found[3]
+    assert found[4] == "Results of one, two"
+
+
+def test_seeds_of_other_items_stay_single_runs(tmp_path: Path) -> None:
+    """Without a comparison there is no group: each run is drawn."""
+    right = np.random.default_rng(1).random((2, 3, 4)) < 0.6
+    for seed, of_model in enumerate(right):
+        write_blimp(tmp_path / f"a-{seed}" / "blimp", of_model[: 2 + seed], seed, training="x")
+    page = results_page([str(tmp_path / f"a-{seed}") for seed in range(2)])
+    assert page.document["groups"] == {"a": ["a-0", "a-1"]}
+    assert "grouped" not in page.document["benchmarks"][0]
+
+
+def test_the_table_of_scores_for_a_paper(folder: Path) -> None:
+    page = results_page([str(folder / name) for name in BLIMP])
+    columns, rows = results.figures(page).tables["scores"]
+    assert columns[:2] == ["model", "runs"]
+    assert [row[:2] for row in rows] == [["one", 1], ["two", 2]]
+    expected = {model: main_scores(model) for model in BLIMP}
+    assert columns[2:] == list(expected["one"])
+    for score, one, two in zip(columns[2:], *(row[2:] for row in rows), strict=True):
+        digits = digits_of(score)
+        values = [expected[model][score] for model in ("two-1", "two-2")]
+        assert one == f"{expected['one'][score]:.{digits}f}"
+        mean, deviation = two.split(" ± ")
+        assert mean == f"{fmean(values):.{digits}f}"
+        assert float(deviation) == pytest.approx(stdev(values), abs=0.51 * 10**-digits)
+    alone = results.figures(results_page([str(folder / "one")])).tables["scores"]
+    assert alone[0] == ["model", *expected["one"]]
+
+
+def test_the_page_says_that_differences_rest_on_one_run_each(two: Any, seeds: Any) -> None:
+    assert two["notes"] == ["One run each: p is over items, not over seeds."] * 2
+    assert two["one_run"]
+    assert not seeds["one_run"]
+    assert seeds["notes"] == []
 
 
 def test_all_of_many_groups_are_listed(tmp_path: Path) -> None:
@@ -1087,7 +1200,7 @@ def test_figures_of_results(folder: Path) -> None:
         ("sg", "circuit", "items whose prediction holds"),
     ):
         for level, groups in UNITS[task].items():
-            chart = figures.charts[f"{task}-{level}"]
+            chart = figures.charts[f"{task}-runs-{level}"]
             rows = {(row["name"], row["series"]): row for row in chart["data"]["values"]}
             expected = {(group, m): shares(m, task, units) for group, units in groups.items() for m in names}
             assert set(rows) == set(expected)
@@ -1119,7 +1232,7 @@ def test_figures_of_results(folder: Path) -> None:
         ]
     labels = {1: "1 the dog", 2: "2 Verb"}
     for suite in SUITES:
-        rows = figures.charts[f"sg-suite-{suite}"]["data"]["values"]
+        rows = figures.charts[f"sg-runs-suite-{suite}"]["data"]["values"]
         assert len(rows) == 3 * 2 * 2
         for row in rows:
             values = [

@@ -15,7 +15,8 @@ Spec = dict[str, Any]
 
 # Okabe and Ito's colours, without yellow, too light for lines on white; never without a shape or a dash.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+# One fewer than colours: the eighth series differs from the first.
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STAR = "M0,-1L.23,-.32L.95,-.31L.36,.12L.59,.81L0,.38L-.59,.81L-.36,.12L-.95,-.31L-.23,-.32Z"
 DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3], [10, 3])
 

@@ -43,6 +43,7 @@ class Loaded:
         folder: where the results are.
         document: of ``results.json``; its provenance is empty if it has none.
         items: the table of items.
+        group: what it and those that differ from it in their seeds alone are called; empty: not known yet.
     """
 
     model: str
@@ -50,6 +51,7 @@ class Loaded:
     folder: Path
     document: dict[str, Any]
     items: pa.Table
+    group: str = ""
 
 
 def folders_of_models(path: str) -> list[str]:

@@ -3,7 +3,7 @@ corrected for how many comparisons there are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pdtools.evaluation.comparison.engine import Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
 from pdtools.evaluation.comparison.many import about_p, compare_many
 from pdtools.report.evaluations import digits_of_difference, digits_of_score
+from pdtools.report.view.drawing import rounded
 from pdtools.report.view.loaded import Loaded
 
 # Of BLiMP and SG: the level that is compared beside the overall scores.
@@ -37,7 +38,9 @@ def seed_groups(loaded: Sequence[Loaded]) -> dict[str, list[str]]:
     return found
 
 
-def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, seed: int) -> dict[str, Any]:
+def pairwise(
+    of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, seed: int
+) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
     """Means of groups of seeds, and the differences b − a of all pairs, overall and by the coarsest groups.
 
     Args:
@@ -48,10 +51,12 @@ def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, 
     Returns:
         ``rows`` (none of one group), ``means`` (none where every group is one model), ``about_p`` (what p
         says where a group is a single run), and ``notes``, what is to be known of them: how results differ,
-        or why they cannot be compared.
+        or why they cannot be compared. Second, of groups of several models by level their scores, as charts
+        take them.
     """
+    nothing: dict[str, Any] = {"rows": [], "means": [], "about_p": [], "notes": []}
     if len(of_task) < 2:
-        return {"rows": [], "means": [], "about_p": [], "notes": []}
+        return nothing, {}
     task = of_task[0].task
     models = {each.model: model_of(each.folder, {task: each.folder}) for each in of_task}
     compared = [
@@ -62,16 +67,39 @@ def pairwise(of_task: Sequence[Loaded], groups: Mapping[str, Sequence[str]], *, 
     try:
         found = compare_many(compared, seed=seed)
     except PdtoolsError as error:
-        return {"rows": [], "means": [], "about_p": [], "notes": [str(error)]}
+        return {**nothing, "notes": [str(error)]}, {}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
     scores = [score for score in found.scores if score.level in ("overall", *_COARSE)]
-    seeds = any(len(group.models) > 1 for group in compared)
-    return {
+    several = {group.name for group in compared if len(group.models) > 1}
+    pairs = {
         "rows": [row for score in scores for row in _rows(score)],
-        "means": [row for score in scores for row in _means(score)] if seeds else [],
+        "means": [row for score in scores for row in _means(score)] if several else [],
         "about_p": about_p(pair for score in scores for pair in score.pairs),
         "notes": notes,
     }
+    of_seeds: dict[str, list[dict[str, Any]]] = {}
+    for score in found.scores:
+        of_seeds.setdefault(score.level, []).extend(_dots(score, several))
+    return pairs, of_seeds
+
+
+def _dots(score: Score, groups: Collection[str]) -> list[dict[str, Any]]:
+    """Groups of seeds as charts take them: fractions of 1, with intervals over seeds and items."""
+    found = []
+    for each in score.groups:
+        if each.group in groups:
+            low, high = each.over_seeds or each.over_items or (each.mean, each.mean)
+            ends = {"score": each.mean, "low": max(0.0, low), "high": min(100.0, high)}
+            found.append(
+                {
+                    "name": score.name or "overall",
+                    "series": each.group,
+                    **{name: rounded(value / 100) for name, value in ends.items()},
+                    "n": score.items,
+                    "runs": len(each.values),
+                }
+            )
+    return found
 
 
 def _name(score: Score) -> dict[str, str]:

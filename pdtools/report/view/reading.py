@@ -51,8 +51,11 @@ def _check(each: Loaded) -> None:
 
 
 def _name(each: Loaded, name: str, of_task: Sequence[Loaded]) -> str:
-    """A series: of several results the models have their folders' names too."""
-    return f"{each.model}: {name}" if len(of_task) > 1 else name
+    """A series: of several results the models have their folders' names too, and single ones these alone."""
+    if len(of_task) == 1:
+        return name
+    is_single = len(each.document["scores"]["by_model"]) == 1 and name != PEOPLE
+    return each.model if is_single else f"{each.model}: {name}"
 
 
 def _effects(of_task: Sequence[Loaded]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 (async () => {
   const ROWS = 20;  // items on a page of the list
   const models = page.models;
-  const drawn = [];
+  const drawn = [], redraw = {};
 
   // ---- main scores -------------------------------------------------------------------------------------------
 
@@ -23,28 +23,31 @@
   };
   const plusMinus = ([mean, deviation], n) => (Number.isNaN(mean) ? "–" : digits(mean, n) + (deviation === null ? "" : ` ± ${digits(deviation, n)}`));
   const ofSeeds = hasSeeds ? table(
-    [{ name: "score", number: false }, ...groups.map(({ name, of }) => ({ name: of.length > 1 ? `${name} (${of.length} seeds)` : name, number: true }))],
+    [{ name: "score", number: false }, ...groups.map(({ name, of }) => ({ name: of.length > 1 ? `${name} (${of.length} seeds)` : `${name} (one run)`, number: true }))],
     page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i])), row.digits))]),
     { caption: "Runs that were trained alike but for their seed are one: mean ± standard deviation over seeds (n − 1)." }) : null;
 
   // ---- a benchmark: a dot with its interval for each group and model, sorted as one likes ----------------------
 
   function scores(benchmark) {
-    const { task, levels, above } = benchmark;
-    const names = Object.keys(levels);
+    const { task, above, grouped } = benchmark;
     const prefix = `${task}-`;
-    let level = state.get(`${prefix}level`, names.at(-1)), order = state.get(`${prefix}order`, benchmark.models.length > 1 ? "difference" : "score");
+    // Groups of seeds have one dot; single runs are there if one wants them.
+    let seeds = grouped && !state.get(`${prefix}runs`) ? grouped : benchmark, { levels, models } = seeds;
+    const names = Object.keys(levels);
+    let level = state.get(`${prefix}level`, names.at(-1)), order = state.get(`${prefix}order`, models.length > 1 ? "difference" : "score");
     if (!levels[level]) level = names.at(-1);
     const rows = () => levels[level].map((row) => ({ ...row, of: above[row.name] ?? "" }));
     const of = (name, model) => levels[level].find((row) => row.name === name && row.series === model)?.score ?? null;
-    const [first] = benchmark.models;
     // The difference is of two models, not of two seeds of one, if there are two.
-    const alike = Object.values(page.groups).find((members) => members.includes(first)) ?? [];
-    const second = benchmark.models.find((model) => !alike.includes(model)) ?? benchmark.models[1];
+    const pair = () => {
+      const alike = Object.values(page.groups).find((members) => members.includes(models[0])) ?? [];
+      return [models[0], models.find((model) => model !== models[0] && !alike.includes(model)) ?? models[1]];
+    };
     const keys = {
-      difference: (name) => -((of(name, second) ?? 0) - (of(name, first) ?? 0)),
-      spread: (name) => { const found = benchmark.models.map((model) => of(name, model)).filter((x) => x !== null); return Math.min(...found) - Math.max(...found); },
-      score: (name) => -(of(name, first) ?? 0),
+      difference: (name) => { const [first, second] = pair(); return -((of(name, second) ?? 0) - (of(name, first) ?? 0)); },
+      spread: (name) => { const found = models.map((model) => of(name, model)).filter((x) => x !== null); return Math.min(...found) - Math.max(...found); },
+      score: (name) => -(of(name, models[0]) ?? 0),
       name: () => 0,
     };
     const sorted = () => {
@@ -52,7 +55,7 @@
       const group = (name) => (order === "name" && level === names.at(-1) ? above[name] ?? "" : "");
       return all.sort((a, b) => group(a).localeCompare(group(b)) || keys[order](a) - keys[order](b));
     };
-    const cells = () => sorted().flatMap((name) => benchmark.models.map((model) => {
+    const cells = () => sorted().flatMap((name) => models.map((model) => {
       const row = levels[level].find((each) => each.name === name && each.series === model);
       return [name, above[name] ?? "", model, row && +(100 * row.score).toFixed(2), row && +(100 * row.low).toFixed(2), row && +(100 * row.high).toFixed(2), row?.n ?? null];
     }));
@@ -63,22 +66,38 @@
       const under = shown.element.querySelector("details");
       under.open = false;
       under.lastChild !== under.firstChild && under.lastChild.remove();
-      return chart(shown.place, benchmark.chart, rows(), { label: `${benchmark.title} by ${level}: ${benchmark.models.join(", ")}`, sort: sorted() });
+      return chart(shown.place, seeds.chart, rows(), { label: `${benchmark.title} by ${level}: ${models.join(", ")}`, sort: sorted() });
     };
     drawn.push(draw);
-    const orders = [["score", `score of ${first}`], ["name", "name, by group"]];
-    if (second) orders.unshift(["difference", `difference ${second} ${MINUS} ${first}`], ["spread", "spread of all models"]);
+    const sortings = make("span");
+    const controls = () => {
+      const [first, second] = pair();
+      const orders = [["score", `score of ${first}`], ["name", "name, by group"]];
+      if (second) orders.unshift(["difference", `difference ${second} ${MINUS} ${first}`], ["spread", "spread of all models"]);
+      if (!second && !orders.some(([name]) => name === order)) order = "score";
+      sortings.replaceChildren(selection("sorted by", orders, order, (value) => { order = value; draw(); }));
+    };
+    const change = (value) => {
+      state.set({ [`${prefix}runs`]: value });
+      seeds = value ? benchmark : grouped;
+      ({ levels, models } = seeds);
+      controls();
+      draw();
+      redraw[task]?.()();
+    };
+    controls();
     return [
       make("div", { class: "controls" },
         selection("by", names.map((name) => [name, name]), level, (value) => { level = value; draw(); }),
-        selection("sorted by", orders, order, (value) => { order = value; draw(); })),
-      make("p", { class: "soft" }, `Dots with 95% intervals over items (Wilson; of a mean of several, MOVER).${benchmark.chance === null ? "" : " Dashed: chance."}`),
+        sortings,
+        grouped ? selection("dots", [["", "groups of seeds"], ["each", "single runs"]], state.get(`${prefix}runs`), change) : null),
+      make("p", { class: "soft" }, `Dots with 95% intervals over items (Wilson; of a mean of several, MOVER)${grouped ? "; of groups of seeds, over seeds and items (Student's t)" : ""}.${benchmark.chance === null ? "" : " Dashed: chance."}`),
       shown.element,
     ];
   }
 
   function differences({ pairs }) {
-    const notes = [...new Set(pairs.notes)].map((note) => make("p", { class: "note" }, note));
+    const notes = [...new Set([...pairs.about_p.filter((note) => note.includes("one run each")).map((note) => `${note.slice(0, 1).toUpperCase()}${note.slice(1)}.`), ...pairs.notes])].map((note) => make("p", { class: "note" }, note));
     if (pairs.means.length) {
       const names = [...new Set(pairs.means.map((row) => row.model))];
       const groups = [...new Set(pairs.means.map((row) => row.group))];
@@ -108,36 +127,51 @@
 
   function suites(benchmark) {
     const names = Object.keys(benchmark.suites).sort((a, b) => (benchmark.above[a] ?? "").localeCompare(benchmark.above[b] ?? "") || a.localeCompare(b));
-    if (!names.length) return [];
-    const of = (name, model) => benchmark.levels.suite.find((row) => row.name === name && row.series === model)?.score ?? null;
+    // Of groups of seeds their means, unless single runs are wanted.
+    const grouped = benchmark.grouped && !state.get(`${benchmark.task}-runs`) ? benchmark.grouped : null;
+    const { levels, models } = grouped ?? benchmark;
+    const of = (name, model) => levels.suite.find((row) => row.name === name && row.series === model)?.score ?? null;
     const place = make("div", { class: "item", "aria-live": "polite" });
     let buttons = {};
     const choose = async (name) => {
       state.set({ suite: name });
       for (const [each, button] of Object.entries(buttons)) button.closest("tr").classList.toggle("chosen", each === name);
       const about = benchmark.suites[name];
-      const { columns, rows } = await packed("regions");
+      const regions = await packed("regions"), { columns } = regions, rows = grouped ? regions.grouped : regions.rows;
       const found = (rows[name] ?? []).map((row) => Object.fromEntries(row.map((value, i) => [columns[i], value]))).map((row) => ({ ...row, label: about.labels[row.region] }));
       const shown = figure(`${name}: surprisal by region`, `sg-${name}`, [{ name: "model", number: false }, "condition", "region", "mean (bits)", "from", "to", "sentences"], () => found.map((row) => [row.series, row.condition, row.label, row.mean, row.low, row.high, row.n]));
       place.replaceChildren(
         shown.element,
         make("p", {}, about.formulas.length > 1 ? "Predictions (the first is the scored one):" : "Prediction:"),
         ...about.formulas.map((formula) => make("p", {}, make("code", {}, readable(formula, about.labels)))),
-        terms(about, found, benchmark.models),
-        make("p", { class: "soft" }, "Means over items, bits, with 95% intervals of the mean (normal approximation). A prediction is about each item, not about the means."),
+        terms(about, found, models),
+        make("p", { class: "soft" }, `Means over items${grouped ? " (of several seeds, of their means)" : ""}, bits, with 95% intervals of the mean (normal approximation). A prediction is about each item, not about the means.`),
         make("button", { click: () => browsers[benchmark.task].only(name) }, "List its items"));
-      await chart(shown.place, about.chart, found, { label: `${name}: mean surprisal by region and condition`, facet: true });
+      await chart(shown.place, grouped ? about.grouped : about.chart, found, { label: `${name}: mean surprisal by region and condition`, facet: true });
     };
     const rows = names.map((name) => {
       buttons[name] = make("button", { class: "link", click: () => choose(name) }, name);
-      return [benchmark.above[name] ?? "", buttons[name], ...benchmark.models.map((model) => make("span", { style: shade(of(name, model)) }, percent(of(name, model))))];
+      return [benchmark.above[name] ?? "", buttons[name], ...models.map((model) => make("span", { style: shade(of(name, model)) }, percent(of(name, model))))];
     });
-    const apart = (name) => { const scores = benchmark.models.map((model) => of(name, model)).filter((x) => x !== null); return Math.max(...scores) - Math.min(...scores); };
+    const apart = (name) => { const scores = models.map((model) => of(name, model)).filter((x) => x !== null); return Math.max(...scores) - Math.min(...scores); };
     const first = names.reduce((best, name) => (apart(name) > apart(best) ? name : best));  // where models differ most
     const chosen = state.get("suite", first);
-    drawn.push(() => choose(names.includes(chosen) ? chosen : first));
-    return [make("h3", {}, "Suites by region"), make("p", { class: "soft" }, "Choose a suite to see its surprisals, region by region."),
-      make("div", { class: "two" }, make("div", { class: "scroll suites", tabindex: 0, role: "region", "aria-label": "Suites" }, table(["circuit", "suite", ...benchmark.models.map((name) => ({ name, number: true }))], rows)), place)];
+    const show = () => choose(names.includes(chosen) ? chosen : first);
+    return [show, make("h3", {}, "Suites by region"), make("p", { class: "soft" }, "Choose a suite to see its surprisals, region by region."),
+      make("div", { class: "two" }, make("div", { class: "scroll suites", tabindex: 0, role: "region", "aria-label": "Suites" }, table(["circuit", "suite", ...models.map((name) => ({ name, number: true }))], rows)), place)];
+  }
+
+  /** The same in a place, made anew when other runs are wanted. */
+  function suitesPlace(benchmark) {
+    const place = make("div");
+    if (!Object.keys(benchmark.suites).length) return place;
+    redraw[benchmark.task] = () => {
+      const [show, ...content] = suites(benchmark);
+      place.replaceChildren(...content);
+      return show;
+    };
+    drawn.push(redraw[benchmark.task]());
+    return place;
   }
 
   const shade = (score) => (score === null ? "" : `background: rgba(0, 114, 178, ${(0.35 * score).toFixed(2)}); padding: 1px 6px; border-radius: 3px`);
@@ -291,25 +325,23 @@
 
   // ---- what only one evaluation has: charts, each with its table, and perhaps one beside it -------------------
 
-  function drawing({ task, title, drawn: all }) {
-    return make("section", {}, make("h2", {}, title), all.map((each) => {
+  function drawings({ task, title, drawn: all }) {
+    return all.map((each) => {
       const columns = each.columns.map(([key, name]) => (typeof each.rows[0][key] === "string" ? { name, number: false } : name));
       const shown = figure(each.title, `${task}-${each.name}`, columns, () => each.rows.map((row) => each.columns.map(([key]) => row[key])),
         () => each.rows.map((row) => each.columns.map(([key]) => (typeof row[key] === "number" && key !== "n" ? digits(row[key], row.digits) : row[key]))));
       drawn.push(() => chart(shown.place, each.chart, each.rows, { label: `${title}: ${each.title}, of ${[...new Set(each.rows.map((row) => row.series))].join(", ")}`, facet: Boolean(each.chart.facet) }));
       return [shown.element, make("p", { class: "soft" }, each.said), each.beside ? make("div", { class: "lines" }, table(each.beside.columns, each.beside.rows)) : null];
-    }));
+    });
   }
 
-  const main = make("section", {}, make("h2", {}, "Main scores"), ofSeeds, ofSeeds ? opening("Each seed", () => overview) : overview, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods)));
-  const drawings = page.benchmarks.filter((benchmark) => benchmark.drawn).map(drawing);
-  const isDrawn = page.benchmarks.length === drawings.length;  // milliseconds stand before likelihoods
+  const oneRun = !hasSeeds && models.length > 1 && page.benchmarks.some((benchmark) => benchmark.pairs.rows.length) ? make("p", { class: "soft" }, "One run of each model: how scores vary over seeds is not known, and differences rest on one run each.") : null;
+  const main = make("section", {}, make("h2", {}, "Main scores"), ofSeeds, ofSeeds ? opening("Each seed", () => overview) : overview, oneRun, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods)));
+  const sections = page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.drawn || benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
+    make("h2", {}, benchmark.title), benchmark.drawn ? drawings(benchmark) : null,
+    benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suitesPlace(benchmark) : null, benchmark.items ? browser(benchmark) : null] : []));
   frame(
-    isDrawn ? [drawings, main] : main,
-    page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
-      make("h2", {}, benchmark.title),
-      benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suites(benchmark) : null, benchmark.items ? browser(benchmark) : null] : [])),
-    isDrawn ? [] : drawings,
+    page.benchmarks.every((benchmark) => benchmark.drawn) ? [sections, main] : [main, sections],  // milliseconds before likelihoods
     make("section", {}, make("h2", {}, "How they were made"), page.folders.map((each) => opening(`${each.model}: ${each.folder}`, () => make("pre", {}, JSON.stringify({ settings: each.settings, provenance: each.provenance }, null, 1))))),
   );
   for (const draw of drawn) await draw();

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.items import read_items
+from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
-from pdtools.report.tables import decimals
+from pdtools.report.tables import decimals, scores_table
 from pdtools.report.view.charts import Spec, dots, with_rows
 from pdtools.report.view.drawing import Drawing, drawing_of, rounded
 from pdtools.report.view.figures import Figures
@@ -49,6 +51,8 @@ def results_page(
         raise InputError(f"results of another kind than pages show: {others[0].task}", file=others[0].folder)
     models = list(dict.fromkeys(each.model for each in loaded))
     groups = seed_groups(loaded)
+    group_of = {model: name for name, members in groups.items() for model in members}
+    loaded = [replace(each, group=group_of[each.model]) for each in loaded]
     order = [*evaluations(), *(each.task for each in loaded)]
     tasks = sorted({each.task for each in loaded}, key=order.index)
     packed: dict[str, Any] = {}
@@ -74,12 +78,14 @@ def results_page(
                 notes += said
                 packed[f"items-{task}"] = drawing.items(kept, of_task)
                 found |= {"items": len(kept), "is_right": drawing.is_right}
-        found["pairs"] = pairwise(of_task, groups, seed=seed)
+        found["pairs"], of_seeds = pairwise(of_task, groups, seed=seed)
+        if record and record.outcomes and any(of_seeds.values()):
+            found["grouped"] = _grouped(found, groups, of_seeds)
         benchmarks.append(found)
     document = {
         "models": models,
         "groups": groups,
-        "overview": _overview(loaded, models),
+        "overview": _overview(sorted(loaded, key=lambda each: tasks.index(each.task)), models),
         "benchmarks": benchmarks,
         "methods": methods(loaded),
         "folders": [
@@ -94,7 +100,7 @@ def results_page(
     }
     return Page(
         kind="results",
-        title=title or f"Results of {', '.join(models)}",
+        title=title or f"Results of {', '.join(groups)}",
         document=document,
         packed=packed,
         charts=True,
@@ -188,7 +194,37 @@ def _scores(outcomes: Outcomes, items: pd.DataFrame, models: Sequence[str]) -> d
         "above": above,
         "chart": dots(series=models, title=label, chance=outcomes.chance),
         "chance": outcomes.chance,
+        "label": label,
     }
+
+
+def _grouped(
+    found: Mapping[str, Any],
+    groups: Mapping[str, Sequence[str]],
+    of_seeds: Mapping[str, Sequence[dict[str, Any]]],
+) -> dict[str, Any]:
+    """The chart of groups of seeds: one dot for each, and for a model without other seeds its own.
+
+    Args:
+        found: ``models``, ``levels`` and ``chart`` of single runs.
+        groups: of models by name, of which a benchmark need not have all.
+        of_seeds: rows of groups with several runs, by level.
+    """
+    seeds = {row["series"] for rows in of_seeds.values() for row in rows}
+    # A group that could not be compared, or of which one run alone is there, stays as single runs.
+    names = {
+        model: name if name in seeds else model
+        for name, members in groups.items()
+        for model in members
+        if model in found["models"]
+    }
+    levels = {}
+    for level, rows in found["levels"].items():
+        single = [row for row in rows if names[row["series"]] not in seeds]
+        levels[level] = [*of_seeds.get(level, ()), *single]
+    series = list(dict.fromkeys(names[model] for model in found["models"]))
+    chart = dots(series=series, title=found["label"], chance=found["chance"])
+    return {"models": series, "levels": levels, "chart": chart}
 
 
 def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
@@ -236,29 +272,51 @@ def _digits(page: Page) -> dict[str, list[int]]:
     return {name: [row["digits"] for row in rows] for name, rows in listed.items()}
 
 
+def _of_groups(
+    document: Mapping[str, Any],
+) -> tuple[dict[str, dict[str, tuple[float, float | None]]], dict[str, int]]:
+    """The main scores of groups of seeds, means and deviations, and how many runs each group has."""
+    models, groups = document["models"], document["groups"]
+    scores: dict[str, dict[str, tuple[float, float | None]]] = {}
+    for row in document["overview"]:
+        values = dict(zip(models, row["values"], strict=True))
+        for name, members in groups.items():
+            if known := [values[model] for model in members if values[model] is not None]:
+                scores.setdefault(row["score"], {})[name] = sum(known) / len(known), deviation(known)
+    return scores, {name: len(members) for name, members in groups.items()}
+
+
+def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Charts of items that are right or wrong, by how names of files begin: of groups and of runs."""
+    task = benchmark["task"]
+    if "levels" not in benchmark:
+        return {}
+    of_seeds = {task: benchmark["grouped"]} if "grouped" in benchmark else {}
+    return {**of_seeds, f"{task}-runs" if of_seeds else task: benchmark}
+
+
 def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
     document = page.document
     models = list(document["models"])
     found: dict[str, tuple[list[str], list[list[Any]]]] = {
-        "overview": (["score", *models], [[row["score"], *row["values"]] for row in document["overview"]])
+        "overview": (["score", *models], [[row["score"], *row["values"]] for row in document["overview"]]),
+        "scores": scores_table(*_of_groups(document)),
     }
     for benchmark in document["benchmarks"]:
-        for level, rows in benchmark.get("levels", {}).items():
-            listed = [
-                [
-                    row["name"],
-                    row["series"],
-                    100 * row["score"],
-                    100 * row["low"],
-                    100 * row["high"],
-                    row["n"],
+        for name, shown in _shown(benchmark).items():
+            for level, rows in shown["levels"].items():
+                listed = [
+                    [
+                        row["name"],
+                        row["series"],
+                        100 * row["score"],
+                        100 * row["low"],
+                        100 * row["high"],
+                        row["n"],
+                    ]
+                    for row in rows
                 ]
-                for row in rows
-            ]
-            found[f"{benchmark['task']}-{level}"] = (
-                [level, "model", "score", "low", "high", "items"],
-                listed,
-            )
+                found[f"{name}-{level}"] = ([level, "model", "score", "low", "high", "items"], listed)
         for each in benchmark.get("drawn", []):
             cells = [[row[key] for key, _ in each["columns"]] for row in each["rows"]]
             found[f"{benchmark['task']}-{each['name']}"] = ([name for _, name in each["columns"]], cells)
@@ -276,15 +334,20 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
 def _charts(page: Page) -> dict[str, Spec]:
     found = {}
     for benchmark in page.document["benchmarks"]:
-        for level, rows in benchmark.get("levels", {}).items():
-            found[f"{benchmark['task']}-{level}"] = with_rows(benchmark["chart"], rows)
+        for name, shown in _shown(benchmark).items():
+            for level, rows in shown["levels"].items():
+                found[f"{name}-{level}"] = with_rows(shown["chart"], rows)
         for each in benchmark.get("drawn", []):
             found[f"{benchmark['task']}-{each['name']}"] = with_rows(each["chart"], each["rows"])
-        for suite, about in benchmark.get("suites", {}).items():
-            columns = page.packed["regions"]["columns"]
-            rows = [
-                dict(zip(columns, row, strict=True)) for row in page.packed["regions"]["rows"].get(suite, [])
-            ]
-            labelled = [{**row, "label": about["labels"][row["region"]]} for row in rows]
-            found[f"{benchmark['task']}-suite-{suite}"] = with_rows(about["chart"], labelled)
+        for name in _shown(benchmark) if benchmark.get("suites") else ():
+            grouped = "grouped" in benchmark and name == benchmark["task"]
+            rows = page.packed["regions"]["grouped" if grouped else "rows"]
+            for suite, about in benchmark["suites"].items():
+                of_suite = (
+                    dict(zip(page.packed["regions"]["columns"], row, strict=True))
+                    for row in rows.get(suite, [])
+                )
+                labelled = [{**row, "label": about["labels"][row["region"]]} for row in of_suite]
+                chart = about["grouped" if grouped else "chart"]
+                found[f"{name}-suite-{suite}"] = with_rows(chart, labelled)
     return found

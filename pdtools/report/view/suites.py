@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pdtools.evaluation.results import read_table
@@ -79,16 +79,21 @@ def _regions(each: Loaded) -> pa.Table | None:
 
 
 def _suites(of_task: Sequence[Loaded], items: pd.DataFrame | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The data of each suite's chart (formulas, conditions, names of regions), and its rows."""
+    """The data of each suite's chart (formulas, conditions, names of regions), and its rows: of single runs,
+    and of groups of seeds, if there are any, of which surprisals are means over runs."""
+    import pandas as pd
+
     assert items is not None
     suites: dict[str, Any] = {}
     rows: dict[str, list[list[Any]]] = {}
     formulas = items.drop_duplicates(["suite", "prediction"])
+    groups = list(dict.fromkeys(each.group for each in of_task))
+    frames: dict[str, list[pd.DataFrame]] = {}
     for each in of_task:
-        regions = _regions(each)
-        if regions is None:
+        if (regions := _regions(each)) is None:
             continue
         frame = regions.to_pandas().dropna(subset=["region"])
+        frames.setdefault(each.group, []).append(frame)
         for suite, of_suite in frame.groupby("suite", sort=False):
             conditions = of_suite["condition"].drop_duplicates().tolist()
             labels = _labels(of_suite)
@@ -101,26 +106,29 @@ def _suites(of_task: Sequence[Loaded], items: pd.DataFrame | None) -> tuple[dict
                     "labels": labels,
                     "chart": region_curves(series=[each.model for each in of_task], conditions=conditions),
                 }
-            by_place = of_suite.groupby(["condition", "region"], sort=False)["surprisal"]
-            for (condition, region), values in by_place:
-                known = values.dropna()
-                if not len(known):
-                    continue
-                half = half_width(float(known.std()) if len(known) > 1 else 0.0, len(known))
-                mean = float(known.mean())
-                rows.setdefault(suite, []).append(
-                    [
-                        each.model,
-                        condition,
-                        int(str(region).partition(".")[0]),
-                        rounded(mean, 3),
-                        rounded(mean - half, 3),
-                        rounded(mean + half, 3),
-                        len(known),
-                    ]
-                )
+                if len(groups) < len(of_task):
+                    suites[suite]["grouped"] = region_curves(series=groups, conditions=conditions)
+            rows.setdefault(suite, []).extend(_means(each.model, of_suite))
+    key = ["suite", "item", "condition", "region"]
+    grouped_rows: dict[str, list[list[Any]]] = {}
+    for group, of_group in frames.items() if len(groups) < len(of_task) else ():
+        means = pd.concat(of_group).groupby(key, sort=False)["surprisal"].mean().reset_index()
+        for suite, of_suite in means.groupby("suite", sort=False):
+            grouped_rows.setdefault(str(suite), []).extend(_means(group, of_suite))
     columns = ["series", "condition", "region", "mean", "low", "high", "n"]
-    return {"suites": suites}, {"regions": {"columns": columns, "rows": rows}}
+    return {"suites": suites}, {"regions": {"columns": columns, "rows": rows, "grouped": grouped_rows}}
+
+
+def _means(series: str, of_suite: pd.DataFrame) -> Iterator[list[Any]]:
+    """A row for each condition and region: the mean over items with its interval."""
+    for (condition, region), values in of_suite.groupby(["condition", "region"], sort=False)["surprisal"]:
+        known = values.dropna()
+        if not len(known):
+            continue
+        half = half_width(float(known.std()) if len(known) > 1 else 0.0, len(known))
+        mean = float(known.mean())
+        ends = [rounded(each, 3) for each in (mean, mean - half, mean + half)]
+        yield [series, condition, int(str(region).partition(".")[0]), *ends, len(known)]
 
 
 def _labels(of_suite: pd.DataFrame) -> dict[int, str]:

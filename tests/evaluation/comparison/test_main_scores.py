@@ -1,0 +1,143 @@
+"""One table of main scores: models × scores, means and deviations over seeds, as printed, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import fmean, stdev
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from view_pages import write_blimp
+
+from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
+from pdtools.evaluation.comparison.main_scores import main_scores
+from pdtools.evaluation.results import ITEMS, Results, write_results
+
+RIGHT = np.random.default_rng(5).random((4, 3, 20)) < 0.7
+PERPLEXITY = (31.5, 30.25, None, 28.0)
+SEEDS = {"base-1": "x", "base-2": "x", "base-3": "x", "big": "y"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three seeds of a model, of which the third has no perplexity, and another model."""
+    for i, (name, training) in enumerate(SEEDS.items()):
+        write_blimp(tmp_path / name / "blimp", RIGHT[i], i, training=training)
+        if (value := PERPLEXITY[i]) is not None:
+            made = {"inputs": {"model": {"path": name, "training": {"seed": i, "sha256": training}}}}
+            found = Results(
+                scores={"ppl_word_marginal": value, "ppl_word_without_eos_marginal": 2 * value},
+                counts={"words": 100, "sentences": 5},
+                settings={"task": "ppl", "eos_counted": True},
+                tables={ITEMS: pa.table({"sentence": [1]})},
+            )
+            write_results(tmp_path / name / "ppl", found, made)
+    return tmp_path
+
+
+def groups(folder: Path) -> list[Group]:
+    """As the command puts them together where it is told the names."""
+    models = {name: find_models(folder / name)[0] for name in SEEDS}
+    return [
+        Group(name="base", models=tuple(models[f"base-{k}"] for k in (1, 2, 3))),
+        Group(name="big", models=(models["big"],)),
+    ]
+
+
+def test_means_and_deviations(folder: Path) -> None:
+    found = main_scores(groups(folder))
+    assert found.groups == {"base": 3, "big": 1}
+    blimp, perplexity = found.scores
+    accuracies = [100 * float(of.mean()) for of in RIGHT]
+    mean, deviation = blimp.means["base"]
+    assert (mean, deviation) == (pytest.approx(fmean(accuracies[:3])), pytest.approx(stdev(accuracies[:3])))
+    assert blimp.means["big"] == (pytest.approx(accuracies[3]), None)
+    assert perplexity.means == {
+        "base": (pytest.approx(30.875), pytest.approx(stdev([31.5, 30.25]))),
+        "big": (28.0, None),
+    }
+    assert any("of 2 of the 3 runs of base" in note for note in found.notes["ppl"])
+    assert "blimp" not in found.notes
+    assert perplexity.score == "perplexity per word, marginal"  # all count ends of sentences
+
+
+def test_evaluations_are_in_the_order_of_pages(folder: Path) -> None:
+    for name in SEEDS:
+        (folder / name / "blimp").rename(folder / name / "zzz")
+    assert [each.evaluation for each in main_scores(groups(folder)).scores] == ["zzz", "ppl"]
+
+
+def test_results_of_other_items_are_left_out(folder: Path) -> None:
+    write_blimp(folder / "other" / "blimp", RIGHT[0][:2], 9, training="z")
+    every = [*groups(folder), *by_seed(find_models(folder / "other"))]
+    found = main_scores(every)
+    assert found.groups["other"] == 1
+    assert "other" not in found.scores[0].means
+    assert "not about the same items" in found.refused["blimp"][0]
+
+
+def test_results_without_a_score(tmp_path: Path) -> None:
+    found = Results(scores={"overall": None}, counts={"pairs_scored": 0}, settings={"task": "blimp"})
+    write_results(tmp_path / "a" / "blimp", found, {})
+    with pytest.raises(PdtoolsError):
+        main_scores(by_seed(find_models(tmp_path / "a")))
+
+
+def named(folder: Path) -> list[str]:
+    return ["--group", f"base={folder}/base-*", "--group", f"big={folder}/big", "--overview"]
+
+
+def test_the_command_prints_scores_by_model(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *named(folder)]) == 0
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["score", "base", "(3", "runs)", "big"]
+    accuracies = [100 * float(of.mean()) for of in RIGHT]
+    assert lines[0].split()[-4:] == [
+        f"{fmean(accuracies[:3]):.2f}",
+        "±",
+        f"{stdev(accuracies[:3]):.2f}",
+        f"{accuracies[3]:.2f}",
+    ]
+    assert lines[1].split()[-4:] == ["30.88", "±", "0.88", "28.00"]
+    said = " ".join(lines)
+    assert "one run of big: how it varies over seeds is not known" in said
+    assert "±: standard deviation over runs that differ in their seeds" in said
+
+
+def test_latex_is_models_by_scores(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *named(folder), "--latex"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == r"\begin{tabular}{lrrr}"
+    assert lines[2].startswith(r"model & runs & BLiMP accuracy (\%) & ")
+    accuracies = [100 * float(of.mean()) for of in RIGHT]
+    cell = f"{fmean(accuracies[:3]):.2f} $\\pm$ {stdev(accuracies[:3]):.2f}"
+    assert lines[4] == rf"base & 3 & {cell} & 30.88 $\pm$ 0.88 \\"
+    assert lines[5] == rf"big & 1 & {accuracies[3]:.2f} & 28.00 \\"
+    assert all(line.startswith("%") for line in lines[lines.index(r"\end{tabular}") + 1 :])
+
+
+def test_single_runs_have_no_deviation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", str(folder / "base-1"), str(folder / "big"), "--overview", "--latex"]) == 0
+    out = capsys.readouterr().out
+    assert "runs &" not in out
+    assert "$\\pm$" not in out
+    assert "% one run of every model" in out
+    assert run(["compare", str(folder / "base-1"), "--overview"]) == 0  # a table of one model
+
+
+def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *named(folder), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["groups"] == [{"name": "base", "runs": 3}, {"name": "big", "runs": 1}]
+    (base, big) = found["scores"][1]["groups"]
+    assert (base["values"], big["values"], big["deviation"]) == ([31.5, 30.25], [28.0], None)
+    assert found["provenance"]
+
+
+def test_there_is_no_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["compare", *named(folder), "--baseline", "base"]) == 2
+    assert "--overview has no differences" in " ".join(capsys.readouterr().err.split())
