@@ -85,10 +85,13 @@ class Delimited:
             yield line + "\n"
 
 
-def workbook_rows(name: str) -> list[list[Any]]:
+def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
     """The rows of a workbook's first sheet: values, those of formulas too; None in an empty cell.
 
     A merged cell's value stands in each of the cells that it covers.
+
+    Returns:
+        The rows, and what was read, for people: of several sheets which one.
 
     Raises:
         InputError: if it is no workbook, or the package openpyxl is not installed.
@@ -117,7 +120,10 @@ def workbook_rows(name: str) -> list[list[Any]]:
         value = rows[top - 1][first - 1] if top <= len(rows) and first <= width else None
         for row in rows[top - 1 : bottom]:
             row[first - 1 : min(last, width)] = [value] * (min(last, width) - first + 1)
-    return rows
+    form = "a workbook"
+    if len(book.worksheets) > 1:
+        form += f", of whose {len(book.worksheets)} sheets the first ({sheet.title}) is read"
+    return rows, form
 
 
 def _merged_areas(source: IO[bytes]) -> list[bytes]:
@@ -182,9 +188,10 @@ def read_sheet(name: str) -> Sheet:
     kind = ending(name)
     if kind == "parquet":
         return _parquet(name)
-    form = "a workbook"
+    rows: Iterator[tuple[int, list[Any]]]
     if kind == "xlsx":
-        rows: Iterator[tuple[int, list[Any]]] = enumerate(workbook_rows(name), start=1)
+        of_sheet, form = workbook_rows(name)
+        rows = enumerate(of_sheet, start=1)
     else:
         found = Delimited(name, kind)
         form = "TSV" if kind == "tsv" else "CSV with semicolons" if found.delimiter == ";" else "CSV"

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.reading.times import read_times
 from pdtools.files.sheets import read_sheet, workbook_rows
 from pdtools.stimuli.sentences import Stimuli, read_stimuli
 from pdtools.stimuli.written import new_columns
@@ -256,6 +257,17 @@ def test_workbooks(tmp_path: Path) -> None:
     assert found.sheet.texts(0) == ["1", "1", "2", "3"]
     assert found.sheet.numbers == [3, 4, 5, 6]
     assert found.texts == ["The dog", "A dog", "", ""]
+    assert found.form.startswith("a workbook, wide")
+    book.create_sheet("Notes").append(["sentence"])
+    sheet.title = "My items"
+    book.save(tmp_path / "two.xlsx")
+    several = read_stimuli(read_sheet(str(tmp_path / "two.xlsx")))
+    assert several.texts == found.texts
+    assert several.form.startswith("a workbook, of whose 2 sheets the first (My items) is read, wide")
+    with pytest.raises(
+        InputError, match=r"two\.xlsx: \.xlsx: reading times are CSV or TSV.*save it"
+    ):
+        read_times(str(tmp_path / "two.xlsx"))
     (tmp_path / "broken.xlsx").write_bytes((tmp_path / "t.xlsx").read_bytes()[:800])
     with pytest.raises(InputError, match=r"broken\.xlsx: not a workbook"):
         workbook_rows(str(tmp_path / "broken.xlsx"))

@@ -206,7 +206,7 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells 
     if kind == "parquet":
         return _parquet_rows(name)
     if kind == "xlsx":
-        return _cells_by_column(name, enumerate(workbook_rows(name), start=1), header=True)
+        return _cells_by_column(name, enumerate(workbook_rows(name)[0], start=1), header=True)
     if kind == "txt" and not {"delimiter", "header"} & form.keys():
         lines = islice(read_lines(name), form.get("skip", 0), None)
         return ((number, {"1": line} if line.strip() else None) for number, line in lines)
