@@ -126,7 +126,8 @@ def region_curves(*, series: Sequence[str], conditions: Sequence[str]) -> Spec:
             "encoding": {
                 **shared,
                 "y": y,
-                "strokeDash": _scale(conditions, DASHES, field="condition", title="condition"),
+                # Symbols of a legend would be dashed too.
+                "strokeDash": _scale(conditions, DASHES, field="condition") | {"legend": None},
             },
         },
         {
