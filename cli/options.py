@@ -153,9 +153,9 @@ LowerCaseOption = Annotated[
     bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
 ]
 ModelOption = Annotated[
-    str, models_folder(help="A checkpoint, or a run folder of pdtools train; or demo, demo-base.")
+    str, models_folder(help="A checkpoint, or a run of pdtools train; or english, english-base, demo.")
 ]
-_SCORED = models_folder(help="A checkpoint, a run, a Hugging Face causal LM; or demo, demo-base.")
+_SCORED = models_folder(help="A checkpoint, a run, a Hugging Face causal LM; or english, english-base, demo.")
 ScoredModelOption = Annotated[str, _SCORED]
 ScoredModelsOption = Annotated[list[str], _SCORED]
 EvaluatedModelOption = Annotated[str | None, _SCORED]

@@ -123,7 +123,7 @@ def parse(
             "--parser",
             metavar="NAME|DIR",
             callback=named_model,
-            help="benepar, stanza, or a trained checkpoint's folder (or demo).",
+            help="benepar, stanza, or a trained checkpoint's folder (or english).",
         ),
     ] = BENEPAR,
     model: Annotated[

@@ -110,7 +110,7 @@ def surprisal(
     Example:
       pdtools surprisal stimuli.csv --model runs/pushdown --model gpt2/ -o surprisals.csv
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
-      pdtools surprisal --text "The dog that chased the cats barks." --model demo
+      pdtools surprisal --text "The horse raced past the barn fell." --model english
       pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
       pdtools surprisal sentences.txt --model gpt2/ --entropy --rank -o surprisals.tsv
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words

@@ -1,5 +1,5 @@
 """Samples written by this project: a treebank, text, a mini BLiMP, a mini SG, grammars; and their generator.
-Two small models that were trained on them.
+Two small models that were trained on them, and two of English.
 
 See ``README.md`` beside this file for what each of them holds; ``python -m pdtools.data.generate`` makes
 them.
@@ -41,5 +41,5 @@ def grammars() -> Path:
 
 
 def model(name: str) -> Path:
-    """The folder of a model to try: ``demo`` or ``demo-base``."""
+    """The folder of a model that comes with pdtools (:data:`pdtools.model_names.BUNDLED`)."""
     return _FOLDER / "models" / name

@@ -74,7 +74,7 @@ def load(
 
     Args:
         model: a checkpoint, a run folder of ``pdtools train``, the folder of a Hugging Face causal language
-            model; or ``demo`` or ``demo-base``, the models to try that come with pdtools.
+            model; or ``english``, ``english-base``, ``demo`` or ``demo-base``, which come with pdtools.
         beam: hypotheses that a search keeps after each token (models of actions: after each action).
         margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
         word_beam, fast_track: of models of actions, see ``pdtools surprisal --help``.

@@ -176,8 +176,8 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         """Load a checkpoint, a run folder of ``pdtools train``, or what ``pdtools export`` wrote.
 
         Args:
-            pretrained_model_name_or_path: its folder; ``demo`` or ``demo-base``; or the name of a repository
-                on the Hub with an exported folder in it.
+            pretrained_model_name_or_path: its folder; ``english`` or another that comes with pdtools; or the
+                name of a repository on the Hub with an exported folder in it.
             config: of the folder, from ``AutoConfig``; by default it is read.
             device_map: a device; ``auto`` is a GPU, if there is one.
             dtype, torch_dtype: of the weights; None, ``auto``: float32.
