@@ -24,13 +24,21 @@ runs)
         --set "config.output_dropout=$DROPOUT" --set "train.keep_at=[$keep]" "$@" --resume -o "$run" || exit 1
     ;;
 scores)
-    set -- --model "$run" --threads 1 --quiet --resume
+    model=$OUT/models/$2-$3
+    [ -e "$model" ] || pdtools export "$run" -o "$model" --dtype float16 --quiet || exit 1
+    set -- --model "$model" --threads 1 --quiet --resume
     [ -z "$SUITES" ] || pdtools eval-sg "$SUITES" "$@" $search -o "$results/sg" >/dev/null || exit 1
-    [ -z "$BLIMP" ] || pdtools eval-blimp "$BLIMP" "$@" $search -o "$results/blimp" >/dev/null || exit 1
+    [ -z "$BLIMP" ] || pdtools eval-blimp "$BLIMP" "$@" ${BLIMP_LIMIT:+--limit "$BLIMP_LIMIT"} $search \
+        -o "$results/blimp" >/dev/null || exit 1
     while read -r book; do
         pdtools eval-ppl "$OUT/shards/$book" "$@" $words -o "$results/ppl/$book" >/dev/null || exit 1
         [ "$kind" = transformer ] || pdtools eval-ppl "$OUT/shards/$book" "$@" --no-marginal \
             --particles "$PARTICLES" -o "$results/particles/$book" >/dev/null || exit 1
     done < "$OUT/text/tests"
+    set -- "$run" -o "$model" --dtype float16 --overwrite --quiet ${ABOUT:+--about "$ABOUT"}
+    for scored in "$results/sg" "$results/blimp" "$results"/ppl/*; do
+        [ ! -e "$scored" ] || set -- "$@" --results "$scored"
+    done
+    pdtools export "$@" || exit 1
     ;;
 esac

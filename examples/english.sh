@@ -11,7 +11,8 @@
 #   trees/   a tree a sentence, the sentences beside them; what was left out (over 100 words, for such a parser), and why
 #   shards/  train with its tokenizer, valid, and 500 sentences of each book of the test
 #   runs/    MODEL-SEED, with checkpoints along the way
-#   results/ MODEL-SEED: sg, blimp, and of each book of the test ppl
+#   models/  MODEL-SEED as it is given to others: weights in half precision, a card with its scores
+#   results/ MODEL-SEED of models/: sg, blimp, and of each book of the test ppl
 # Killed, it is run again as it was: what is finished is not done again.
 #
 # Environment, with defaults:
@@ -22,7 +23,9 @@
 #   STEPS=6800 (a pass over nine million words)  BATCH=2048 positions  RATE=1e-3  DROPOUT=0  ATTACHMENT_WEIGHT=1
 #   KEEP="1M 2M 5M" words after which checkpoints are kept
 #   SMALL="config.layers=1" other settings of all models, for a try
-#   SENTENCES=500 of each book of the test  PARTICLES=100  BEAM=300 for these  BLIMP_BEAM=50
+#   SENTENCES=500 of each book of the test  PARTICLES=100  BEAM=300 for these
+#   BLIMP_BEAM=50 for BLiMP and the suites  BLIMP_LIMIT= pairs of each paradigm (all)
+#   ABOUT= a paragraph for the cards
 set -eu
 [ $# -eq 3 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 books=$1 parser=$2
@@ -31,7 +34,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../studies/common.sh"
 trap 'exit 138' USR1
 valid=${VALID:-h-g-wells_the-invisible-man stephen-crane_the-red-badge-of-courage}
-mkdir -p "$OUT/text" "$OUT/trees" "$OUT/shards" "$OUT/runs" "$OUT/results"
+mkdir -p "$OUT/text" "$OUT/trees" "$OUT/shards" "$OUT/runs" "$OUT/models" "$OUT/results"
 settled "$OUT" "VALID=$valid VOCABULARY=${VOCABULARY:-10000} SENTENCES=${SENTENCES:-500}"
 
 # whole FILE: standard input as a file that is there whole or not at all
@@ -87,6 +90,7 @@ fi
 export STEPS="${STEPS:-6800}" BATCH="${BATCH:-2048}" RATE="${RATE:-1e-3}" DROPOUT="${DROPOUT:-0}"
 export ATTACHMENT_WEIGHT="${ATTACHMENT_WEIGHT:-1}" KEEP="${KEEP:-1M 2M 5M}" SUITES="${SUITES:-}" BLIMP="${BLIMP:-}"
 export PARTICLES="${PARTICLES:-100}" BEAM="${BEAM:-300}" BLIMP_BEAM="${BLIMP_BEAM:-50}"
+export BLIMP_LIMIT="${BLIMP_LIMIT:-}" ABOUT="${ABOUT:-}"
 export SMALL="${SMALL:-}"
 failed=0
 for stage in runs scores; do

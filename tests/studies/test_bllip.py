@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from recorded import Recorded
 from shell import Shell
 
 from pdtools.trees import Tree, is_placeholder
@@ -148,33 +149,6 @@ def test_in_one_line(
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
-
-
-class Recorded:
-    """Scripts whose commands only write down what they are called with; sweeps choose the first rate."""
-
-    def __init__(self, folder: Path, **settings: str) -> None:
-        self.folder = folder
-        stop = 'stopped() { trap "" USR1; kill -USR1 0; sleep 0.2; echo stopped >>"$RECORD"; }\n'
-        stand_ins = {
-            "pdtools": f'{stop}echo "$*" >>"$RECORD"\n[ "${{STOP:-}}" != "$1" ] || stopped\n',
-            "python": "echo 1e-4\n",
-            "sbatch": 'echo "sbatch $STAGES $*" >>"$RECORD"\necho "4${STAGES%% *}"\n',
-            "srun": 'exec setsid --wait "$@"\n',
-            "scontrol": 'echo "scontrol $*" >>"$RECORD"\n',
-        }
-        for name, text in stand_ins.items():
-            (folder / name).write_text(f"#!/bin/sh\n{text}")
-            (folder / name).chmod(0o755)
-        path = f"{folder}:{os.environ['PATH']}"
-        self.environment = {**os.environ, **settings, "PATH": path, "RECORD": str(folder / "record")}
-
-    def run(self, *command: str, **settings: str) -> tuple[int, list[str]]:
-        """Status, and lines of the record."""
-        (self.folder / "record").write_text("")
-        environment = {**self.environment, **settings}
-        done = subprocess.run(command, cwd=self.folder, env=environment)
-        return done.returncode, (self.folder / "record").read_text().splitlines()
 
 
 def test_every_model_and_seed_with_the_paper_s_shapes(tmp_path: Path) -> None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
+from recorded import Recorded
+from safetensors.torch import load_file
 from shell import Shell
 from toy_benepar import toy_trees
 
@@ -67,6 +72,7 @@ def shell(tmp_path: Path, toy_benepar_model: Path) -> Shell:
         **settings,
         **small,
         SUITES="suites",
+        ABOUT="A paragraph of one's own.",
         SMALL="config.layers=1 config.d_model=16 config.d_ff=16",
     )
 
@@ -100,10 +106,19 @@ def test_from_books_to_scores(shell: Shell, tmp_path: Path, toy_benepar_model: P
         found = {str(file.parent.relative_to(results)) for file in results.rglob("results.json")}
         tests = {"ppl/test-d_one", "ppl/test-e_two"}
         assert found == {"sg", *tests, *(t.replace("ppl", "particles") for t in tests if model == "pushdown")}
+        # What is scored is what is given to others, and its card has the scores.
+        given = out / "models" / f"{model}-1"
+        for name in found:
+            scored = json.loads((results / name / "results.json").read_text())["provenance"]["command"]
+            assert scored[scored.index("--model") + 1] == str(Path("out", "models", f"{model}-1"))
+        card = (given / "README.md").read_text()
+        assert {name for name in found if f"/{name}`" in card} == {"sg", *tests}
+        assert "A paragraph of one's own." in card
+        assert load_file(given / "model.safetensors").popitem()[1].dtype is torch.float16
     # Once more: nothing is done again.
     again = shell.run(*command)
     assert again.returncode == 0, again.stderr
-    assert {name[0] for name in shell.commands} <= {"train", "eval-sg", "eval-ppl"}
+    assert {name[0] for name in shell.commands} <= {"train", "eval-sg", "eval-ppl", "export"}
     assert not any("step 1" in line for line in again.stderr.splitlines())
     other = shell.run(*command, VOCABULARY="310")
     assert other.returncode == 1
@@ -150,3 +165,36 @@ def test_the_parser_from_treebanks(tmp_path: Path) -> None:
     assert again.returncode == 0, again.stderr
     assert shell.commands == []
     assert shell.run("sh", PARSER_SCRIPT, "treebanks").returncode == 2
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")
+def test_the_slurm_form(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    command = ["bash", str(SCRIPT.with_suffix(".slurm")), "books", "parser", "out"]
+    status, made = recorded.run(*command)
+    assert status == 0
+    assert [line.partition(" --")[0] for line in made] == ["sbatch text trees shards", "sbatch runs scores"]
+    assert [re.findall(r"--(?:array|dependency)=(\S+)", line) for line in made] == [
+        ["0-0"],
+        ["afterok:4text", "0-5"],
+    ]
+    assert all(line.endswith("/examples/english.slurm books parser out") for line in made)
+    assert recorded.run(*command[:4]) == (2, [])
+
+    (tmp_path / "out" / "text").mkdir(parents=True)
+    (tmp_path / "out" / "text" / "tests").write_text("test-one\n")
+    job = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "9", "SCRIPTS": str(SCRIPT.parent)}
+    job |= {"MODELS": "base pushdown", "SEEDS": "5 6"}
+    status, lines = recorded.run(*command, **job, STAGES="runs scores", SUITES="suites")
+    assert status == 0
+    assert [line.split()[0] for line in lines] == [
+        "train",
+        "export",
+        "eval-sg",
+        "eval-ppl",
+        "eval-ppl",
+        "export",
+    ]
+    assert lines[0].endswith("-o out/runs/pushdown-6")
+    status, lines = recorded.run(*command, **job, STAGES="runs scores", STOP="train")
+    assert lines[1:] == ["stopped", "scontrol requeue 9_3"]
