@@ -91,11 +91,25 @@ def test_every_way_says_the_same(name: str, capsys: pytest.CaptureFixture[str]) 
 
     sentence = SENTENCES[0]
     bits = pdtools.load(name, beam=BEAM, device="cpu").surprisal(sentence).surprisal
-    asked = ["surprisal", "--text", sentence, "--model", name, "--beam", str(BEAM), "--device", "cpu", "--quiet"]
+    asked = [
+        "surprisal",
+        "--text",
+        sentence,
+        "--model",
+        name,
+        "--beam",
+        str(BEAM),
+        "--device",
+        "cpu",
+        "--quiet",
+    ]
     assert run(asked) == 0
     table = pd.read_csv(io.StringIO(capsys.readouterr().out), sep="\t", quoting=3)
     assert table.surprisal.tolist() == pytest.approx(bits.tolist(), abs=1e-4)
-    model, tokenizer = PdtoolsForCausalLM.from_pretrained(name, beam=BEAM), PdtoolsTokenizer.from_pretrained(name)
+    model, tokenizer = (
+        PdtoolsForCausalLM.from_pretrained(name, beam=BEAM),
+        PdtoolsTokenizer.from_pretrained(name),
+    )
     ids = tokenizer(sentence, return_tensors="pt")["input_ids"]
     if ids[0, -1] != tokenizer.eos_token_id:
         ids = torch.cat([ids, torch.tensor([[tokenizer.eos_token_id]])], 1)
