@@ -79,6 +79,13 @@ class Lemmas(str, Enum):
     keep = "keep"
 
 
+class SplitWords(str, Enum):
+    """What splits text into words."""
+
+    penn = "penn"
+    parser = "parser"
+
+
 class Binarize(str, Enum):
     """How nodes with more than two children are factored."""
 
@@ -117,6 +124,14 @@ def parse(
             help="The text is not one sentence per line: split it into sentences (blank lines stay).",
         ),
     ] = False,
+    split_words: Annotated[
+        SplitWords,
+        input_option(
+            "--split-words",
+            help="text: as in the Penn Treebank, or by the parser's own tokenizer (stanza), which "
+            "--split-sentences then asks too.",
+        ),
+    ] = SplitWords.penn,
     parser: Annotated[
         str,
         model_option(
@@ -194,6 +209,10 @@ def parse(
     recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank. With text,
     OUTPUT.text has the sentences as they were written, line for line, for pdtools tapes --text-style raw.
 
+    With --split-words parser, words are those of Stanza's tokenizer of the language, syntactic ones where a
+    token has several (de le for du), and with --split-sentences so are sentences, within blank lines; a
+    sentence that its words do not spell is written with these in OUTPUT.text, and counted.
+
     Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler), with the same result; --resume continues a killed run.
 
@@ -204,14 +223,17 @@ def parse(
       pdtools parse UD_Turkish-BOUN/ --from conllu --binarize head -o boun.trees
       pdtools parse sentences.txt --model benepar_en3_large -o sentences.trees.gz
       pdtools parse saetze.txt --parser stanza --model de -o saetze.trees
+      pdtools parse livre.txt --parser stanza --model fr --split-words parser --split-sentences -o livre.trees
       pdtools parse --text "The dog barks." --parser runs/pushdown
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
     """
     from dataclasses import asdict
 
+    from pdtools.devices import prepare_torch
     from pdtools.parsers import pipeline, read_sentences
-    from pdtools.parsers.base import model_note
+    from pdtools.parsers.base import backends_with_splitter, load_splitter, model_note, splitter_files
     from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces, read_in_pieces
+    from pdtools.provenance import identify
     from pdtools.search.inputs import count_inputs
     from pdtools.trees import texts_path
     from pdtools.trees.forms import FORMS, ReadOptions
@@ -230,6 +252,13 @@ def parse(
         )
     if split_sentences and source is not TreeSource.text:
         raise typer.BadParameter("--split-sentences needs --from text")
+    own_words = split_words is SplitWords.parser
+    if own_words and source is not TreeSource.text:
+        raise typer.BadParameter("--split-words parser needs --from text")
+    if own_words and parser not in (known := backends_with_splitter()):
+        raise typer.BadParameter(
+            f"--split-words parser needs a parser with a tokenizer: --parser {', '.join(known)}"
+        )
     if source is not TreeSource.conllu and (surface or binarize is Binarize.head):
         raise typer.BadParameter("--surface and --binarize head need --from conllu")
     check_json_output(run.as_json, output)
@@ -269,6 +298,15 @@ def parse(
         settings |= {"parser": used.described()}
         if not checkpoint and (note := model_note(parser, model)):
             message(note, quiet=run.quiet)
+    splitter = None
+    if source is TreeSource.text:
+        described["split_words"] = split_words.value
+    if own_words:
+        tokenizer = splitter_files(parser, model)
+        message(f"words split by {', '.join(tokenizer)}", quiet=run.quiet)
+        settings["split_words"] = [identify(file).get("sha256") for file in tokenizer]
+        prepare_torch("cpu", threads_of_each(run.threads, plan.workers))
+        splitter = load_splitter(parser, model, sentences=split_sentences)
     with checked.pieces("trees", **settings) as job:
         trees: Iterator[Bracketed]
         if used_form is not None:
@@ -277,7 +315,13 @@ def parse(
             trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)
         else:
             trees = parse_in_pieces(
-                read_sentences(files, source.value, split_sentences=split_sentences),
+                read_sentences(
+                    files,
+                    source.value,
+                    split_sentences=split_sentences,
+                    splitter=splitter,
+                    counts=counts.read,
+                ),
                 used,
                 form,
                 plan,
@@ -302,7 +346,7 @@ def parse(
     warn(described)
     if run.as_json:
         report = _report(counts, rejects, inputs or [], len(files) if inputs else 0, described)
-        if source not in _SENTENCES:
+        if source not in _SENTENCES or counts.read:
             report["form"] = {"name": used_form or source.value, **_nested(counts.taken_out)}
         print_json(report)
     _tell(counts, rejects, output, run.quiet)

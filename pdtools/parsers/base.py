@@ -36,8 +36,36 @@ class Parser(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class SplitSentence:
+    """A sentence of a text, with its words.
+
+    Attributes:
+        start: the character of the text that it begins with.
+        words: its plain words; a blank within a word is a no-break space.
+        spelled: the sentence as its words spell it, with single blanks.
+    """
+
+    start: int
+    words: tuple[str, ...]
+    spelled: str
+
+
+class Splitter(Protocol):
+    """A source of words, and of sentences."""
+
+    def split(self, texts: Sequence[str]) -> list[list[SplitSentence]]:
+        """The sentences of each text, in order. None goes on in another text; a text without words has none.
+
+        Args:
+            texts: without blank lines in them; their ends are ends of sentences.
+        """
+        ...
+
+
 # The modules that hold a backend: each defines ``load(model, device) -> Parser``, and ``model_files(model)``,
-# the paths of a model's files. It may define ``note(model)``, a line on which model that is.
+# the paths of a model's files. It may define ``note(model)``, a line on which model that is, and, if its
+# models split texts too, ``load_splitter(model, sentences) -> Splitter`` and ``splitter_files(model)``.
 BACKENDS = {"benepar": "pdtools.parsers.benepar", "stanza": "pdtools.parsers.stanza"}
 
 
@@ -67,6 +95,33 @@ def model_note(name: str, model: str | None = None) -> str | None:
     """Which model a backend takes, if there is something to say of it; see :func:`load_parser`."""
     note: Callable[[str | None], str] | None = getattr(_backend(name), "note", None)
     return None if note is None else note(model)
+
+
+def backends_with_splitter() -> list[str]:
+    """The backends whose models split texts into words and sentences."""
+    return [name for name in BACKENDS if hasattr(_backend(name), "load_splitter")]
+
+
+def load_splitter(name: str, model: str | None = None, *, sentences: bool) -> Splitter:
+    """Load what splits texts for a parser, on the CPU: what it finds tells the pieces of a job apart.
+
+    Args:
+        name: one of :func:`backends_with_splitter`.
+        model: see :func:`load_parser`.
+        sentences: find sentences, or take each text for one.
+
+    Raises:
+        PdtoolsError: if the model splits no texts, or is damaged.
+        MissingDependencyError: if the backend's package is not installed.
+    """
+    splitter: Splitter = _backend(name).load_splitter(model, sentences)
+    return splitter
+
+
+def splitter_files(name: str, model: str | None = None) -> list[str]:
+    """The paths of the files that :func:`load_splitter` reads."""
+    files: list[str] = _backend(name).splitter_files(model)
+    return files
 
 
 def _backend(name: str) -> ModuleType:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pdtools.errors import InputError
 from pdtools.files import read_lines
+from pdtools.parsers.base import SplitSentence, Splitter
 from pdtools.parsers.splitting import SentenceSplitter
 from pdtools.prompts.items import read_prompts
-from pdtools.tokenization import split_words
+from pdtools.tokenization import aligned, split_words
 from pdtools.trees import unescape
 
-# Running text is handed to the sentence splitter in pieces of at most about this many characters.
+# Text is handed to a splitter in pieces of at most about this many characters.
 _PIECE = 100_000
+OTHER_WORDS = "sentences whose text has other words"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +32,23 @@ class SourcedSentence:
 
 
 def read_sentences(
-    files: Sequence[str], kind: str, *, split_sentences: bool = False
+    files: Sequence[str],
+    kind: str,
+    *,
+    split_sentences: bool = False,
+    splitter: Splitter | None = None,
+    counts: Counter[str] | None = None,
 ) -> Iterator[SourcedSentence]:
     """Sentences of files: ``text`` (one a line, or with ``split_sentences`` running), ``tokens``, ``parts``.
+
+    Args:
+        files: their paths, or ``-``.
+        kind: what is in them.
+        split_sentences: whether text is running text.
+        splitter: finds the words of text, and the sentences of running text; without, these are found by the
+            rules of :mod:`pdtools.tokenization` and :mod:`pdtools.parsers.splitting`.
+        counts: is added to: sentences whose own string the splitter's words do not spell, so that their text
+            is what the words spell (:data:`OTHER_WORDS`).
 
     Raises:
         InputError: if there is no sentence in any of them.
@@ -40,8 +57,12 @@ def read_sentences(
         sentences = read_parts(files)
     elif kind == "tokens":
         sentences = read_tokens(files)
+    elif split_sentences:
+        sentences = read_running_text(files, splitter, counts)
+    elif splitter is not None:
+        sentences = read_text_through(splitter, files, counts)
     else:
-        sentences = read_running_text(files) if split_sentences else read_text(files)
+        sentences = read_text(files)
     first = next(sentences, None)
     if first is None:
         raise InputError("no sentences in it", file=", ".join(files))
@@ -71,19 +92,59 @@ def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
             yield SourcedSentence(words, file, line, text)
 
 
-def read_running_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Running text, split into sentences (:mod:`pdtools.parsers.splitting`).
+def read_text_through(
+    splitter: Splitter, files: Iterable[str], counts: Counter[str] | None = None
+) -> Iterator[SourcedSentence]:
+    """Text with one sentence a line, whose words are those of a splitter that finds no sentences."""
+    for file in files:
+        for piece in _pieces(read_lines(file)):
+            found = splitter.split([text for _, text in piece])
+            for (line, text), sentences in zip(piece, found, strict=True):
+                if not sentences:
+                    yield SourcedSentence((), file, line, text)
+                for sentence in sentences:
+                    yield SourcedSentence(sentence.words, file, line, _text_of(sentence, text, counts))
+
+
+def read_running_text(
+    files: Iterable[str], splitter: Splitter | None = None, counts: Counter[str] | None = None
+) -> Iterator[SourcedSentence]:
+    """Running text, split into sentences by a splitter (default: :class:`RuleSplitter`).
 
     A sentence may go over line ends, not over a blank line; its place is the line that it begins in. Blank
     lines between two sentences give one without words, so that it can be seen where a text ends.
 
     Raises:
+        MissingDependencyError: if no splitter is given, and spaCy is not installed.
+    """
+    splitter = RuleSplitter() if splitter is None else splitter
+    for file in files:
+        for line, text, sentence in _sentences(splitter, read_lines(file)):
+            if sentence is None:
+                yield SourcedSentence((), file, line, text)
+            else:
+                yield SourcedSentence(sentence.words, file, line, _text_of(sentence, text, counts))
+
+
+class RuleSplitter:
+    """Sentences by :mod:`pdtools.parsers.splitting`; words are split as in the Penn Treebank.
+
+    Raises:
         MissingDependencyError: if spaCy is not installed.
     """
-    splitter = SentenceSplitter()
-    for file in files:
-        for line, sentence in _sentences(splitter, read_lines(file)):
-            yield SourcedSentence(split_words(sentence, "ptb").words, file, line, sentence)
+
+    def __init__(self) -> None:
+        self._splitter = SentenceSplitter()
+
+    def split(self, texts: Sequence[str]) -> list[list[SplitSentence]]:
+        """See :meth:`pdtools.parsers.base.Splitter.split`."""
+        return [
+            [
+                SplitSentence(start, split_words(sentence, "ptb").words, sentence)
+                for start, sentence in _strings(text, self._splitter.starts(text))
+            ]
+            for text in texts
+        ]
 
 
 def sentence_splitter() -> Callable[[str], list[str]]:
@@ -95,35 +156,82 @@ def sentence_splitter() -> Callable[[str], list[str]]:
     splitter = SentenceSplitter()
 
     def split(text: str) -> list[str]:
-        return [sentence for _, sentence in _located(text, splitter.starts(text), 1)]
+        return [sentence for _, sentence in _strings(text, splitter.starts(text))]
 
     return split
 
 
-def _sentences(splitter: SentenceSplitter, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The sentences of a file, each with the line it begins in; white space becomes single spaces."""
-    piece, first_line = "", 1
+def _sentences(
+    splitter: Splitter, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[int, str, SplitSentence | None]]:
+    """The sentences of a file, each with the line it begins in and its own string; None: blank lines."""
+    ended: list[tuple[int, str]] = []  # paragraphs, each with its first line; blank lines between two are ""
+    size = 0  # of all lines since the last piece
+    text, first_line = "", 0  # a paragraph that may go on
     blank_line = 0  # the last one, if nothing but blank lines follows some text
     for number, line in lines:
-        blank = not line.strip()
-        if blank and (piece or blank_line):
-            blank_line = number
-        elif blank_line:
-            yield blank_line, ""
-            blank_line = 0
-        if not blank:
-            first_line = first_line if piece else number
-            piece += line + "\n"
-        if not blank and len(piece) <= _PIECE:
+        if not line.strip():
+            blank_line = number if first_line else 0
+            ended += [(first_line, text)] if text else []
+            text = ""
             continue
-        starts = splitter.starts(piece)
-        # The last sentence may go on in the next line; one that fills the piece is given up as it is.
-        carry = starts[-1] if not blank and len(starts) > 1 else len(piece)
-        yield from _located(piece[:carry], starts, first_line)
-        piece, first_line = piece[carry:], first_line + piece.count("\n", 0, carry)
-    yield from _located(piece, splitter.starts(piece), first_line)
+        ended += [(blank_line, "")] if blank_line else []
+        blank_line = 0
+        if not text:
+            if size > _PIECE:
+                yield from _placed(ended, splitter.split([paragraph for _, paragraph in ended]))
+                ended, size = [], 0
+            first_line = number
+        text += line + "\n"
+        size += len(line) + 1
+        if len(text) > _PIECE:
+            *before, found = splitter.split([*(paragraph for _, paragraph in ended), text])
+            # The last sentence may go on in the next line; one that fills the piece is given up as it is.
+            carry = found[-1].start if len(found) > 1 else len(text)
+            whole = found[:-1] if len(found) > 1 else found
+            yield from _placed([*ended, (first_line, text[:carry])], [*before, whole])
+            text, first_line = text[carry:], first_line + text.count("\n", 0, carry)
+            ended, size = [], len(text)
+    ended += [(first_line, text)] if text else []
+    yield from _placed(ended, splitter.split([paragraph for _, paragraph in ended]))
 
 
-def _located(text: str, starts: list[int], first_line: int) -> Iterator[tuple[int, str]]:
+def _placed(
+    paragraphs: Iterable[tuple[int, str]], found: Iterable[Sequence[SplitSentence]]
+) -> Iterator[tuple[int, str, SplitSentence | None]]:
+    """What :func:`_sentences` gives of paragraphs, each with its first line."""
+    for (first_line, text), sentences in zip(paragraphs, found, strict=True):
+        if not sentences:
+            yield first_line, " ".join(text.split()), None
+        strings = _strings(text, [sentence.start for sentence in sentences])
+        for sentence, (start, string) in zip(sentences, strings, strict=True):
+            yield first_line + text.count("\n", 0, start), string, sentence
+
+
+def _strings(text: str, starts: list[int]) -> Iterator[tuple[int, str]]:
+    """The sentences that begin at ``starts``, with these; white space becomes single spaces."""
     for start, end in itertools.pairwise([*(s for s in starts if s < len(text)), len(text)]):
-        yield first_line + text.count("\n", 0, start), " ".join(text[start:end].split())
+        yield start, " ".join(text[start:end].split())
+
+
+def _text_of(sentence: SplitSentence, text: str, counts: Counter[str] | None) -> str:
+    """A sentence's own string, or what its words spell, if that is not the same but for blanks and quotes."""
+    if sentence.spelled == text or aligned(sentence.words, text, "raw") is not None:
+        return text
+    if counts is not None:
+        counts[OTHER_WORDS] += 1
+    return sentence.spelled
+
+
+def _pieces(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+    """Lines, as many together as fill a piece."""
+    piece: list[tuple[int, str]] = []
+    size = 0
+    for number, line in lines:
+        piece.append((number, line))
+        size += len(line) + 1
+        if size > _PIECE:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece

@@ -9,9 +9,11 @@ files that its downloader puts into folders beside each other, ``LANGUAGE/KIND/N
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import tempfile
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
+from pdtools.parsers.base import SplitSentence
 from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
 from pdtools.trees import UNKNOWN_TAG, Tree, escape
 from pdtools.trees.forms.base import leaf_label
@@ -29,8 +32,10 @@ _INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank r
 MAX_TOKENS = 2000
 MAX_CELLS = 100_000  # of models with attention between words
 _PARSER, _DEPENDENCIES, _TAGGER, _LEMMATIZER = "constituency", "depparse", "pos", "lemma"
+_TOKENIZER, _EXPANDER = "tokenize", "mwt"  # the latter writes tokens as several words: du, de le
 _IDENTITY = "identity"  # the lemmatizer of languages without one: lemmas are the words
 _RESOURCES = "resources.json"
+_TOO_LONG = "<UNK>"  # what stands for a token of more than 1000 characters
 
 
 class StanzaParser(BatchedParser):
@@ -43,7 +48,7 @@ class StanzaParser(BatchedParser):
 
     def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
         """See :meth:`BatchedParser.parse_batch`."""
-        typed = [[typed_quotes(word) for word in words] for words in sentences]
+        typed = [[typed_quotes(word).replace("\u00a0", " ") for word in words] for words in sentences]
         with _silence():
             document = self._pipeline(typed)
         for words, sentence in zip(sentences, document.sentences, strict=True):
@@ -96,6 +101,47 @@ def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
     return tree
 
 
+class StanzaSplitter:
+    """A loaded ``stanza.Pipeline`` of a tokenizer (:class:`pdtools.parsers.base.Splitter`)."""
+
+    def __init__(self, pipeline: Any) -> None:
+        self._pipeline = pipeline
+
+    def split(self, texts: Sequence[str]) -> list[list[SplitSentence]]:
+        """See :meth:`pdtools.parsers.base.Splitter.split`."""
+        joined = "\n\n".join(texts)
+        try:
+            with _silence():
+                document = self._pipeline(joined)
+        except Exception as error:
+            raise PdtoolsError(f"Stanza's tokenizer failed: {first_line(error)}") from error
+        starts = list(itertools.accumulate((len(text) + 2 for text in texts[:-1]), initial=0))
+        found: list[list[SplitSentence]] = [[] for _ in texts]
+        for sentence in document.sentences:
+            place = sentence.tokens[0].start_char
+            number = bisect_right(starts, place) - 1
+            found[number].append(_split_sentence(joined, sentence.tokens, place - starts[number]))
+        return found
+
+
+def _split_sentence(text: str, tokens: Sequence[Any], start: int) -> SplitSentence:
+    """The words of tokens; where they do not spell their token, they are written with blanks."""
+    words: list[str] = []
+    spelled = ""
+    end = tokens[0].start_char
+    for token in tokens:
+        token_text = token.text
+        own = [word.text for word in token.words]
+        if token_text == _TOO_LONG:
+            token_text = " ".join(text[token.start_char : token.end_char].split())
+            own = [token_text]
+        words += [word.replace(" ", "\u00a0") for word in own]
+        spelled += " " if token.start_char > end else ""
+        spelled += token_text if "".join(own) == token_text else " ".join(own)
+        end = token.end_char
+    return SplitSentence(start, tuple(words), spelled)
+
+
 def load(model: str | None, device: str) -> StanzaParser:
     """Load a parser of Stanza's and what it reads; nothing is downloaded.
 
@@ -116,21 +162,11 @@ def load(model: str | None, device: str) -> StanzaParser:
     steps = [*([_TAGGER] if tagged else []), *([_LEMMATIZER] if parser == _DEPENDENCIES else []), parser]
     defaults = {_LEMMATIZER: _IDENTITY} if _reads_words_for_lemmas(files) else {}
     try:
-        with _silence(), tempfile.TemporaryDirectory() as folder:
-            import stanza
-
-            # All files are named here: what its downloader knows is none of the pipeline's affair.
-            known: dict[str, Any] = {step: {} for step in steps} | {"packages": {"default": defaults}}
-            Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}))
-            pipeline = stanza.Pipeline(
-                "xx",
-                dir=folder,
-                processors=["tokenize", *steps],
-                tokenize_pretokenized=True,
-                download_method=None,
-                device=device,
-                # Batches are made here.
-                **{f"{parser}_pretagged": not tagged, f"{parser}_batch_size": MAX_TOKENS, **files},
+        with _silence():
+            # Batches are made here.
+            options = {f"{parser}_pretagged": not tagged, f"{parser}_batch_size": MAX_TOKENS}
+            pipeline = _pipeline(
+                ["tokenize", *steps], device, defaults, tokenize_pretokenized=True, **options, **files
             )
             reads_tags = parser == _DEPENDENCIES
             if not reads_tags:
@@ -144,6 +180,48 @@ def load(model: str | None, device: str) -> StanzaParser:
             f"{name}: this parser reads tags, and {folder_of_taggers} holds no one tagger (.pt)"
         )
     return StanzaParser(pipeline)
+
+
+def _pipeline(steps: list[str], device: str, defaults: dict[str, str], **options: Any) -> Any:
+    """Stanza's pipeline of models that are all named by options, or by ``defaults`` if they are no files."""
+    import stanza
+
+    with tempfile.TemporaryDirectory() as folder:
+        # What its downloader knows is none of the pipeline's affair.
+        known: dict[str, Any] = {step: {} for step in steps} | {"packages": {"default": defaults}}
+        Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}))
+        return stanza.Pipeline(
+            "xx", dir=folder, processors=steps, download_method=None, device=device, **options
+        )
+
+
+def load_splitter(model: str | None, sentences: bool) -> StanzaSplitter:
+    """Load the tokenizer of a language, and what expands its multi-word tokens; nothing is downloaded.
+
+    Args:
+        model: see :func:`load`; of a parser's file, the tokenizer is that of its language.
+        sentences: find sentences, or take each text for one.
+
+    Raises:
+        MissingDependencyError: if stanza is not installed.
+        PdtoolsError: if there is no tokenizer, or it cannot be loaded.
+    """
+    files = _splitter_files(model)
+    steps = [step for step in (_TOKENIZER, _EXPANDER) if f"{step}_model_path" in files]
+    try:
+        with _silence():
+            pipeline = _pipeline(steps, "cpu", {}, tokenize_no_ssplit=not sentences, **files)
+    except Exception as error:
+        tokenizer = files[f"{_TOKENIZER}_model_path"]
+        raise PdtoolsError(
+            f"{tokenizer}: not a tokenizer of Stanza's that can be loaded ({first_line(error)})"
+        ) from error
+    return StanzaSplitter(pipeline)
+
+
+def splitter_files(model: str | None) -> list[str]:
+    """The files of a tokenizer; see :func:`load_splitter`."""
+    return list(dict.fromkeys(_splitter_files(model).values()))
 
 
 def model_files(model: str | None) -> list[str]:
@@ -176,12 +254,7 @@ def _files(model: str | None) -> dict[str, str]:
     ``resources.json`` says what belongs together; of models that it does not have, the only file of a kind is
     taken.
     """
-    _check_installed()
-    place = Path(model or DEFAULT_MODEL)
-    if not place.exists():
-        place = _installed(model or DEFAULT_MODEL)
-    home = place if place.is_dir() else _home(place)
-    known = _resources(home.parent).get(home.name, {})
+    place, home, known = _place(model)
     if place.is_file():
         parser = _kind_of(place)
     else:
@@ -195,6 +268,41 @@ def _files(model: str | None) -> dict[str, str]:
     found_files[_TAGGER] = _file_of(home, _TAGGER, known)
     if parser == _DEPENDENCIES:
         found_files[_LEMMATIZER] = _lemmatizer(home, known)
+    return _with_what_they_read(found_files, home, known, _download(home.name, parser))
+
+
+def _splitter_files(model: str | None) -> dict[str, str]:
+    """The same of a tokenizer and, of a language that has one, of what expands multi-word tokens."""
+    _, home, known = _place(model)
+    hint = f"python -c \"import stanza; stanza.download({home.name!r}, processors='tokenize')\" fetches it"
+    tokenizer, expander = _file_of(home, _TOKENIZER, known), _file_of(home, _EXPANDER, known)
+    if tokenizer is None:
+        raise PdtoolsError(
+            f"{home}: no one tokenizer (.pt) in {_TOKENIZER}/" + (f" ({hint})" if known else "")
+        )
+    listed = known.get("packages", {}).get("default", {}).get(_EXPANDER)
+    if expander is None and (listed is not None or _any(home / _EXPANDER)):
+        raise PdtoolsError(
+            f"{home}: no one model of multi-word tokens (.pt) in {_EXPANDER}/"
+            + (f" ({hint})" if known else "")
+        )
+    return _with_what_they_read({_TOKENIZER: tokenizer, _EXPANDER: expander}, home, known, hint)
+
+
+def _place(model: str | None) -> tuple[Path, Path, dict[str, Any]]:
+    """A model, the folder of its language, and what the downloader wrote of that."""
+    _check_installed()
+    place = Path(model or DEFAULT_MODEL)
+    if not place.exists():
+        place = _installed(model or DEFAULT_MODEL)
+    home = place if place.is_dir() else _home(place)
+    return place, home, _resources(home.parent).get(home.name, {})
+
+
+def _with_what_they_read(
+    found_files: dict[str, Path | None], home: Path, known: dict[str, Any], hint: str
+) -> dict[str, str]:
+    """Models by kind, and what they read, by the names of Stanza's options."""
     files = {}
     for kind, file in found_files.items():
         if file is None:
@@ -209,8 +317,8 @@ def _files(model: str | None) -> dict[str, str]:
             read = {each["model"]: home / each["model"] / f"{each['package']}.pt" for each in needed}
         for what, found in read.items():
             if not found.is_file():
-                hint = "" if listed is None else f" ({_download(home.name, parser)})"
-                raise PdtoolsError(f"{found}: not there, and {file} reads it{hint}")
+                fetch = "" if listed is None else f" ({hint})"
+                raise PdtoolsError(f"{found}: not there, and {file} reads it{fetch}")
             files[f"{kind}_{what}_path"] = str(found)
     return files
 
@@ -324,7 +432,10 @@ def _read_by(kind: str, file: Path) -> dict[str, str | None]:
         config = (saved["params"] if kind == _PARSER else saved)["config"]
     except Exception:
         return {}
-    reads_vectors = saved.get("contextual") if kind == _LEMMATIZER else config.get("pretrain", True)
+    if kind in (_TOKENIZER, _EXPANDER):
+        reads_vectors = False
+    else:
+        reads_vectors = saved.get("contextual") if kind == _LEMMATIZER else config.get("pretrain", True)
     read = {"pretrain": config.get("wordvec_pretrain_file")} if reads_vectors else {}
     for way in ("forward", "backward"):
         if config.get("charlm", True) and (charlm := config.get(f"charlm_{way}_file")):

@@ -10,6 +10,7 @@ import json
 import logging
 import random
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,82 @@ def _word(k: int, word: str, tag: str) -> dict[str, Any]:
     relation = "dep" if k > 1 else "root"
     columns = {"id": (k,), "text": word, "lemma": word[:-1] or word, "upos": tag, "xpos": tag, "feats": "_"}
     return {**columns, "head": k - 1, "deprel": relation}
+
+
+# Tokens of several words: one is spelled by them, as "cannot" is, the other is not, as "du" (de le).
+CONTRACTIONS: dict[tuple[str, ...], str] = {("in", "the"): "inthe", ("near", "the"): "nethe"}
+
+
+def make_tokenizer(folder: Path, *, expander: bool = True, skip_newline: bool = False) -> None:
+    """A tokenizer of the grammar's sentences, and what expands contractions, as ``folder/KIND/toy.pt``."""
+    import torch
+
+    torch.manual_seed(0)
+    random.seed(0)
+    (folder / "tokenize").mkdir()
+    train_tokenizer(toy_trees(200, seed=3), folder / "tokenize" / f"{_NAME}.pt", skip_newline=skip_newline)
+    if expander:
+        (folder / "mwt").mkdir()
+        save_expander(folder / "mwt" / f"{_NAME}.pt")
+
+
+def train_tokenizer(trees: list[nltk.Tree], path: Path, *, skip_newline: bool = False) -> None:
+    """A tokenizer of sentences as people write them, four in a paragraph, in lines of any length."""
+    from stanza.models.tokenization.data import DataLoader
+    from stanza.models.tokenization.trainer import Trainer
+    from stanza.models.tokenizer import DEFAULT_FEAT_FUNCS, parse_args
+
+    names = ["--shorthand", "en_toy", "--lang", LANGUAGE, "--cpu", *(["--skip_newline"] * skip_newline)]
+    small = "--hidden_dim 16 --emb_dim 8 --batch_size 16 --max_seqlen 200 --lr0 0.02 --dropout 0"
+    noise = [
+        f"--{each} 0" for each in ("unit_dropout", "feat_dropout", "feat_unit_dropout", "split_mwt_prob")
+    ]
+    args = parse_args([*names, *small.split(), *" ".join(noise).split()])
+    args |= {"feat_funcs": DEFAULT_FEAT_FUNCS, "feat_dim": len(DEFAULT_FEAT_FUNCS), "num_dict_feat": 0}
+    text, labels = path.with_suffix(".txt"), path.with_suffix(".labels")
+    written = [toy_text([tree.leaves() for tree in trees[k : k + 4]]) for k in range(0, len(trees), 4)]
+    text.write_text("\n\n".join(characters for characters, _ in written))
+    labels.write_text("\n\n".join(numbers for _, numbers in written))
+    data = DataLoader(args, input_files={"txt": str(text), "label": str(labels)})
+    args |= {"vocab_size": len(data.vocab), "use_mwt": True}
+    trainer = Trainer(args=args, vocab=data.vocab, device="cpu")
+    for _ in range(120):
+        trainer.update(data.next())
+    trainer.save(str(path))
+    text.unlink()
+    labels.unlink()
+
+
+def toy_text(sentences: Sequence[Sequence[str]]) -> tuple[str, str]:
+    """Sentences as people write them, with contractions, and Stanza's label of each character.
+
+    0 within a token, 1 at its end, 2 at the end of a sentence, 3 at the end of a token of several words.
+    """
+    text, labels = "", ""
+    for words in sentences:
+        k = 0
+        while k < len(words):
+            contraction = CONTRACTIONS.get(tuple(words[k : k + 2]))
+            token = contraction or plain(words[k])
+            if text and token not in ".)" and text[-1] != "(":
+                text, labels = text + " ", labels + "0"
+            k += 2 if contraction else 1
+            end = "3" if contraction else "2" if k == len(words) else "1"
+            text, labels = text + token, labels + "0" * (len(token) - 1) + end
+    return text, labels
+
+
+def save_expander(path: Path) -> None:
+    """A dictionary of contractions."""
+    from stanza.models.mwt.trainer import Trainer
+    from stanza.models.mwt.vocab import Vocab
+    from stanza.models.mwt_expander import parse_args
+
+    args = vars(parse_args(["--dict_only", "--shorthand", "en_toy", "--cpu"]))
+    pairs = [(token, " ".join(words)) for words, token in CONTRACTIONS.items()]
+    trainer = Trainer(args=args, vocab=Vocab(pairs, "en_toy"))
+    trainer.train_dict(pairs)
+    trainer.save(str(path))
 
 
 def train_parser(trees: list[nltk.Tree], vectors: Path, path: Path, tags: int = 8, epochs: int = 6) -> None:
