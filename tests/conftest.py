@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -58,3 +59,14 @@ def toy_stanza_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stanza")
     make_toy_stanza(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def toy_stanza_with_tokenizer(toy_stanza_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a language with the same models, and a tokenizer that knows tokens of several words."""
+    from toy_stanza import make_tokenizer
+
+    home = tmp_path_factory.mktemp("tokenizer") / "own"
+    shutil.copytree(toy_stanza_models / "en", home)
+    make_tokenizer(home)
+    return home

@@ -182,13 +182,16 @@ def _sentences(
                 yield from _placed(ended, splitter.split([paragraph for _, paragraph in ended]))
                 ended, size = [], 0
             first_line = number
-        text += line + "\n"
-        size += len(line) + 1
-        if len(text) > _PIECE:
+        for part in _parts(line + "\n"):
+            text += part
+            size += len(part)
+            if len(text) <= _PIECE:
+                continue
             *before, found = splitter.split([*(paragraph for _, paragraph in ended), text])
-            # The last sentence may go on in the next line; one that fills the piece is given up as it is.
-            carry = found[-1].start if len(found) > 1 else len(text)
-            whole = found[:-1] if len(found) > 1 else found
+            # The last sentence may go on in the next line; cut off within a line, it may belong to the one
+            # before. A sentence that fills the piece is given up as it is.
+            whole = found[: -1 if text.endswith("\n") else -2] or found[:-1] or found
+            carry = found[len(whole)].start if len(whole) < len(found) else len(text)
             yield from _placed([*ended, (first_line, text[:carry])], [*before, whole])
             text, first_line = text[carry:], first_line + text.count("\n", 0, carry)
             ended, size = [], len(text)
@@ -196,12 +199,17 @@ def _sentences(
     yield from _placed(ended, splitter.split([paragraph for _, paragraph in ended]))
 
 
+def _parts(line: str) -> Iterator[str]:
+    """A line in parts of no more characters than a piece."""
+    return (line[k : k + _PIECE] for k in range(0, len(line), _PIECE))
+
+
 def _placed(
     paragraphs: Iterable[tuple[int, str]], found: Iterable[Sequence[SplitSentence]]
 ) -> Iterator[tuple[int, str, SplitSentence | None]]:
     """What :func:`_sentences` gives of paragraphs, each with its first line."""
     for (first_line, text), sentences in zip(paragraphs, found, strict=True):
-        if not sentences:
+        if not sentences and not text.isspace():
             yield first_line, " ".join(text.split()), None
         strings = _strings(text, [sentence.start for sentence in sentences])
         for sentence, (start, string) in zip(sentences, strings, strict=True):

@@ -165,9 +165,7 @@ def load(model: str | None, device: str) -> StanzaParser:
         with _silence():
             # Batches are made here.
             options = {f"{parser}_pretagged": not tagged, f"{parser}_batch_size": MAX_TOKENS}
-            pipeline = _pipeline(
-                ["tokenize", *steps], device, defaults, tokenize_pretokenized=True, **options, **files
-            )
+            pipeline = _pipeline(steps, device, defaults, tokenize_pretokenized=True, **options, **files)
             reads_tags = parser == _DEPENDENCIES
             if not reads_tags:
                 network = pipeline.processors[_PARSER]._model
@@ -183,7 +181,10 @@ def load(model: str | None, device: str) -> StanzaParser:
 
 
 def _pipeline(steps: list[str], device: str, defaults: dict[str, str], **options: Any) -> Any:
-    """Stanza's pipeline of models that are all named by options, or by ``defaults`` if they are no files."""
+    """Stanza's pipeline of steps whose models are named by options, or by ``defaults`` if they are no files.
+
+    Without the step ``tokenize`` it takes words.
+    """
     import stanza
 
     with tempfile.TemporaryDirectory() as folder:
@@ -191,7 +192,12 @@ def _pipeline(steps: list[str], device: str, defaults: dict[str, str], **options
         known: dict[str, Any] = {step: {} for step in steps} | {"packages": {"default": defaults}}
         Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}))
         return stanza.Pipeline(
-            "xx", dir=folder, processors=steps, download_method=None, device=device, **options
+            "xx",
+            dir=folder,
+            processors=list(dict.fromkeys([_TOKENIZER, *steps])),
+            download_method=None,
+            device=device,
+            **options,
         )
 
 

@@ -161,26 +161,25 @@ def _word(k: int, word: str, tag: str) -> dict[str, Any]:
 CONTRACTIONS: dict[tuple[str, ...], str] = {("in", "the"): "inthe", ("near", "the"): "nethe"}
 
 
-def make_tokenizer(folder: Path, *, expander: bool = True, skip_newline: bool = False) -> None:
+def make_tokenizer(folder: Path) -> None:
     """A tokenizer of the grammar's sentences, and what expands contractions, as ``folder/KIND/toy.pt``."""
     import torch
 
     torch.manual_seed(0)
     random.seed(0)
-    (folder / "tokenize").mkdir()
-    train_tokenizer(toy_trees(200, seed=3), folder / "tokenize" / f"{_NAME}.pt", skip_newline=skip_newline)
-    if expander:
-        (folder / "mwt").mkdir()
-        save_expander(folder / "mwt" / f"{_NAME}.pt")
+    for kind in ("tokenize", "mwt"):
+        (folder / kind).mkdir()
+    train_tokenizer(toy_trees(200, seed=3), folder / "tokenize" / f"{_NAME}.pt")
+    save_expander(folder / "mwt" / f"{_NAME}.pt")
 
 
-def train_tokenizer(trees: list[nltk.Tree], path: Path, *, skip_newline: bool = False) -> None:
-    """A tokenizer of sentences as people write them, four in a paragraph, in lines of any length."""
+def train_tokenizer(trees: list[nltk.Tree], path: Path) -> None:
+    """A tokenizer of sentences as people write them, four in a paragraph."""
     from stanza.models.tokenization.data import DataLoader
     from stanza.models.tokenization.trainer import Trainer
     from stanza.models.tokenizer import DEFAULT_FEAT_FUNCS, parse_args
 
-    names = ["--shorthand", "en_toy", "--lang", LANGUAGE, "--cpu", *(["--skip_newline"] * skip_newline)]
+    names = ["--shorthand", "en_toy", "--lang", LANGUAGE, "--cpu"]
     small = "--hidden_dim 16 --emb_dim 8 --batch_size 16 --max_seqlen 200 --lr0 0.02 --dropout 0"
     noise = [
         f"--{each} 0" for each in ("unit_dropout", "feat_dropout", "feat_unit_dropout", "split_mwt_prob")
@@ -194,7 +193,7 @@ def train_tokenizer(trees: list[nltk.Tree], path: Path, *, skip_newline: bool = 
     data = DataLoader(args, input_files={"txt": str(text), "label": str(labels)})
     args |= {"vocab_size": len(data.vocab), "use_mwt": True}
     trainer = Trainer(args=args, vocab=data.vocab, device="cpu")
-    for _ in range(120):
+    for _ in range(60):
         trainer.update(data.next())
     trainer.save(str(path))
     text.unlink()

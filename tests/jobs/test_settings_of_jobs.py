@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -108,6 +109,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
         "--cky": (["--cky"], {"parser"}),
         "--binarize": (["--binarize", "left"], {"binarize"}),
     },
+    "stanza": {"--split-words": (["--split-words", "parser"], {"split_words"})},
     "treebank": {
         "--binarize": (["--binarize", "none"], {"binarize"}),
         "--functions": (["--functions", "keep"], {"functions"}),
@@ -141,7 +143,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
 }
 COMMANDS = {
     **dict.fromkeys(("ppl-masked", "ppl-text"), "eval-ppl"),
-    **dict.fromkeys(("treebank", "conllu", "export", "historical"), "parse"),
+    **dict.fromkeys(("stanza", "treebank", "conllu", "export", "historical"), "parse"),
     **{"benchmark": "eval-benchmark", "windows": "tapes", "stimuli": "surprisal"},
 }
 # What does the work, and what is done with its results: pieces of one job may differ in it.
@@ -180,7 +182,11 @@ class _Stop(PdtoolsError):
 
 @pytest.fixture
 def settings_of(
-    case: Callable[[str], Case], inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: Callable[[str], Case],
+    inputs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Settings:
     """The settings that a case of commands would record, with more arguments."""
     found: list[dict[str, Any]] = []
@@ -195,6 +201,10 @@ def settings_of(
     monkeypatch.setattr(sys, "argv", sys.argv)
 
     def of(name: str, *more: object) -> dict[str, Any]:
+        if name == "stanza":
+            shutil.copytree(
+                request.getfixturevalue("toy_stanza_with_tokenizer"), tmp_path / "stanza", dirs_exist_ok=True
+            )
         given = [str(each).format(inputs=inputs) for each in more]
         found.clear()
         arguments = [*arguments_of(name, case, inputs, tmp_path)]
@@ -239,6 +249,9 @@ def arguments_of(name: str, case: Callable[[str], Case], inputs: Path, folder: P
         form = "penn-historical" if name == "historical" else name
         (folder / f"x.{name}").write_text("")
         return ("parse", str(folder / f"x.{name}"), "--from", form, *out)
+    if name == "stanza":
+        stanza = ("--parser", "stanza", "--model", str(folder / "stanza"), "--device", "cpu")
+        return ("parse", str(inputs / "lines.txt"), *stanza, *out)
     if name == "windows":
         return (*case("tapes").arguments[:-2], *map(str, WINDOWS), *out)
     arguments = case(name).arguments

@@ -149,6 +149,28 @@ def test_long_paragraphs_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.
     assert " ".join(text for _, text in in_pieces) == " ".join(text for _, text in expected)
 
 
+@pytest.mark.parametrize("piece", range(60, 80))
+def test_a_long_line_is_read_in_pieces(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever they end: within words, before quotes and brackets that close, or that open."""
+    pytest.importorskip("spacy", reason="spacy is not installed")
+    file = tmp_path / "a.txt"
+    file.write_text("He said “Go. '' Yes!” and (so. ) I did. \"No,\" she cried. 'Oh! ' " * 20)
+    expected = list(read_sentences([str(file)], "text", split_sentences=True))
+    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", piece)
+    assert list(read_sentences([str(file)], "text", split_sentences=True)) == expected
+    assert len(expected) > 60
+
+
+def test_a_blank_line_after_a_full_piece_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("spacy", reason="spacy is not installed")
+    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", 3)
+    file = tmp_path / "a.txt"
+    file.write_text("\nword\n\n\nmore\n\n")
+    found = [(each.line, each.text) for each in read_sentences([str(file)], "text", split_sentences=True)]
+    assert [line for line, text in found if not text] == [4]
+    assert "".join(text for _, text in found) == "wordmore"
+
+
 # --- from a treebank --------------------------------------------------------------------------
 
 TREEBANK = """( (S (NP-SBJ (DT The) (JJ old) (NN dog))
