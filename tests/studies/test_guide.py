@@ -319,7 +319,7 @@ def test_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     found = commands("treebanks.md")
-    assert len(found) == 10
+    assert len(found) == 11
     for command in found:
         if "--parser stanza" in command:  # whose models nobody has here
             continue
