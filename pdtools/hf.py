@@ -13,6 +13,7 @@ configuration), which at position t sums over what it holds of the derivations o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,13 +27,16 @@ from torch import Tensor
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
+from pdtools.files.checksums import update_checksums
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.models.checkpoint import CONFIG_FILE, HUGGINGFACE_TYPE, checkpoint_folder, write_checkpoint
+from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, write_checkpoint
+from pdtools.models.for_transformers import MODEL_TYPE, STUB_FILE, tokenizer_entries, write_stub
 from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next
 from pdtools.search.options import SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.tokenization import Tokenizer, split_words
+from pdtools.tokenization.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 
 try:
@@ -41,6 +45,7 @@ try:
     from transformers.modeling_outputs import CausalLMOutput
     from transformers.modeling_utils import PreTrainedModel
     from transformers.tokenization_utils import PreTrainedTokenizer
+    from transformers.tokenization_utils_base import BatchEncoding
 except ImportError as error:
     raise MissingDependencyError("transformers", "hf") from error
 
@@ -58,7 +63,7 @@ class PdtoolsConfig(PretrainedConfig):
         margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
     """
 
-    model_type = HUGGINGFACE_TYPE
+    model_type = MODEL_TYPE
 
     def __init__(self, *, beam: int = BEAM, margin: float | None = None, **values: Any) -> None:
         shape = values.get("config") or {}
@@ -69,13 +74,20 @@ class PdtoolsConfig(PretrainedConfig):
         self.beam, self.margin = beam, margin
         self.vocab_size = shape.get("vocab_size", 0)
         if shape.get("positions") == "learned":
-            self.max_position_embeddings = shape["max_length"]
+            self.max_position_embeddings = shape["max_length"] - 2  # a row may lack ROOT and the end
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = None) -> None:
+        """Nothing: what is saved has the stub, and no copy of this module."""
 
 
 class PdtoolsTokenizer(PreTrainedTokenizer):
     """A checkpoint's tokenizer: text is split into words as our own scorers split it, in its text style.
 
-    ROOT (``bos_token``) is put before a text and end-of-sentence after it, as our models read and score them.
+    ROOT (``bos_token``) is put before a text that does not begin with it. Nothing is put after it: the last
+    logits are of what follows. ``text + tokenizer.eos_token`` is a text with its end. Special tokens in a text
+    are tokens, unless ``split_special_tokens=True``. A space before the first word of a text counts in ``raw``
+    style, as GPT-2's does.
 
     Raises:
         UnknownWordError: for text with words that the vocabulary lacks, if it has no ``<unk>``.
@@ -102,11 +114,73 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
     def _names(self) -> dict[int, str]:
         return {index: name for name, index in self.ours.vocabulary.items()}
 
-    def _tokenize(self, text: str, **_: Any) -> list[str]:
-        if not text.strip():
-            return []
-        ids = self.ours.encode(split_words(text, self.ours.text_style)).ids[1:-1]
-        return [self._names[index] for index in ids.tolist()]
+    @property
+    def _special(self) -> set[int]:
+        return {self.ours.root_id, self.ours.eos_id, self.ours.pad_id}
+
+    def __call__(
+        self,
+        text: Any = None,
+        text_pair: Any = None,
+        *arguments: Any,
+        return_offsets_mapping: bool = False,
+        return_tensors: Any = None,
+        **options: Any,
+    ) -> BatchEncoding:
+        """Encode one text or several, as tokenizers of transformers do.
+
+        Args:
+            return_offsets_mapping: also give ``offset_mapping``, the first and last character (exclusive) of
+                each token in its text, (0, 0) for ROOT, end-of-sentence and padding. Of single texts only.
+
+        Raises:
+            PdtoolsError: if offsets are asked of pairs, of texts that are split already, or of parts.
+        """
+        if not return_offsets_mapping:
+            return super().__call__(text, text_pair, *arguments, return_tensors=return_tensors, **options)
+        texts = [text] if isinstance(text, str) else text
+        in_parts = options.get("is_split_into_words") or options.get("return_overflowing_tokens")
+        if text_pair is not None or in_parts or not all(isinstance(each, str) for each in texts):
+            raise PdtoolsError("offsets are known of whole single texts: leave out return_offsets_mapping")
+        found = super().__call__(text, text_pair, *arguments, **options)
+        rows = [found["input_ids"]] if isinstance(text, str) else found["input_ids"]
+        split = options.get("split_special_tokens", self.split_special_tokens)
+        offsets = [self._offsets(*pair, split) for pair in zip(texts, rows, strict=True)]
+        found["offset_mapping"] = offsets[0] if isinstance(text, str) else offsets
+        return BatchEncoding(
+            found.data, tensor_type=return_tensors, prepend_batch_axis=isinstance(text, str)
+        )
+
+    def _offsets(self, text: str, row: Sequence[int], split: bool) -> list[tuple[int, int]]:
+        """Where each token of a row stands in the text, of which the row may be a part."""
+        spans = [span for index, span in self._encoded(text, split) if index not in self._special]
+        places = [i for i, index in enumerate(row) if index not in self._special]
+        first = len(spans) - len(places) if self.truncation_side == "left" else 0
+        found = [(0, 0)] * len(row)
+        for place, span in zip(places, spans[first:], strict=False):
+            found[place] = span
+        return found
+
+    def _encoded(self, text: str, split_special_tokens: bool) -> list[tuple[int, tuple[int, int]]]:
+        """The tokens of a text, without ROOT and end-of-sentence around it, and where they stand in it."""
+        special = {} if split_special_tokens else self.added_tokens_encoder
+        found, start = [], 0
+        for part in re.split(f"({'|'.join(map(re.escape, special))})", text) if special else [text]:
+            if part in special:
+                found.append((special[part], (start, start + len(part))))
+            elif part.strip():
+                words = split_words(part, self.ours.text_style)
+                encoding = self.ours.encode(words, space_before=part[0].isspace())
+                columns = (encoding.ids, start + encoding.starts, start + encoding.ends)
+                rows = zip(*(column[1:-1].tolist() for column in columns), strict=True)
+                found += [(index, (first, last)) for index, first, last in rows]
+            start += len(part)
+        return found
+
+    def tokenize(self, text: str, **options: Any) -> list[str]:
+        """The tokens of a text, without ROOT."""
+        split = options.get("split_special_tokens", self.split_special_tokens)
+        return [self._names[index] for index, _ in self._encoded(text, split)]
 
     def _convert_token_to_id(self, token: str) -> int | None:
         return self.ours.vocabulary.get(token, self.ours.unk_id)
@@ -115,15 +189,18 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         return self._names.get(index, "")
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """The text of tokens."""
+        """The text of tokens: in ``ptb`` style words with spaces between them."""
         ids = [self.ours.vocabulary[token] for token in tokens]
+        if self.ours.text_style == "raw":
+            return self.ours.text(ids)
         return " ".join(self.ours.decode(ids)[0]) if ids else ""
 
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """ROOT, the tokens, end-of-sentence."""
-        return [self.ours.root_id, *token_ids_0, *(token_ids_1 or []), self.ours.eos_id]
+        """ROOT, if it is not there, and the tokens."""
+        ids = [*token_ids_0, *(token_ids_1 or [])]
+        return ids if ids[:1] == [self.ours.root_id] else [self.ours.root_id, *ids]
 
     def get_special_tokens_mask(
         self,
@@ -132,16 +209,25 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         already_has_special_tokens: bool = False,
     ) -> list[int]:
         """1 for special tokens, 0 for others."""
-        special = {self.ours.root_id, self.ours.eos_id, self.ours.pad_id}
         ids = token_ids_0
         if not already_has_special_tokens:
             ids = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
-        return [int(index in special) for index in ids]
+        return [int(index in self._special) for index in ids]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
-        """Write the tokenizer as a checkpoint has it."""
-        self.ours.save(save_directory, transformers_class=type(self).__name__)
+        """Write the tokenizer as an exported checkpoint has it."""
+        self.ours.save(save_directory, tokenizer_entries(stub=True))
         return (str(Path(save_directory) / TOKENIZER_FILE),)
+
+    def save_pretrained(self, save_directory: str | Path, *_: Any, **__: Any) -> tuple[str, ...]:
+        """Write the tokenizer's files and the stub by which transformers finds this class."""
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.save_vocabulary(str(folder))
+        write_stub(folder)
+        names = [TOKENIZER_FILE, TOKENIZER_CONFIG, STUB_FILE]
+        update_checksums(folder, names)
+        return tuple(str(folder / name) for name in names)
 
 
 class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
@@ -207,7 +293,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         return (model, nothing) if output_loading_info else model
 
     def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:
-        """Write the checkpoint, tokenizer included."""
+        """Write the checkpoint, tokenizer and stub included, as ``pdtools export`` does."""
         folder, config = Path(save_directory), self._loaded.config
         folder.mkdir(parents=True, exist_ok=True)
         write_checkpoint(
@@ -217,6 +303,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             shards=config["shards"],
             step=config.get("step"),
             weights=self.lm.state_dict(),
+            stub=True,
         )
 
     @cached_property
@@ -231,21 +318,22 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         """Log-probabilities of what may follow every token.
 
         Args:
-            input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did; after its
-                end-of-sentence there may only be padding.
+            input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did, and several
+                ROOTs at its beginning as one; after its end-of-sentence there may only be padding.
             attention_mask: int64 (B, N), 0 for padding, which may be on both sides; None: padding tokens at
                 the end of rows are padding.
             labels: int64 (B, N), as transformers has them: -100 where nothing is scored.
 
         Returns:
-            ``logits``, float (B, N, V), nats; 0 after padding and end-of-sentence. ``loss``: the mean of
+            ``logits``, float (B, N, V), nats; 0 after padding and end-of-sentence. After a ROOT that another
+            one follows, that is certain. ``loss``: the mean of
             -log p of the labels, each given what is before it, if there are any.
 
         Raises:
             PdtoolsError: if a row goes on after its end-of-sentence.
         """
         rows, places = self._rows(input_ids, attention_mask)
-        logits = torch.zeros(*input_ids.shape, self.config.vocab_size, device=input_ids.device)
+        logits = self._before_roots(input_ids, places)
         if self.lm.derivation_kind.reach_words:
             tables = [torch.from_numpy(table) for table, _ in self._scorer.next_logprobs(rows)]
         else:
@@ -270,6 +358,16 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             loss = F.nll_loss(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), ignore_index=-100)
         return CausalLMOutput(loss=loss, logits=logits)
 
+    def _before_roots(self, input_ids: Tensor, places: Sequence[NDArray[np.int64]]) -> Tensor:
+        """Logits, float (B, N, V), 0 but for ROOTs before the one that is read: another one follows."""
+        logits = torch.zeros(*input_ids.shape, self.config.vocab_size)
+        for ids, row, place in zip(input_ids.cpu(), logits, places, strict=True):
+            before = torch.arange(len(ids)) < (place[0] if len(place) else 0)
+            before &= ids == self.lm.root_id
+            row[before] = torch.finfo(row.dtype).min
+            row[before, self.lm.root_id] = 0
+        return logits.to(input_ids.device)
+
     def _rows(
         self, input_ids: Tensor, attention_mask: Tensor | None
     ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int64]]]:
@@ -291,6 +389,9 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
                         "add_special_tokens=False (lm-evaluation-harness: add_bos_token=False)"
                     )
                 place = place[: ends[0]]
+            others = np.flatnonzero(ids[place] != lm.root_id)
+            roots = others[0] if len(others) else len(place)
+            place = place[max(roots - 1, 0) :]  # several ROOTs are one
             tokens = ids[place].astype(np.int32)
             root = [] if len(tokens) and tokens[0] == lm.root_id else [lm.root_id]
             lm.check_length(len(root) + len(tokens) + 1)
@@ -326,6 +427,6 @@ def _device(device_map: Any) -> str:
     return "cpu" if device_map is None else str(device_map)
 
 
-AutoConfig.register(HUGGINGFACE_TYPE, PdtoolsConfig, exist_ok=True)
+AutoConfig.register(MODEL_TYPE, PdtoolsConfig, exist_ok=True)
 AutoTokenizer.register(PdtoolsConfig, slow_tokenizer_class=PdtoolsTokenizer, exist_ok=True)
 AutoModelForCausalLM.register(PdtoolsConfig, PdtoolsForCausalLM, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
@@ -15,7 +15,18 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)\n")
 
 def write_checksums(folder: Path, names: Sequence[str]) -> None:
     """Record the sums of these files of a folder, which has a temporary name yet, in its ``SHA256SUMS``."""
-    lines = [f"{sha256_file(folder / name)}  {name}\n" for name in sorted(names)]
+    _write(folder, {name: sha256_file(folder / name) for name in names})
+
+
+def update_checksums(folder: Path, names: Sequence[str]) -> None:
+    """Record the sums of these files, written anew into a folder; recorded sums of other files stay."""
+    path = folder / CHECKSUMS_FILE
+    recorded = read_checksums(path) if path.is_file() else {}
+    _write(folder, recorded | {name: sha256_file(folder / name) for name in names})
+
+
+def _write(folder: Path, sums: Mapping[str, str]) -> None:
+    lines = [f"{sums[name]}  {name}\n" for name in sorted(sums)]
     (folder / CHECKSUMS_FILE).write_text("".join(lines), encoding="utf-8", newline="\n")
 
 

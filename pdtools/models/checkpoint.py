@@ -25,16 +25,16 @@ from pdtools.files import (
 )
 from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.models.base import LanguageModel
+from pdtools.models.for_transformers import STUB_FILE, model_entries, tokenizer_entries, write_stub
 from pdtools.models.registry import build_model, empty_model, make_config, model_name
 from pdtools.tokenization import Tokenizer
+from pdtools.tokenization.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
+from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 
 FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 BEST_FOLDER = "best"
-# What transformers, after ``import pdtools.hf``, knows a causal checkpoint and its tokenizer by.
-HUGGINGFACE_TYPE = "pdtools"
-_HUGGINGFACE_MODEL, _HUGGINGFACE_TOKENIZER = "PdtoolsForCausalLM", "PdtoolsTokenizer"
 UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"
 
 
@@ -117,20 +117,27 @@ def write_checkpoint(
     shards: Mapping[str, Any],
     step: int | None,
     weights: Mapping[str, torch.Tensor],
+    stub: bool = False,
 ) -> None:
     """Write the files of a checkpoint into an empty folder.
 
     Args:
         folder, model, tokenizer, shards, step: see :func:`save_checkpoint`.
         weights: the model's whole state dict, of which the model itself may hold a part.
+        stub: with the stub by which transformers loads a causal model, see
+            :mod:`pdtools.models.for_transformers`.
     """
     write_tensors(folder / WEIGHTS_FILE, weights)
     causal = model.objective == "causal"
-    tokenizer.save(folder, **({"transformers_class": _HUGGINGFACE_TOKENIZER} if causal else {}))
+    tokenizer.save(folder, **({"for_transformers": tokenizer_entries(stub=stub)} if causal else {}))
+    names = [WEIGHTS_FILE, CONFIG_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG]
+    if causal and stub:
+        write_stub(folder)
+        names.append(STUB_FILE)
     write_json(
         folder / CONFIG_FILE,
         {
-            **({"model_type": HUGGINGFACE_TYPE, "architectures": [_HUGGINGFACE_MODEL]} if causal else {}),
+            **(model_entries(stub=stub) if causal else {}),
             "format_version": FORMAT_VERSION,
             "model": model_name(model.config),
             "config": dataclasses.asdict(model.config),
@@ -140,7 +147,7 @@ def write_checkpoint(
             **({} if step is None else {"step": step}),
         },
     )
-    write_checksums(folder, [path.name for path in folder.iterdir()])
+    write_checksums(folder, names)
 
 
 def checkpoint_folder(path: str | Path) -> Path:

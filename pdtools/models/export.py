@@ -67,6 +67,7 @@ def export_checkpoint(
             shards=config["shards"],
             step=config.get("step"),
             weights=weights,
+            stub=True,
         )
         if training is not None:
             write_json(folder / TRAINING_FILE, training)

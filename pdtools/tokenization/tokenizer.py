@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, compress, repeat
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -199,19 +200,23 @@ class Tokenizer:
         except Exception as error:  # tokenizers raises bare Exception for everything it cannot read
             raise InputError(f"not a tokenizer: {str(error).splitlines()[0]}", file=file) from error
 
-    def save(self, folder: str | Path, transformers_class: str = "PreTrainedTokenizerFast") -> None:
+    def save(
+        self,
+        folder: str | Path,
+        for_transformers: Mapping[str, Any] = MappingProxyType({"tokenizer_class": "PreTrainedTokenizerFast"}),
+    ) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json`` into an existing folder.
 
         Args:
             folder: that exists.
-            transformers_class: what ``AutoTokenizer`` makes of it; by default one that splits words otherwise
-                than we do.
+            for_transformers: what ``AutoTokenizer`` makes of it, entries of ``tokenizer_config.json``; by
+                default one that splits words otherwise than we do.
         """
         folder = Path(folder)
         (folder / TOKENIZER_FILE).write_text(self._json, encoding="utf-8")
         unknown = {} if self.unk_id is None else {"unk_token": self._backend.id_to_token(self.unk_id)}
         config = {
-            "tokenizer_class": transformers_class,
+            **for_transformers,
             "pad_token": PAD,
             "bos_token": ROOT,
             "eos_token": EOS,
@@ -245,18 +250,22 @@ class Tokenizer:
 
     # --- words to tokens ----------------------------------------------------------------------
 
-    def encode(self, sentence: Sentence) -> Encoding:
+    def encode(self, sentence: Sentence, *, space_before: bool = False) -> Encoding:
         """Encode a sentence, ``<root>`` before it and ``<eos>`` after.
 
         In ``ptb`` style every word counts as preceded by a space, in ``raw`` style as the text has it.
 
+        Args:
+            sentence: what is encoded.
+            space_before: whether a space stands before its first word (in ``raw`` style).
+
         Raises:
             UnknownWordError: if a word has no tokens and there is no ``<unk>``.
         """
-        spaces = sentence.space_before
+        spaces = (space_before, *sentence.space_before[1:])
         pieces = [
             self.word_piece(word, self.text_style == "ptb" or space)
-            for word, space in zip(sentence.words, spaces, strict=True)
+            for word, space in zip(sentence.words, spaces, strict=False)  # there may be no words
         ]
         missing = [word for word, piece in zip(sentence.words, pieces, strict=True) if not piece.ids]
         if missing:
@@ -400,9 +409,9 @@ class Tokenizer:
             vocabulary marks a space; in ``raw`` style also where :func:`split_words` would begin one,
             provided that a token begins there.
         """
-        text = self._text(ids)
+        text = self.text(ids)
         # A character that is not complete yet begins where it will stand.
-        prefixes = (self._text(ids[:k]).rstrip(_INCOMPLETE) for k in range(len(ids)))
+        prefixes = (self.text(ids[:k]).rstrip(_INCOMPLETE) for k in range(len(ids)))
         starts = [_skip_spaces(text, len(prefix)) for prefix in prefixes]
         splits: set[int] = set()
         if self.text_style == "raw" and self._marks_spaces:
@@ -415,10 +424,11 @@ class Tokenizer:
                 groups.append([])
                 begun.add(start)
             groups[-1].append(index)
-        words = tuple(self._text(group).strip() or self.token_text(group[0]) for group in groups)
+        words = tuple(self.text(group).strip() or self.token_text(group[0]) for group in groups)
         return words, [number for number, group in enumerate(groups) for _ in group]
 
-    def _text(self, ids: Sequence[int]) -> str:
+    def text(self, ids: Sequence[int]) -> str:
+        """Tokens as text, with the spaces that they have themselves."""
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
     def _begins_word(self, index: int) -> bool:
