@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.files import read_json
+from pdtools.files import read_json, write_json
 from pdtools.files.checksums import update_checksums
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel, load_checkpoint
@@ -49,6 +49,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("transformers", "hf") from error
 
+_NEVER = torch.finfo(torch.float32).min
 # Wide enough that on sentences of ordinary length little is dropped.
 BEAM = 300
 
@@ -85,9 +86,9 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
     """A checkpoint's tokenizer: text is split into words as our own scorers split it, in its text style.
 
     ROOT (``bos_token``) is put before a text that does not begin with it. Nothing is put after it: the last
-    logits are of what follows. ``text + tokenizer.eos_token`` is a text with its end. Special tokens in a text
-    are tokens, unless ``split_special_tokens=True``. A space before the first word of a text counts in ``raw``
-    style, as GPT-2's does.
+    logits are of what follows. ``text + tokenizer.eos_token`` is a text with its end. Special tokens in a
+    text are tokens, unless ``split_special_tokens=True``. A space before the first word of a text counts in
+    ``raw`` style, as it does for GPT-2.
 
     Raises:
         UnknownWordError: for text with words that the vocabulary lacks, if it has no ``<unk>``.
@@ -147,9 +148,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         split = options.get("split_special_tokens", self.split_special_tokens)
         offsets = [self._offsets(*pair, split) for pair in zip(texts, rows, strict=True)]
         found["offset_mapping"] = offsets[0] if isinstance(text, str) else offsets
-        return BatchEncoding(
-            found.data, tensor_type=return_tensors, prepend_batch_axis=isinstance(text, str)
-        )
+        return BatchEncoding(found.data, tensor_type=return_tensors, prepend_batch_axis=isinstance(text, str))
 
     def _offsets(self, text: str, row: Sequence[int], split: bool) -> list[tuple[int, int]]:
         """Where each token of a row stands in the text, of which the row may be a part."""
@@ -293,7 +292,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         return (model, nothing) if output_loading_info else model
 
     def save_pretrained(self, save_directory: str | Path, **_: Any) -> None:
-        """Write the checkpoint, tokenizer and stub included, as ``pdtools export`` does."""
+        """Write the checkpoint, tokenizer and stub included, as ``pdtools export`` does, and its beam."""
         folder, config = Path(save_directory), self._loaded.config
         folder.mkdir(parents=True, exist_ok=True)
         write_checkpoint(
@@ -305,6 +304,10 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             weights=self.lm.state_dict(),
             stub=True,
         )
+        if self.lm.derivation_kind.reach_words:
+            searched = {"beam": self.config.beam, "margin": self.config.margin}
+            write_json(folder / CONFIG_FILE, {**read_json(folder / CONFIG_FILE), **searched})
+            update_checksums(folder, [CONFIG_FILE])
 
     @cached_property
     def _scorer(self) -> CheckpointScorer:
@@ -325,8 +328,9 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             labels: int64 (B, N), as transformers has them: -100 where nothing is scored.
 
         Returns:
-            ``logits``, float (B, N, V), nats; 0 after padding and end-of-sentence. After a ROOT that another
-            one follows, that is certain. ``loss``: the mean of
+            ``logits``, float (B, N, V), nats, finite; 0 after padding and end-of-sentence. After a ROOT that
+            another one follows, that is certain. The end is end-of-sentence, also of models of windows, whose
+            sentences end by the next ROOT. ``loss``: the mean of
             -log p of the labels, each given what is before it, if there are any.
 
         Raises:
@@ -348,8 +352,10 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             values.append(table[len(table) - len(place) :].float())
         found = torch.cat(values).to(logits.device)
         if self.lm.end_id != self.lm.eos_id:  # the ROOT of the next sentence says that one ends
-            ends = found[:, [self.lm.end_id]]
-            found = torch.cat([found[:, : self.lm.eos_id], ends, found[:, self.lm.eos_id + 1 :]], 1)
+            order = torch.arange(self.config.vocab_size, device=found.device)
+            order[[self.lm.end_id, self.lm.eos_id]] = order[[self.lm.eos_id, self.lm.end_id]]
+            found = found[:, order]
+        found = found.clamp(min=_NEVER)  # finite: some harnesses multiply what they do not score by 0
         logits = logits.index_put(
             (torch.cat(index_b).to(logits.device), torch.cat(index_n).to(logits.device)), found
         )
@@ -364,7 +370,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         for ids, row, place in zip(input_ids.cpu(), logits, places, strict=True):
             before = torch.arange(len(ids)) < (place[0] if len(place) else 0)
             before &= ids == self.lm.root_id
-            row[before] = torch.finfo(row.dtype).min
+            row[before] = _NEVER
             row[before, self.lm.root_id] = 0
         return logits.to(input_ids.device)
 
@@ -385,8 +391,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             if len(ends):
                 if (ids[place[ends[0] + 1 :]] != lm.pad_id).any():
                     raise PdtoolsError(
-                        "a text goes on after its end-of-sentence: encode its parts with "
-                        "add_special_tokens=False (lm-evaluation-harness: add_bos_token=False)"
+                        "a text goes on after its end-of-sentence: give its sentences one by one"
                     )
                 place = place[: ends[0]]
             others = np.flatnonzero(ids[place] != lm.root_id)

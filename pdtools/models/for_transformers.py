@@ -37,9 +37,7 @@ def model_entries(*, stub: bool) -> dict[str, Any]:
     """The entries of ``config.json``; with ``stub``, where the classes are if nothing of ours is imported."""
     names = {"AutoConfig": "PdtoolsConfig", "AutoModelForCausalLM": MODEL_CLASS}
     found: dict[str, Any] = {"model_type": MODEL_TYPE, "architectures": [MODEL_CLASS]}
-    return found | (
-        {"auto_map": {auto: f"{_MODULE}.{name}" for auto, name in names.items()}} if stub else {}
-    )
+    return found | ({"auto_map": {auto: f"{_MODULE}.{name}" for auto, name in names.items()}} if stub else {})
 
 
 def tokenizer_entries(*, stub: bool) -> dict[str, Any]:

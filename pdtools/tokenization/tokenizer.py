@@ -203,7 +203,9 @@ class Tokenizer:
     def save(
         self,
         folder: str | Path,
-        for_transformers: Mapping[str, Any] = MappingProxyType({"tokenizer_class": "PreTrainedTokenizerFast"}),
+        for_transformers: Mapping[str, Any] = MappingProxyType(
+            {"tokenizer_class": "PreTrainedTokenizerFast"}
+        ),
     ) -> None:
         """Write ``tokenizer.json`` and ``tokenizer_config.json`` into an existing folder.
 

@@ -57,7 +57,8 @@ def load(folder: Path, **options: Any) -> tuple[Any, Any]:
 def test_logits_are_what_our_scorers_expect(folders: dict[str, Path], kind: str, side: str) -> None:
     model, tokenizer = load(folders[kind], beam=50)
     assert isinstance(model, hf.PdtoolsForCausalLM)
-    batch = tokenizer(TEXTS, return_tensors="pt", padding=True, padding_side=side)
+    whole = [text + tokenizer.eos_token for text in TEXTS]
+    batch = tokenizer(whole, return_tensors="pt", padding=True, padding_side=side)
     logits = model(**batch).logits
     scorer = load_scorer(folders[kind], SearchOptions(beam=50))
     for row, found, mask in zip(logits, scorer.next_tokens(TEXTS), batch["attention_mask"], strict=True):
@@ -94,13 +95,13 @@ def test_rows_without_root_and_without_a_mask(folders: dict[str, Path]) -> None:
     after_the_end = model(torch.tensor([[1, 3, 4, 5, 2, 0, 0]])).logits[0]
     torch.testing.assert_close(after_the_end[:5], whole)
     assert not after_the_end[4:].any()
-    with pytest.raises(PdtoolsError, match=r"goes on after its end-of-sentence.*add_bos_token=False"):
+    with pytest.raises(PdtoolsError, match="goes on after its end-of-sentence"):
         model(torch.tensor([[1, 3, 2, 4]]))
 
 
 def test_what_a_beam_drops_is_missing_from_logits(folders: dict[str, Path]) -> None:
     narrow, tokenizer = load(folders["pushdown"], beam=1)
-    batch = tokenizer("b b a a c", return_tensors="pt")
+    batch = tokenizer("b b a a c<eos>", return_tensors="pt")
     mass = narrow(**batch).logits.exp().sum(-1)[0, :-1]
     assert mass[0].item() == pytest.approx(1, abs=1e-5)
     assert (mass[2:] < 0.999).any()
@@ -114,9 +115,10 @@ def test_words_are_split_as_ours_and_unknown_ones_are_refused(folders: dict[str,
     tokenizer = transformers.AutoTokenizer.from_pretrained(data.model("demo"))
     found = tokenizer('Emma said, "The dog didn\'t bark."')
     words = ["Emma", "said", ",", "``", "The", "dog", "did", "n't", "bark", ".", "''"]
-    assert found["input_ids"] == [1, *(ours.vocabulary[word] for word in words), 2]
+    assert found["input_ids"] == [1, *(ours.vocabulary[word] for word in words)]
     assert tokenizer.decode(found["input_ids"], skip_special_tokens=True) == " ".join(words)
-    assert tokenizer.convert_ids_to_tokens(found["input_ids"])[1:-1] == words
+    assert tokenizer.convert_ids_to_tokens(found["input_ids"])[1:] == words
+    assert tokenizer.tokenize('"The dog') == ["``", "The", "dog"]
     with pytest.raises(PdtoolsError, match="unknown words.*zebra"):
         tokenizer("The zebra barks.")
 
@@ -144,10 +146,11 @@ def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None
     with pytest.raises(PdtoolsError, match="windows whose trees end sentences"):
         load(windows["pushdown"])
     model, tokenizer = load(windows["base"])  # of strings: the ROOT of the next sentence ends one
-    logits = model(**tokenizer("a b", return_tensors="pt")).logits[0]
+    batch = tokenizer("a b" + tokenizer.eos_token, return_tensors="pt")
+    logits = model(**batch).logits[0]
     (score,) = load_scorer(windows["base"]).score(["a b"])
     assert isinstance(score, SentenceScore)
-    chosen = [logits[i, token].item() for i, token in enumerate(tokenizer("a b")["input_ids"][1:])]
+    chosen = [logits[i, token].item() for i, token in enumerate(batch["input_ids"][0, 1:])]
     assert chosen == pytest.approx(score.logprobs.tolist(), abs=1e-5)
     masked = tiny_model("transformer", objective="masked", positions="learned")
     save_checkpoint(tmp_path / "masked", masked, load_checkpoint(windows["base"]).tokenizer, shards=SHARDS)
@@ -163,33 +166,9 @@ def ours() -> Any:
 def test_minicons_says_what_we_say(ours: Any) -> None:
     minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
     theirs = minicons.IncrementalLMScorer(str(data.model("demo")), "cpu")
-    totals = theirs.sequence_score(SENTENCES, reduction=lambda values: -values.sum().item())
+    totals = theirs.sequence_score(SENTENCES, reduction=lambda values: -values.sum().item(), eos_token=True)
     assert totals == pytest.approx(ours.groupby("sentence_id").surprisal.sum().tolist(), abs=1e-4)
     tokens = [row for sentence in theirs.token_score(SENTENCES, surprisal=True) for row in sentence[1:]]
-    assert [token for token, _ in tokens] == ours.token.tolist()
-    assert [value for _, value in tokens] == pytest.approx(ours.surprisal.tolist(), abs=1e-4)
-
-
-def test_lm_evaluation_harness_says_what_we_say(ours: Any) -> None:
-    harness = pytest.importorskip(
-        "lm_eval.models.huggingface", reason="lm-evaluation-harness is not installed"
-    )
-    instance = pytest.importorskip("lm_eval.api.instance").Instance
-    theirs = harness.HFLM(pretrained=str(data.model("demo")), device="cpu", batch_size=2, add_bos_token=False)
-    begun, rest = "The dog that chased the cats", " barks."
-
-    def totals(kind: str, *arguments: tuple[str, ...]) -> list[float]:
-        asked = [
-            instance(request_type=kind, doc={}, arguments=each, idx=i) for i, each in enumerate(arguments)
-        ]
-        found = getattr(theirs, kind)(asked, disable_tqdm=True)
-        return [-(each if isinstance(each, float) else each[0]) for each in found]
-
-    scored = ours[ours.token != "<eos>"]  # it does not score the end
-    expected = scored.groupby("sentence_id").surprisal.sum().tolist()
-    assert totals("loglikelihood", *(("", text) for text in SENTENCES)) == pytest.approx(expected, abs=1e-4)
-    assert totals("loglikelihood_rolling", *((text,) for text in SENTENCES)) == pytest.approx(
-        expected, abs=1e-4
-    )
-    of_rest = scored[(scored.sentence_id == 1) & (scored.start >= len(begun))].surprisal.sum()
-    assert totals("loglikelihood", (begun, rest)) == pytest.approx([of_rest], abs=1e-4)
+    before_the_end = ours[ours.token != "<eos>"]
+    assert [token for token, _ in tokens] == before_the_end.token.tolist()
+    assert [value for _, value in tokens] == pytest.approx(before_the_end.surprisal.tolist(), abs=1e-4)
