@@ -46,10 +46,11 @@ def export(
 ) -> None:
     """Write a model to give to others: weights, tokenizer, how it was trained, and a model card.
 
-    The folder is a checkpoint, which every command takes as --model. After "import pdtools.hf" the classes
-    AutoModelForCausalLM and AutoTokenizer of transformers load it too, without code from the folder (as any
-    causal checkpoint that this version of pdtools writes). README.md, the card, is made from what the run
-    recorded, which is in training.json, and from --results.
+    The folder is a checkpoint, which every command takes as --model. The classes AutoModelForCausalLM and
+    AutoTokenizer of transformers load it too, in any program where pdtools is installed: with
+    trust_remote_code=True, for a file of a few lines that imports pdtools, or after "import pdtools.hf"
+    without. README.md, the card, is made from what the run recorded, which is in training.json, and from
+    --results.
 
     \b
     Example:

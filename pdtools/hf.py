@@ -6,9 +6,10 @@ Examples:
     >>> model = AutoModelForCausalLM.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
     >>> tokenizer = AutoTokenizer.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
 
-No code comes with a checkpoint: the classes are these. Logits are log-probabilities of next tokens, of every
-causal kind of model: of strings exactly, with gradients; of derivations from a beam (``beam`` of the
-configuration), which at position t sums over what it holds of the derivations of the first t tokens.
+The stub of an exported folder (:mod:`pdtools.models.for_transformers`) finds the same classes without that
+import. Logits are log-probabilities of next tokens, of every causal kind of model: of strings exactly, with
+gradients; of derivations from a beam (``beam`` of the configuration), which at position t sums over what it
+holds of the derivations of the first t tokens.
 """
 
 from __future__ import annotations

@@ -109,10 +109,11 @@ pdtools.load("{name}").surprisal("The dog barks.")
 ```
 
 ```python
-import pdtools.hf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-model = AutoModelForCausalLM.from_pretrained("{name}")
-tokenizer = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForCausalLM.from_pretrained("{name}", trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained("{name}", trust_remote_code=True)
 ```
+
+The code that is trusted imports pdtools; after `import pdtools.hf` it is not needed.
 {hidden if reaches_words else ""}"""

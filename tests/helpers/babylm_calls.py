@@ -2,9 +2,9 @@
 
     python babylm_calls.py < questions.json > answers.json
 
-Questions, by the folders of models: ``pairs`` (texts and how many characters their scored ends have), ``words``
-(a text and the word after it), ``alone`` (words after the beginning). Answers: log p of each, in nats, and what
-was loaded.
+Questions, by the folders of models: ``pairs`` (texts and how many characters their scored ends have),
+``words`` (a text and the word after it), ``alone`` (words after the beginning). Answers: log p of each, in
+nats, and what was loaded.
 """
 
 from __future__ import annotations

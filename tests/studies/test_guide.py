@@ -245,6 +245,23 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "barks" in capsys.readouterr().out
 
 
+def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a model to try in the place of the run."""
+    for package in ("transformers", "minicons"):
+        pytest.importorskip(package)
+    monkeypatch.chdir(tmp_path)
+    (command,) = commands("harnesses.md")
+    assert run([*shlex.split(command.replace("runs/pushdown", "demo"))[1:], "--quiet"]) == 0
+    text = (REPOSITORY / "docs" / "guide" / "harnesses.md").read_text("utf-8")
+    blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
+    assert len(blocks) == 2
+    namespace: dict[str, object] = {}
+    for block in blocks:
+        exec(block, namespace)
+    assert type(namespace["tokenizer"]).__name__ == "PdtoolsTokenizer"
+    assert type(vars(namespace["scorer"])["tokenizer"]).__name__ == "PdtoolsTokenizer"
+
+
 def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a tenth of the sample, and models that are hardly trained."""
     pytest.importorskip("vl_convert")
