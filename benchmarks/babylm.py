@@ -3,11 +3,11 @@
     python benchmarks/babylm.py CHECKOUT/strict --model to-share/model [--python PYTHON]
 
 The pipeline is run as it is, by its own commands, in its own process: minimal pairs, and words after a
-context. The data are of the bundled vocabulary (``--pairs FOLDER`` takes others, as BLiMP has them). A JSON line
-for each: how many numbers were ``compared``, for pairs how many verdicts differ, and both accuracies, for words
-the largest ``difference`` (nats). The exit status is 1 if a difference is over 10⁻³ nats or a verdict differs.
-It needs the packages of the pipeline's requirements.txt; ``--python`` is the interpreter that has them, and
-pdtools.
+context. The data are of the bundled vocabulary (``--pairs FOLDER`` takes others, as BLiMP has them). A JSON
+line for each: how many numbers were ``compared``, for pairs how many verdicts differ, and both accuracies,
+for words the largest ``difference`` (nats). The exit status is 1 if a difference is over 10⁻³ nats or a
+verdict differs. It needs the packages of the pipeline's requirements.txt; ``--python`` is the interpreter
+that has them, and pdtools.
 """
 
 from __future__ import annotations

@@ -152,6 +152,7 @@ def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None
     assert isinstance(score, SentenceScore)
     chosen = [logits[i, token].item() for i, token in enumerate(batch["input_ids"][0, 1:])]
     assert chosen == pytest.approx(score.logprobs.tolist(), abs=1e-5)
+    assert logits.exp().sum(-1)[:3].tolist() == pytest.approx([1] * 3, abs=1e-5)  # the end is there once
     masked = tiny_model("transformer", objective="masked", positions="learned")
     save_checkpoint(tmp_path / "masked", masked, load_checkpoint(windows["base"]).tokenizer, shards=SHARDS)
     with pytest.raises(PdtoolsError, match="masked"):
