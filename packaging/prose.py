@@ -3,7 +3,7 @@
 Usage: prose.py [--json] [PAGE…]. By default the pages of docs/guide and docs/reference.
 
 Prose is paragraphs and list items. Headings, code blocks, tables, images, comments and targets of links are
-not counted; code within a line counts as one word. A sentence ends at . ! ? before a space, or with its block.
+not counted; code within a line is one word. A sentence ends at . ! ? before a space, or with its block.
 The column "file" has the words of the whole file, as wc counts them: prose moved to tables stays there.
 """
 
