@@ -4,7 +4,7 @@ Usage: prose.py [--json] [PAGE…]. By default the pages of docs/guide and docs/
 
 Prose is paragraphs and list items. Headings, code blocks, tables, images, comments and targets of links are
 not counted; code within a line is one word. A sentence ends at . ! ? before a space, or with its block.
-The column "file" has the words of the whole file, as wc counts them: prose moved to tables stays there.
+The column "file" has the words of the whole file, tables and code too, but not a table's bars and rules.
 """
 
 from __future__ import annotations
@@ -83,15 +83,19 @@ def blocks(markdown: str) -> Iterator[str]:
 def sentences(block: str) -> Iterator[list[str]]:
     """The sentences of a block, each as its words: what has a letter or a digit, between spaces."""
     for sentence in _END.split(_ABBREVIATION.sub(r"\1", block) + " "):
-        if words := [word for word in sentence.split() if _WORD.search(word)]:
+        if words := _words(sentence):
             yield words
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split() if _WORD.search(word)]
 
 
 def measured(markdown: str) -> Prose:
     """The counts of one page."""
     lengths = [len(sentence) for block in blocks(markdown) for sentence in sentences(block)]
     short = sum(length < LONG for length in lengths)
-    return Prose(sum(lengths), len(lengths), short, len(markdown.split()))
+    return Prose(sum(lengths), len(lengths), short, len(_words(markdown)))
 
 
 def main(arguments: Sequence[str]) -> int:
