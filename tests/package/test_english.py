@@ -1,7 +1,7 @@
 """The models of English that come with pdtools: what they score, by whichever way they are asked.
 
-``english.json`` has what they scored when they were exported: ``python tests/package/test_english.py BLiMP.zip``
-writes it again.
+``english.json`` has what they scored when they were exported. To write it again:
+``python tests/package/test_english.py BLiMP.zip``.
 """
 
 from __future__ import annotations

@@ -264,9 +264,7 @@ def test_workbooks(tmp_path: Path) -> None:
     several = read_stimuli(read_sheet(str(tmp_path / "two.xlsx")))
     assert several.texts == found.texts
     assert several.form.startswith("a workbook, of whose 2 sheets the first (My items) is read, wide")
-    with pytest.raises(
-        InputError, match=r"two\.xlsx: \.xlsx: reading times are CSV or TSV.*save it"
-    ):
+    with pytest.raises(InputError, match=r"two\.xlsx: \.xlsx: reading times are CSV or TSV.*save it"):
         read_times(str(tmp_path / "two.xlsx"))
     (tmp_path / "broken.xlsx").write_bytes((tmp_path / "t.xlsx").read_bytes()[:800])
     with pytest.raises(InputError, match=r"broken\.xlsx: not a workbook"):
