@@ -1,7 +1,8 @@
 """Tables and sentences of the documentation that come from files of results: made anew, or checked.
 
-Usage: pages.py [--check] [PAGE…]. By default all pages of docs/. With --check nothing is written, and the
-exit status is 1 if a page is not what it would become.
+Usage: pages.py [--check] [PAGE…]. By default all pages of docs/ and the notebooks: studies/*/README.md,
+benchmarks/*.md. With --check nothing is written, and the exit status is 1 if a page is not what it would
+become.
 
 What stands in a page between ``<!-- generated: STUDY PASSAGE ARGUMENT… -->`` and ``<!-- end -->``, on lines
 of its own or within one, is what ``PASSAGES[PASSAGE]`` of studies/STUDY/report.py makes of the arguments.
@@ -30,7 +31,7 @@ _PASSAGE = re.compile(_BEGIN.pattern + r"(.*?)<!-- end -->", re.DOTALL)
 def main(arguments: Sequence[str]) -> int:
     """Write pages, or say which are stale; the exit status."""
     check = "--check" in arguments
-    pages = [Path(name) for name in arguments if name != "--check"] or sorted(DOCS.rglob("*.md"))
+    pages = [Path(name) for name in arguments if name != "--check"] or documents()
     stale = 0
     try:
         for page in pages:
@@ -48,6 +49,12 @@ def main(arguments: Sequence[str]) -> int:
         print(f"pages.py: {error}", file=sys.stderr)
         return 1
     return int(check and stale > 0)
+
+
+def documents() -> list[Path]:
+    """The pages of the documentation and the notebooks."""
+    notebooks = [*STUDIES.glob("*/README.md"), *(STUDIES.parent / "benchmarks").glob("*.md")]
+    return sorted([*DOCS.rglob("*.md"), *notebooks])
 
 
 def generated(text: str, page: Path) -> str:

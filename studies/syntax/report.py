@@ -95,7 +95,7 @@ def lines_of(places: Sequence[Mapping[str, gather.Document]], scale: float) -> l
     return lines
 
 
-# Passages of the documentation, from files of docs/notes/results/syntax (studies/pages.py).
+# Passages of the notebook and the page of results, from docs/notes/results/syntax (studies/pages.py).
 PASSAGES: dict[str, Callable[..., str]] = {
     "table": score_tables.scores_table,
     "score": score_tables.score_of,

@@ -40,8 +40,14 @@ def test_the_documentation_is_what_the_results_give(capsys: pytest.CaptureFixtur
     assert pages("--check") == 0, capsys.readouterr().err
 
 
+def test_notebooks_are_pages_too() -> None:
+    assert {REPOSITORY / "studies/syntax/README.md", REPOSITORY / "benchmarks/measured.md"} < {
+        *PAGES.documents()
+    }
+
+
 def test_every_file_of_results_is_read_by_a_page_or_named_by_one() -> None:
-    text = "".join(page.read_text() for page in DOCS.rglob("*.md"))
+    text = "".join(page.read_text() for page in PAGES.documents())
     files = [path for path in (DOCS / "notes" / "results").rglob("*.*") if path.is_file()]
     assert len(files) > 15
     assert [path.name for path in files if f"/{path.name})" not in text] == []
@@ -155,7 +161,7 @@ def test_the_second_table_of_the_tasks_has_the_other_ones_column(tmp_path: Path)
 
 
 def test_relative_links_lead_to_files_and_headings() -> None:
-    pages = [*REPOSITORY.glob("*.md"), *DOCS.rglob("*.md"), *(REPOSITORY / "data").rglob("*.md")]
+    pages = [*REPOSITORY.glob("*.md"), *PAGES.documents(), *(REPOSITORY / "data").rglob("*.md")]
     links = [(page, found) for page in pages for found in re.findall(r"\]\(([^)\s]+)\)", page.read_text())]
     links = [(page, found) for page, found in links if not re.match("[a-z]+:", found)]
     assert len(links) > 100
