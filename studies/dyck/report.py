@@ -321,7 +321,7 @@ def accuracy_line(
     return Line(label=label, x=x, y=shares, low=lows, high=highs)
 
 
-# --- passages of docs/notes/studies/dyck.md, from files of docs/notes/results/dyck --------------------------
+# --- passages of the notebook and the page of results, from files of docs/notes/results/dyck ----------------
 
 Document = dict[str, Any]
 
