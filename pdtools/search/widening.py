@@ -58,7 +58,7 @@ class Step(NamedTuple):
 
 SURE = Doubt(0.0, 0.0)
 # The last is the one that the others are to agree with. What they take and miss is in
-# docs/notes/performance.md, which these numbers are from.
+# benchmarks/README.md, which these numbers are from.
 STEPS = (
     Step(30, 4.0, regions=Doubt(0.1, 0.5), totals=None),
     Step(100, 5.0, regions=None, totals=Doubt(1.75, 0.5)),
