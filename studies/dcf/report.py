@@ -244,7 +244,7 @@ def line_by_length(task: str, objective: str, model: str, seeds: Mapping[str, Ma
     )
 
 
-# --- passages of docs/notes/studies/dcf.md, from files of docs/notes/results/dcf ----------------------------
+# --- passages of the notebook and the page of results, from files of docs/notes/results/dcf -----------------
 
 Document = dict[str, Any]
 
