@@ -241,7 +241,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-# --- passages of docs/notes/studies/cfl.md, from files of docs/notes/results/cfl ----------------------------
+# --- passages of the notebook and the page of results, from files of docs/notes/results/cfl -----------------
 
 Document = dict[str, Any]
 

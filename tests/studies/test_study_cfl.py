@@ -173,7 +173,7 @@ def test_the_published_numbers_of_parameters() -> None:
         recipe = read_recipe("cfl", settings=[f"config.{setting}" for setting in settings])
         model = build_model(recipe.model, make_config(recipe.model, {**recipe.options, **sizes}))
         found.append(f"{count_parameters(model):,}")
-    assert f"| parameters | {' | '.join(found)} |" in (REPOSITORY / "docs/notes/studies/cfl.md").read_text()
+    assert f"| parameters | {' | '.join(found)} |" in (REPOSITORY / "studies/cfl/README.md").read_text()
 
 
 def test_before_and_behind_the_middle() -> None:
