@@ -239,7 +239,7 @@ def tested(document: dict[str, Any]) -> str:
     return ", ".join(f"{value:.1f} ({model})" for value, model in scores)
 
 
-# Passages of docs/notes/studies/ptb.md, from files of docs/notes/results/ptb.
+# Passages of the notebook and the page of results, from files of docs/notes/results/ptb.
 PASSAGES: dict[str, Callable[..., str]] = {
     "table": lambda document: markdown(
         {name: document["scores"][name] for name in PAPER if name in document["scores"]}
