@@ -168,6 +168,16 @@ def markdown(found: Mapping[str, Any]) -> str:
     return f"{markdown_table(rows)}\n{markdown_table(differences)}"
 
 
+def short_table(found: Mapping[str, Any]) -> str:
+    """SG and BLiMP alone: means over seeds (each seed)."""
+    shown = ("sg_31", "overall")
+    rows = [["model", "tokens", *(f"{SCORES[score][1]} (%)" for score in shown)], ["---"] * (2 + len(shown))]
+    for (model, _), runs in grouped(found["runs"]).items():
+        cells = [of_seeds([run["scores"].get(score) for run in runs], 100) for score in shown]
+        rows.append([MODELS[model], f"{runs[0]['tokens']:,}", *cells])
+    return markdown_table(rows)
+
+
 def of_seeds(values: Sequence[float | None], scale: float = 1) -> str:
     """The mean, and each of several."""
     there = [scale * value for value in values if value is not None]
@@ -199,7 +209,7 @@ def figure_lines(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[Line
             )
 
 
-PASSAGES = {"table": markdown}
+PASSAGES = {"table": markdown, "short": short_table}
 
 if __name__ == "__main__":
     command, *arguments = sys.argv[1:]
