@@ -15,6 +15,17 @@ COMMANDS = "reference/commands.md"
 WIDTH = 84
 
 
+def on_config(config: Any, **_: Any) -> Any:
+    """Headings get GitHub's anchors, so that a link to one works there and on the site."""
+    config.mdx_configs["toc"]["slugify"] = anchor
+    return config
+
+
+def anchor(heading: str, separator: str) -> str:
+    """Where links find a heading: several hyphens stay as they are, which Markdown's own function joins."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
+
+
 def on_files(files: Files, *, config: Any, **_: Any) -> Files:
     """Add the page of all commands."""
     files.append(File.generated(config, COMMANDS, content=commands()))

@@ -72,3 +72,16 @@ def test_what_is_seen(text: str, site: ModuleType, reader: Any) -> None:
 )
 def test_what_is_understood(text: str, site: ModuleType, reader: Any) -> None:
     assert not site.raw_markdown(reader.reset().convert(text))
+
+
+@pytest.mark.parametrize(
+    ("heading", "found"),
+    [
+        ("## Structural scaffolds: `--model sclm`", "structural-scaffolds---model-sclm"),
+        ('## "exists already"', "exists-already"),
+        ("## PLM, and *TG*", "plm-and-tg"),
+    ],
+)
+def test_anchors_are_those_of_github(heading: str, found: str, site: ModuleType) -> None:
+    html = markdown.markdown(heading, extensions=["toc"], extension_configs={"toc": {"slugify": site.anchor}})
+    assert html.startswith(f'<h2 id="{found}">')
