@@ -44,7 +44,7 @@ bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/table.py $(BENCH_ARGS)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/agreement.py --table
 
-# Tables and sentences of docs/ that come from docs/notes/results; a test says when they are stale (--check).
+# Tables and sentences of docs/ and the notebooks that come from docs/notes/results; a test says when they are stale (--check).
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python studies/pages.py
 
