@@ -129,9 +129,9 @@ def tested_runs(folder: str, model: str) -> Iterator[dict[str, Any]]:
             yield {"run": run.name, **ours, "sg": suites}
 
 
-def markdown(found: dict[str, dict[str, Any]]) -> str:
+def markdown(found: dict[str, dict[str, Any]], circuits: Sequence[str] = CIRCUITS) -> str:
     """The table: a row for each model, the paper's values at its end."""
-    head = ["model", "valid", "test", "SG", "SG (31)", *CIRCUITS, "paper: valid", "test", "SG"]
+    head = ["model", "valid", "test", "SG", "SG (31)", *circuits, "paper: valid", "test", "SG"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for model, ours in found.items():
         suites = ours["sg"]
@@ -142,7 +142,7 @@ def markdown(found: dict[str, dict[str, Any]]) -> str:
             perplexity(ours["ppl_test"]),
             share(suites.get("sg_33")),
             share(suites.get("sg_31")),
-            *(share(circuit(suites, name)) for name in CIRCUITS),
+            *(share(circuit(suites, name)) for name in circuits),
             perplexity(valid),
             perplexity(test),
             share(sg),
@@ -239,11 +239,15 @@ def tested(document: dict[str, Any]) -> str:
     return ", ".join(f"{value:.1f} ({model})" for value, model in scores)
 
 
+def published(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The scores of results, of the paper's models and in its order."""
+    return {name: document["scores"][name] for name in PAPER if name in document["scores"]}
+
+
 # Passages of the notebook and the page of results, from files of docs/notes/results/ptb.
 PASSAGES: dict[str, Callable[..., str]] = {
-    "table": lambda document: markdown(
-        {name: document["scores"][name] for name in PAPER if name in document["scores"]}
-    ),
+    "table": lambda document: markdown(published(document)),
+    "short": lambda document: markdown(published(document), circuits=()),
     "tested": tested,
     "restarts": restarts_table,
 }
