@@ -83,3 +83,11 @@ def test_pages_of_the_guide_are_the_default(prose: ModuleType, capsys: pytest.Ca
 def test_no_such_page(prose: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert prose.main(["nowhere.md"]) == 1
     assert "nowhere.md" in capsys.readouterr().err
+
+
+def test_pages_of_results_fit_one_screen(prose: ModuleType) -> None:
+    notes = SCRIPT.parents[1] / "docs" / "notes"
+    pages = [notes / "performance.md", *(notes / "studies").glob("*.md")]
+    assert len(pages) > 10
+    lengths = {page.name: prose.measured(page.read_text("utf-8")).file for page in pages}
+    assert {name: words for name, words in lengths.items() if words > 600} == {}
