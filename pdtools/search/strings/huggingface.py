@@ -33,6 +33,7 @@ from pdtools.tokenization import Sentence, split_text_words
 # can stand in one row, their common tokens once; and how many tokens a row may have.
 PACKED_MODELS = frozenset({"gpt2", "gpt_neox", "llama"})
 PACKED_TOKENS, PACKED_TOKENS_CPU = 2048, 256
+_PACKED_SINCE = (4, 57)  # of transformers; GPT-2 of 4.51 takes no such mask
 # How byte-level and SentencePiece vocabularies write a space alone.
 _BLANKS = ("Ġ", "▁")
 _DIGITS = re.compile(r"\d+")
@@ -90,6 +91,12 @@ def _check_version(folder: str, unread: str) -> None:
             f"{folder}: it was saved by transformers {version}, newer than the installed {installed},"
             f" which cannot read all of it (pip install --upgrade transformers): {unread}"
         )
+
+
+def _takes_masks() -> bool:
+    from transformers import __version__ as installed
+
+    return (*map(int, installed.split(".")[:2]),) >= _PACKED_SINCE
 
 
 def _load(folder: str) -> tuple[Any, Any]:
@@ -203,7 +210,7 @@ class HuggingFaceScorer:
         self._model = model.to(device, torch_dtype(dtype)).eval()
         self._device = device
         self._max_batch = max_batch
-        self._packs = share_prefixes and model.config.model_type in PACKED_MODELS
+        self._packs = share_prefixes and _takes_masks() and model.config.model_type in PACKED_MODELS
         self._n_tokens: int = model.get_input_embeddings().num_embeddings
         self._check_tokens([] if self._bos_id is None else [self._bos_id])
         longest = getattr(model.config, "max_position_embeddings", None)

@@ -65,3 +65,13 @@ def test_each_token_sees_its_own_prefix(tokens: list[list[int]]) -> None:
             seen = np.flatnonzero(packed.sees()[place])
             assert packed.tokens[seen].tolist() == ids[: k + 1].tolist()
             assert packed.depths[seen].tolist() == list(range(k + 1))
+
+
+@pytest.mark.parametrize(("release", "packed"), [("4.51.3", False), ("4.57.0", True), ("5.0.0", True)])
+def test_older_transformers_get_a_row_for_each_string(
+    release: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    monkeypatch.setattr(transformers, "__version__", release)
+    assert hf._takes_masks() is packed
