@@ -237,13 +237,17 @@ def test_tapes(drawn: dict[str, ElementTree.Element]) -> None:
     assert texts(root, "role-axis-label") == ["<root>", "a", "dog"] * 2
 
 
-def test_the_eighth_model_has_the_look_of_the_first() -> None:
-    names = [f"m{k}" for k in range(9)]
+def test_no_two_of_many_models_look_alike() -> None:
+    """Colours and shapes begin anew where they run out, at different models."""
+    names = [f"m{k}" for k in range(40)]
     layer = charts.dots(series=names, title="x")["layer"][-1]["encoding"]
+    looks = []
     for channel, values in (("color", charts.COLOURS), ("shape", charts.SHAPES)):
         assert layer[channel]["scale"]["domain"] == names
-        assert layer[channel]["scale"]["range"] == [*values, *values[:2]]
-        assert len(set(map(str, values))) == 7
+        assert layer[channel]["scale"]["range"][: len(values) + 2] == [*values, *values[:2]]
+        looks.append(layer[channel]["scale"]["range"])
+    assert len(set(zip(*looks, strict=True))) == 40
+    assert (len(set(charts.COLOURS)), len(set(charts.SHAPES))) == (7, 6)
 
 
 @pytest.mark.parametrize(("models", "step"), [(1, 18), (2, 24), (5, 60)])

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reading_results import write as write_reading
 from toy_models import toy_models
 from view_pages import random_attachments, random_trace, write_blimp, write_run, write_sg
 
@@ -19,6 +20,7 @@ from pdtools.report.view.page import Page, render
 from pdtools.report.view.results import results_page
 from pdtools.report.view.runs import runs_page
 from pdtools.report.view.sentences import sentences_page
+from pdtools.report.view.stimuli import stimuli_page
 from pdtools.search.options import SearchOptions
 from pdtools.trees import Tree, tape
 
@@ -96,8 +98,21 @@ def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     pair = [
         [random_trace(text.split(), s) for s in (3, 4)] for text in ("the dogs bark .", "the dogs barks .")
     ]
+    write_reading(folder / "reading" / "results")
+    stimuli = folder / "stimuli.csv"
+    regions = ["The", "old dog", "that chased", "barked"]
+    rows = [
+        f"{item},{condition},{model},{k},{text},{item + k}"
+        for model in ("demo", "a-model-with-a-long-name")
+        for item in range(1, 4)
+        for condition in ("ambiguous", "unambiguous")
+        for k, text in enumerate(regions, 1)
+    ]
+    stimuli.write_text("\n".join(["item,condition,model,region,region_text,surprisal", *rows]))
     pages: dict[str, Page] = {
         "results": results_page([str(folder / "results" / name) for name in "abc"]),
+        "reading": results_page([str(folder / "reading" / "results")]),
+        "stimuli": stimuli_page([str(stimuli)]),
         "runs": runs_page([str(folder / "runs" / name) for name in "abc"]),
         "hostile": sentences_page([hostile], ["A", "<b>B</b>"], MADE),
         "long": sentences_page([long], ["A"], MADE),
@@ -108,13 +123,19 @@ def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     for name, page in pages.items():
         path = folder / f"{name}.html"
         path.write_text(render(page, MADE), "utf-8")
-        found[name] = Opened(browser, path, width=420 if name in ("hostile", "runs") else 1280)
+        narrow = name in ("hostile", "runs", "reading", "stimuli")
+        found[name] = Opened(browser, path, width=400 if narrow else 1280)
     return found
 
 
-@pytest.mark.parametrize("name", ["results", "runs", "hostile", "long", "kinds", "pair"])
+PAGES = ["results", "reading", "stimuli", "runs", "hostile", "long", "kinds", "pair"]
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_are_quiet_and_as_wide_as_the_window(name: str, opened: dict[str, Opened]) -> None:
     page = opened[name].page
+    page.evaluate("document.querySelectorAll('figure details').forEach((each) => { each.open = true; })")
+    page.wait_for_timeout(100)
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     assert (
         page.evaluate(

@@ -327,7 +327,7 @@
 
   function drawings({ task, title, drawn: all }) {
     return all.map((each) => {
-      const columns = each.columns.map(([key, name]) => (typeof each.rows[0][key] === "string" ? { name, number: false } : name));
+      const columns = each.columns.map(([key, name]) => ({ name, number: typeof each.rows[0][key] !== "string" }));
       const shown = figure(each.title, `${task}-${each.name}`, columns, () => each.rows.map((row) => each.columns.map(([key]) => row[key])),
         () => each.rows.map((row) => each.columns.map(([key]) => (typeof row[key] === "number" && key !== "n" ? digits(row[key], row.digits) : row[key]))));
       drawn.push(() => chart(shown.place, each.chart, each.rows, { label: `${title}: ${each.title}, of ${[...new Set(each.rows.map((row) => row.series))].join(", ")}`, facet: Boolean(each.chart.facet) }));
