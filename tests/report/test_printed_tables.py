@@ -524,6 +524,24 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.replace(two, "") in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(
+    ("difference", "interval", "digits"),
+    [
+        (0.0003, (0.0001, 0.0005), 6),  # all would be 0.00
+        (0.0003, (-0.2, 0.3), 2),
+        (0.25, (0.0001, 0.5), 2),
+        (0.0003, None, 6),
+        (0.0, None, 2),
+    ],
+)
+def test_differences_that_would_be_0_have_digits(
+    difference: float, interval: tuple[float, float] | None, digits: int
+) -> None:
+    """Beside means with two decimals."""
+    pair = PairDifference(a="a", b="b", difference=difference, over_items=interval, over_seeds=None)
+    assert printers.digits_of_difference(pair, 2) == digits
+
+
 def test_effects(capsys: pytest.CaptureFixture[str]) -> None:
     """People's effect first, then each model's, at each place; a table for each contrast."""
 
