@@ -332,7 +332,7 @@ def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
 
 
 def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str, Sequence[str]]) -> None:
-    """What is to be said of evaluations, and which results are left out of them."""
+    """Notes on evaluations, and the results that are left out of them."""
     for evaluation, said in notes.items():
         _print_notes(f"{evaluation}: ", said)
     for evaluation, reasons in refused.items():

@@ -29,13 +29,13 @@ class ScoreOfGroups:
 
     @property
     def means(self) -> dict[str, tuple[float, float | None]]:
-        """Of each group that has the score the mean, and the standard deviation over seeds (n − 1)."""
+        """Mean and standard deviation over seeds (n − 1) of each group that has the score."""
         return {name: (sum(of) / len(of), deviation(of)) for name, of in self.values.items() if of}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoresOfGroups:
-    """What :func:`main_scores` finds.
+    """Main scores of all groups, and notes on them.
 
     Attributes:
         groups: names, with numbers of runs.

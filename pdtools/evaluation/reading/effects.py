@@ -183,7 +183,7 @@ def place_name(roi: int) -> str:
 
 
 def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """What :func:`predicted_effects` finds, a row for each contrast, place and model.
+    """Effects of :func:`predicted_effects` as a table: a row for each contrast, place and model.
 
     An estimate has three columns (``human``, ``human_low``, ``human_high``); a ratio, and bits, may be null.
     """

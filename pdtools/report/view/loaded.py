@@ -96,7 +96,7 @@ def load(paths: Sequence[str]) -> list[Loaded]:
 
 
 def _name_of_one(folder: Path, documents: Sequence[dict[str, Any]]) -> str:
-    """What the model of all results is called: as the folder around them, unless that says nothing."""
+    """Name of the one model of all results: that of the folder around them, unless it says nothing."""
     path = folder.resolve()
     several = documents[0]["settings"].get("models")
     if several and len(documents) == 1:  # of reading times

@@ -29,7 +29,7 @@ _READ = {
 
 
 def _parts(of_task: Sequence[Loaded], _: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is drawn of results of eval-reading, milliseconds first."""
+    """Charts of eval-reading's results, milliseconds first."""
     for each in of_task:
         _check(each)
     drawn = [_effects(of_task), _milliseconds(of_task), _gains(of_task)]
