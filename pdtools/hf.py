@@ -99,6 +99,11 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
     model_input_names = ["input_ids", "attention_mask"]  # noqa: RUF012
     padding_side = "right"
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *inputs: Any, **options: Any) -> Any:
+        """The tokenizer of a folder, or of ``english`` or another model that comes with pdtools."""
+        return super().from_pretrained(find_model(pretrained_model_name_or_path).folder, *inputs, **options)
+
     def __init__(self, tokenizer_file: str, text_style: str | None = None, **values: Any) -> None:
         self.ours = Tokenizer.load(tokenizer_file, text_style)
         super().__init__(text_style=self.ours.text_style, **values)

@@ -71,9 +71,12 @@ def test_pairs_of_blimp(
 def test_quotes_as_people_type_them() -> None:
     typeset, typed = "“I don’t know … ” — she said.", '"I don\'t know ... " -- she said.'
     for name in NAMES:
-        tables = [pdtools.load(name, beam=2, device="cpu").surprisal(each) for each in (typeset, typed)]
-        assert tables[0].surprisal.tolist() == tables[1].surprisal.tolist()
-        assert "".join(tables[0].token).replace("<eos>", "").strip() == typeset  # as it was written
+        model = pdtools.load(name, beam=2, device="cpu")
+        first, second = (model.surprisal(each) for each in (typeset, typed))
+        assert first.surprisal.tolist() == second.surprisal.tolist()
+        for text, table in ((typeset, first), (typed, second)):  # offsets are of what was given
+            tokens = [text[start:end] for start, end in zip(table.start, table.end, strict=True)]
+            assert "".join(tokens).replace(" ", "") == text.replace(" ", "")
 
 
 def test_nothing_is_unknown() -> None:
@@ -114,7 +117,9 @@ def test_every_way_says_the_same(name: str, capsys: pytest.CaptureFixture[str]) 
     if ids[0, -1] != tokenizer.eos_token_id:
         ids = torch.cat([ids, torch.tensor([[tokenizer.eos_token_id]])], 1)
     with torch.no_grad():
-        log_probs = torch.log_softmax(model(ids).logits[0].double(), -1)
+        log_probs = model(ids).logits[0].double()
+    if name == "english-base":  # those of a beam are not normalised again: what it drops is missing
+        log_probs = torch.log_softmax(log_probs, -1)
     shift = ids.shape[1] - len(bits)  # a symbol of the beginning, if the tokenizer writes one
     assert shift == 1
     found = log_probs[:-1].gather(-1, ids[0, 1:, None])[:, 0] / -math.log(2)
