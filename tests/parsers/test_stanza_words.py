@@ -188,6 +188,10 @@ def test_texts_without_words(sentences: bool, running: Splitter, by_line: Splitt
         file.write_text(text)
         with pytest.raises(InputError, match="a.txt: no sentences in it"):
             list(read_sentences([str(file)], "text", split_sentences=sentences, splitter=splitter))
+    if not sentences:
+        file.write_text("\n")
+        (blank,) = read_sentences([str(file)], "text", splitter=splitter)
+        assert (blank.words, blank.line) == ((), 1)
     file.write_text("the dog sleeps.\n\u0097\n\u0097\nthe cat sleeps.\n")
     found = list(read_sentences([str(file)], "text", split_sentences=sentences, splitter=splitter))
     assert [each.line for each in found if each.words] == [1, 4]
@@ -288,6 +292,18 @@ def test_trees_are_those_of_stanzas_pipeline(
     read = read_trees([str(out)], Rejects("fail"))
     written = [written_sentence(each, each.tree) for each in read if "-NONE-" not in each.tree.tags]
     assert [each.text for each in written if each is not None] == texts
+
+
+def test_a_line_is_a_tree_without_split_sentences(home: Path, tmp_path: Path) -> None:
+    from pdtools.cli.main import run
+
+    text = "the dog sleeps. a cat sleeps.\n\nthe man sleeps.\n\n"
+    file, out = tmp_path / "a.txt", tmp_path / "out.trees"
+    file.write_text(text)
+    options = ["--parser", "stanza", "--model", str(home), "--device", "cpu", "--split-words", "parser"]
+    assert run(["parse", str(file), *options, "-o", str(out)]) == 0
+    assert Path(f"{out}.text").read_text() == text
+    assert ["-NONE-" in tree for tree in out.read_text().splitlines()] == [False, True, False, True]
 
 
 def test_jobs_record_the_tokenizers_files(home: Path, tmp_path: Path) -> None:
