@@ -1,4 +1,4 @@
-"""The pictures of docs/: pages of pdtools view with the models of the demo, as Chromium draws them.
+"""The pictures of docs/: pages of pdtools view with the models of English and of the demo, as Chromium draws them.
 
     python examples/picture.py demo-output docs
 
@@ -17,6 +17,7 @@ from playwright.sync_api import sync_playwright
 
 from pdtools.cli.main import run
 
+ENGLISH = "While the woman washed the baby cried."
 # Of the bundled data: twice a verb that may take the next noun phrase, and a reduced relative clause.
 SENTENCES = (
     "(S (SBAR (IN As) (S (NP (DT the) (NNS aunts)) (VP (VBD wrote)))) (NP (DT the) (NN novel)) (VP (VBD was)"
@@ -41,8 +42,9 @@ class Picture:
 
 
 PICTURES = (
-    # The first sentence after "novel", before "was" gives away that this is its subject.
-    Picture("view.png", "sentences", "token=6"),
+    # After "baby", before "cried" gives away that this is its subject.
+    Picture("view.png", "english", "token=6"),
+    Picture("gallery-english.png", "english", "token=7"),
     # The third after "chased", which cannot follow the main verb "sent".
     Picture("gallery-beam.png", "sentences", "sentence=3&token=6", ".two > div >> nth=0"),
     Picture("gallery-pair.png", "pair", "", "main > section >> nth=0"),
@@ -56,7 +58,9 @@ def main(demo: str, folder: str) -> None:
     texts = [part for tree in SENTENCES for part in ("--text", tree)]
     models = [part for name in ("pushdown", "transformer") for part in ("--model", f"{demo}/{name}")]
     title = "As the aunts wrote the novel was strange."
+    english = [part for name in ("english", "english-base") for part in ("--model", name)]
     pages = {
+        "english": ["--text", ENGLISH, *english, "--beam", "50", "--title", ENGLISH],
         "sentences": ["--from", "treebank", *texts, *models, "--beam", "50", "--title", title],
         "pair": ["--pair", *PAIR, *models, "--beam", "50"],
         "results": [f"{demo}/results/{name}" for name in ("pushdown", "transformer")],
