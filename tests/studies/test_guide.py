@@ -74,9 +74,9 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     shown = capfd.readouterr().out
     assert "attaches" in shown
     assert "matrix_v is predicted" in shown
-    sentence, pair, _, suites, _ = commands("gallery.md")
-    sentence = sentence.replace("--beam 50", "--beam 3")
-    for command in (sentence, f"{pair} --beam 3", suites.replace(".zip", "")):
+    english, sentence, pair, _, suites, _ = commands("gallery.md")
+    english, sentence = (each.replace("--beam 50", "--beam 3") for each in (english, sentence))
+    for command in (english, sentence, f"{pair} --beam 3", suites.replace(".zip", "")):
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
     assert (tmp_path / "sentences.tsv").read_text().startswith("suite\titem\tcondition\ttext")
 
@@ -283,7 +283,7 @@ def test_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / f"fr_sequoia-ud-{part}.conllu").write_text(french)
     monkeypatch.chdir(tmp_path)
     found = commands("tutorial.md")
-    assert len(found) == 31
+    assert len(found) == 33
     for command in found:
         command = command.replace("--config tiny", f"--config tiny{SMALLER}").replace("--beam 10", "--beam 2")
         command = command.replace("--vocab-size 4000", "--vocab-size 300")

@@ -643,7 +643,7 @@ def test_the_commands_of_the_guide(
     for command in commands:
         assert run([*shlex.split(command)[1:], "--samples", "20"]) == 0, command
         said.append(capsys.readouterr().out)
-    assert len(said) == 8
+    assert len(said) == 9
     assert said[0] == said[1]
     assert "pushdown - base" in said[0]
     assert "phenomenon" in said[2]

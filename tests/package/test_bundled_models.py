@@ -1,7 +1,7 @@
 """The models of English that come with pdtools: what they score, by whichever way they are asked.
 
-``english.json`` has what they scored when they were exported. To write it again:
-``python tests/package/test_english.py BLiMP.zip``.
+``bundled_models.json`` has what they scored when they were exported. To write it again:
+``python tests/package/test_bundled_models.py BLiMP.zip``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pdtools.cli.main import run
 from pdtools.data import model as folder_of
 from pdtools.files.checksums import check_checksums
 
-EXPECTED = Path(__file__).with_name("english.json")
+EXPECTED = Path(__file__).with_name("bundled_models.json")
 NAMES = ("english", "english-base")
 BEAM = 10
 SENTENCES = [
