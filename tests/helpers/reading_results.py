@@ -43,16 +43,30 @@ def effect(contrast: int, roi: int, model: str) -> dict[str, Any]:
 EFFECTS = [effect(c, roi, model) for c in range(2) for roi in range(3) for model in GAINS]
 
 
-def write(folder: Path, *, effects: Any = EFFECTS, coefficients: bool = True, scale: float = 1) -> str:
-    """Results of two models."""
+def write(
+    folder: Path,
+    *,
+    effects: Any = EFFECTS,
+    coefficients: bool = True,
+    scale: float = 1,
+    seed: int | None = None,
+    words: int = 321,
+) -> str:
+    """Results of two models, or of a seed of one."""
     by_model: dict[str, Any] = {}
-    for k, (name, gain) in enumerate(GAINS.items(), 1):
+    gains = GAINS if seed is None else {folder.parent.name: GAINS["gpt"]}
+    for k, (name, gain) in enumerate(gains.items(), 1):
         by_model[name] = {n: scale * x for n, x in zip(("delta_ll", "low", "high"), gain, strict=True)}
         if coefficients:
-            by_model[name]["coefficients"] = {"surprisal": {"sum": estimate(1.5 * k, 0.25)}}
+            by_model[name]["coefficients"] = {"surprisal": {"sum": estimate(1.5 * k * scale, 0.25)}}
     scores = {"by_model": by_model, **({} if effects is None else {"effects": effects})}
-    settings = {"task": "reading", "baseline": ["length"], "models": {name: {} for name in GAINS}}
-    counts = {"words_regressed": 321}
+    settings = {"task": "reading", "baseline": ["length"], "models": {name: {} for name in gains}}
+    counts = {"words_regressed": words}
     found = Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: pa.table({"word": [1]})})
-    write_results(folder, found, {})
+    made = (
+        {}
+        if seed is None
+        else {"inputs": {"model": {"path": "m", "training": {"seed": seed, "sha256": "x"}}}}
+    )
+    write_results(folder, found, made)
     return str(folder)

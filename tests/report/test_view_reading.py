@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from node_pages import evaluate, needs_node, save_page
 from reading_results import CONTRASTS, EFFECTS, GAINS, PLACES, effect, estimate, people, write
+from scipy import stats
+from view_pages import write_blimp
 
 from pdtools.errors import InputError
 from pdtools.evaluation.reading.effects import effects_table
@@ -106,6 +109,115 @@ def test_differences_of_gains_have_digits(tmp_path: Path) -> None:
     latex = (written / "reading-differences.tex").read_text()
     assert "& 0.00123 &" in latex
     assert "& 0.000984 &" in latex
+
+
+SCALES = (1.0, 2.0, 4.0)
+
+
+def write_seeds(folder: Path, **last: Any) -> list[str]:
+    """Three seeds of a model that predict the same effect, of which milliseconds and gains are multiples, and
+    a model by itself; ``last`` changes the last seed."""
+    of = [effect(c, roi, "gpt") for c in range(2) for roi in range(3)]
+    for seed, scale in enumerate(SCALES):
+        changed = {"effects": of, **(last if seed == 2 else {})}
+        write(folder / f"base-{seed}" / "reading", scale=scale, seed=seed, **changed)
+    write(folder / "other" / "reading", effects=EFFECTS)
+    return sorted(map(str, folder.iterdir()))
+
+
+def of_seeds(values: list[float], half: float) -> tuple[float, float, float]:
+    """The mean and its 95% interval by hand: the mean's variance over seeds, with Satterthwaite's degrees of
+    freedom, and that over items, which is known, and the same for all."""
+    seeds, items = np.var(values, ddof=1) / len(values), (half / stats.norm.ppf(0.975)) ** 2
+    freedom = (seeds + items) ** 2 / (seeds**2 / (len(values) - 1)) if seeds else np.inf
+    reach = stats.t.ppf(0.975, freedom) * np.sqrt(seeds + items)
+    return float(np.mean(values)), float(np.mean(values) - reach), float(np.mean(values) + reach)
+
+
+def test_groups_of_seeds_are_one_dot(tmp_path: Path) -> None:
+    page = results_page(write_seeds(tmp_path))
+    (benchmark,) = page.document["benchmarks"]
+    groups, runs = ({each["name"]: each for each in benchmark[of]} for of in ("drawn", "runs"))
+    assert list(groups) == list(runs) == ["effects", "milliseconds", "gains"]
+    seeds, other = [f"base-{seed}" for seed in range(3)], [f"other: {name}" for name in GAINS]
+    for name in ("milliseconds", "gains"):
+        assert [row["series"] for row in groups[name]["rows"]] == ["base", *other]
+        assert [row["series"] for row in runs[name]["rows"]] == [*seeds, *other]
+        assert groups[name]["chart"]["layer"][-1]["encoding"]["color"]["scale"]["domain"] == ["base", *other]
+        assert "over seeds" in groups[name]["said"]
+        assert "over seeds" not in runs[name]["said"]
+    row = groups["milliseconds"]["rows"][0]
+    expected = of_seeds([1.5 * scale for scale in SCALES], 0.375 / 2)
+    assert (row["score"], row["low"], row["high"]) == pytest.approx(expected)
+    row, gain = groups["gains"]["rows"][0], GAINS["gpt"]
+    squares = [((gain[2] - gain[1]) / 2 * scale) ** 2 for scale in SCALES]
+    expected = of_seeds([gain[0] * scale for scale in SCALES], float(np.sqrt(np.mean(squares))))
+    assert (row["score"], row["low"], row["high"]) == pytest.approx(expected)
+    effects = [each for each in groups["effects"]["rows"] if each["series"] in ("base", "people")]
+    assert [each["series"] for each in effects[:2]] == ["people", "base"]
+    assert len(effects) == 12
+    (human, base), half = effects[:2], (6 + 3) / 2  # all seeds predict the same: the interval is over items
+    assert (human["score"], base["score"], base["low"], base["high"]) == pytest.approx(
+        (50, 12.5, 12.5 - half, 12.5 + half)
+    )
+    assert (base["ratio"], base["ratio_low"]) == pytest.approx((0.25, 0.25 - 0.1875 / 2))
+    assert effects[3]["ratio"] is None
+    assert groups["effects"]["beside"]["columns"][3] == "base (ms)"
+    written = figures(page)
+    assert {"reading-gains", "reading-runs-gains", "reading-runs-effects"} <= written.charts.keys()
+    assert {"reading-effects-beside", "reading-runs-effects-beside"} <= written.tables.keys()
+    assert len(written.tables["reading-gains"][1]) == 3
+    assert len(written.tables["reading-runs-gains"][1]) == len(written.digits["reading-runs-gains"]) == 5
+
+
+def test_two_seeds_alone_are_called_as_their_group(tmp_path: Path) -> None:
+    for seed in range(2):
+        write(tmp_path / f"base-{seed}" / "reading", seed=seed, effects=None, coefficients=False)
+    found = drawn(str(tmp_path / "base-0"), str(tmp_path / "base-1"))
+    assert [(name, row["series"]) for name, each in found.items() for row in each["rows"]] == [
+        ("gains", "base")
+    ]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        {"words": 320},
+        {"coefficients": False},
+        {"effects": None},
+        {
+            "effects": [
+                effect(c, roi, "gpt") | {"human": estimate(7.0, 2)} for c in range(2) for roi in range(3)
+            ]
+        },
+    ],
+)
+def test_seeds_of_other_words_or_effects_are_no_group(last: dict[str, Any], tmp_path: Path) -> None:
+    (benchmark,) = results_page(write_seeds(tmp_path, **last)).document["benchmarks"]
+    assert "runs" not in benchmark
+    assert [row["series"] for row in benchmark["drawn"][-1]["rows"]][:3] == ["base-0", "base-1", "base-2"]
+
+
+@needs_node
+def test_single_seeds_on_request(tmp_path: Path) -> None:
+    page = results_page(write_seeds(tmp_path))
+    shown = (
+        "const series = (x) => new Set(x.spec.data.values.map((row) => row.series)).size;"
+        "const shown = () => all('#reading .chart').map(series); const before = shown();"
+    )
+    choose = "write(one('#reading select'), 'each'); await later(); return [before, shown()];"
+    groups, runs = [4, 3, 3], [6, 5, 5]  # people too
+    assert evaluate(save_page(page, tmp_path / "page.html"), shown + choose) == [groups, runs]
+    assert evaluate(tmp_path / "page.html", f"{shown} return before;", "reading-runs=each") == runs
+
+
+@needs_node
+def test_milliseconds_come_before_other_evaluations(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "reading")
+    write_blimp(tmp_path / "a" / "blimp", np.ones((2, 4), dtype=bool))
+    page = results_page([str(tmp_path / "a")])
+    found = evaluate(save_page(page, tmp_path / "page.html"), "return all('h2').map((x) => x.textContent);")
+    assert found[:3] == ["Reading times", "Main scores", "BLiMP"]
 
 
 def test_figures_of_effects(tmp_path: Path) -> None:

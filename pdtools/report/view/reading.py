@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from pdtools.evaluation.comparison.statistics import Spread
 from pdtools.evaluation.reading.effects import place_name
 from pdtools.evaluation.record import COUNT, NUMBER, OBJECT, OBJECT_OR_NULL, STRING
 from pdtools.evaluation.results import RESULTS, check_values
@@ -16,7 +18,9 @@ from pdtools.report.view.loaded import Loaded
 
 PEOPLE = "people"
 _ESTIMATE = ("value", "low", "high")
+_GAIN = ("delta_ll", "low", "high")
 _RATIO = ("ratio", "ratio_low", "ratio_high")
+_NORMAL = 1.959963984540054  # 95% of a normal distribution lie within so many deviations
 _READ = {
     "contrast": STRING,
     "roi": COUNT,
@@ -29,11 +33,89 @@ _READ = {
 
 
 def _parts(of_task: Sequence[Loaded], _: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Charts of eval-reading's results, milliseconds first."""
+    """Charts of eval-reading's results, milliseconds first; where there are groups of seeds, two of each."""
     for each in of_task:
         _check(each)
+    runs = _charts(of_task)
+    together = _of_seeds(of_task)
+    if len(together) == len(of_task):
+        return {"drawn": runs}, {}
+    said = " Runs that differ only in seed are one dot; its interval is over seeds too (Student's t)."
+    return {"drawn": [{**each, "said": each["said"] + said} for each in _charts(together)], "runs": runs}, {}
+
+
+def _charts(of_task: Sequence[Loaded]) -> list[dict[str, Any]]:
     drawn = [_effects(of_task), _milliseconds(of_task), _gains(of_task)]
-    return {"drawn": [each for each in drawn if each["rows"]]}, {}
+    return [each for each in drawn if each["rows"]]
+
+
+def _of_seeds(of_task: Sequence[Loaded]) -> list[Loaded]:
+    """Runs that differ only in seed as one. Where these have several models each, were regressed on other
+    words, or have other effects of people, all of them stay."""
+    groups: dict[str, list[Loaded]] = {}
+    for each in of_task:
+        groups.setdefault(each.group or each.model, []).append(each)
+    found = []
+    for members in groups.values():
+        first, *others = map(_regressed, members)
+        is_one = others and first is not None and all(each == first for each in others)
+        found += [_mean(members)] if is_one else members
+    return found
+
+
+def _regressed(each: Loaded) -> tuple[Any, ...] | None:
+    """What runs of one dot have in common; None of several models."""
+    document = each.document
+    if len(document["scores"]["by_model"]) != 1:
+        return None
+    (model,) = document["scores"]["by_model"].values()
+    effects = [
+        (of["contrast"], of["roi"], of["human"], of["groups"]) for of in document["scores"].get("effects", [])
+    ]
+    counts, baseline = document["counts"]["words_regressed"], document["settings"].get("baseline")
+    return effects, list(model.get("coefficients") or {}), counts, baseline
+
+
+def _mean(members: Sequence[Loaded]) -> Loaded:
+    """Runs as one, whose estimates are means."""
+    first, scores = members[0], [each.document["scores"] for each in members]
+    models = [next(iter(each["by_model"].values())) for each in scores]
+    mean: dict[str, Any] = dict(
+        zip(_GAIN, _over_seeds([[of[name] for name in _GAIN] for of in models]), strict=True)
+    )
+    mean["coefficients"] = {
+        name: {"sum": _estimates([of["coefficients"][name]["sum"] for of in models])}
+        for name in models[0].get("coefficients") or {}
+    }
+    effects = []
+    for of in zip(*(each.get("effects", []) for each in scores), strict=True):
+        ratios = [each["ratio"] for each in of]
+        effects.append(
+            {
+                **of[0],
+                "model": first.group,
+                "predicted": _estimates([each["predicted"] for each in of]),
+                "ratio": None if None in ratios else _estimates(ratios),
+            }
+        )
+    document = {**first.document, "scores": {"by_model": {first.group: mean}, "effects": effects}}
+    return replace(first, model=first.group, document=document)
+
+
+def _estimates(of: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    found = _over_seeds([[each[name] for name in _ESTIMATE] for each in of])
+    return dict(zip(_ESTIMATE, found, strict=True))
+
+
+def _over_seeds(of: Sequence[Sequence[float]]) -> tuple[float, float, float]:
+    """The mean of runs' (value, low, high) and its 95% interval, for other seeds and other items.
+
+    Runs have their items in common, so that the mean varies over items as one run does.
+    """
+    values = [value for value, _, _ in of]
+    items = sum(((high - low) / (2 * _NORMAL)) ** 2 for _, low, high in of) / len(of)
+    mean = sum(values) / len(values)
+    return mean, *Spread.of(items, values).interval(mean)
 
 
 def _check(each: Loaded) -> None:
@@ -199,7 +281,7 @@ def _gains(of_task: Sequence[Loaded]) -> dict[str, Any]:
     for each in of_task:
         baseline = " + ".join(each.document["settings"].get("baseline", [])) or "the baseline"
         for name, found in each.document["scores"]["by_model"].items():
-            gain = (found["delta_ll"], found["low"], found["high"])
+            gain = [found[name] for name in _GAIN]
             rows.append(
                 {
                     "name": f"over {baseline}",

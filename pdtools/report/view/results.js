@@ -327,23 +327,35 @@
 
   // ---- what only one evaluation has: charts, each with its table, and perhaps one beside it -------------------
 
-  function drawings({ task, title, drawn: all }) {
-    return all.map((each) => {
-      const columns = each.columns.map(([key, name]) => ({ name, number: typeof each.rows[0][key] !== "string" }));
-      const shown = figure(each.title, `${task}-${each.name}`, columns, () => each.rows.map((row) => each.columns.map(([key]) => row[key])),
-        () => each.rows.map((row) => each.columns.map(([key]) => (typeof row[key] === "number" && key !== "n" ? digits(row[key], row.digits) : row[key]))));
-      drawn.push(() => chart(shown.place, each.chart, each.rows, { label: `${title}: ${each.title}, of ${[...new Set(each.rows.map((row) => row.series))].join(", ")}`, facet: Boolean(each.chart.facet) }));
-      return [shown.element, make("p", { class: "soft" }, each.said), each.beside ? make("div", { class: "lines" }, table(each.beside.columns, each.beside.rows)) : null];
-    });
+  function drawings(benchmark) {
+    const { task, title, runs } = benchmark;
+    const place = make("div");
+    const show = () => {
+      const draws = [];
+      const shown = (state.get(`${task}-runs`) ? runs ?? benchmark.drawn : benchmark.drawn).map((each) => {
+        const columns = each.columns.map(([key, name]) => ({ name, number: typeof each.rows[0][key] !== "string" }));
+        const shown = figure(each.title, `${task}-${each.name}`, columns, () => each.rows.map((row) => each.columns.map(([key]) => row[key])),
+          () => each.rows.map((row) => each.columns.map(([key]) => (typeof row[key] === "number" && key !== "n" ? digits(row[key], row.digits) : row[key]))));
+        draws.push(() => chart(shown.place, each.chart, each.rows, { label: `${title}: ${each.title}, of ${[...new Set(each.rows.map((row) => row.series))].join(", ")}`, facet: Boolean(each.chart.facet) }));
+        return [shown.element, make("p", { class: "soft" }, each.said), each.beside ? make("div", { class: "lines" }, table(each.beside.columns, each.beside.rows)) : null];
+      });
+      place.replaceChildren(make("div", {}, shown));
+      return async () => { for (const draw of draws) await draw(); };
+    };
+    drawn.push(show());
+    const change = (value) => { state.set({ [`${task}-runs`]: value }); show()(); };
+    return [runs ? make("div", { class: "controls" }, selection("dots", [["", "groups of seeds"], ["each", "single runs"]], state.get(`${task}-runs`), change)) : null, place];
   }
 
   const oneRun = !hasSeeds && models.length > 1 && page.benchmarks.some((benchmark) => benchmark.pairs.rows.length) ? make("p", { class: "soft" }, "One run of each model: how scores vary over seeds is not known, and differences rest on one run each.") : null;
   const main = make("section", {}, make("h2", {}, "Main scores"), ofSeeds, ofSeeds ? opening("Each seed", () => overview) : overview, oneRun, make("div", { class: "controls" }, copyButton("Copy the methods sentence", page.methods)));
-  const sections = page.benchmarks.map((benchmark) => make("section", { id: benchmark.task }, benchmark.drawn || benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
+  const section = (benchmark) => make("section", { id: benchmark.task }, benchmark.drawn || benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
     make("h2", {}, benchmark.title), benchmark.drawn ? drawings(benchmark) : null,
-    benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suitesPlace(benchmark) : null, benchmark.items ? browser(benchmark) : null] : []));
+    benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suitesPlace(benchmark) : null, benchmark.items ? browser(benchmark) : null] : []);
   frame(
-    page.benchmarks.every((benchmark) => benchmark.drawn) ? [sections, main] : [main, sections],  // milliseconds before likelihoods
+    page.benchmarks.filter((benchmark) => benchmark.drawn).map(section),  // milliseconds first
+    main,
+    page.benchmarks.filter((benchmark) => !benchmark.drawn).map(section),
     make("section", {}, make("h2", {}, "How they were made"), page.folders.map((each) => opening(`${each.model}: ${each.folder}`, () => make("pre", {}, JSON.stringify({ settings: each.settings, provenance: each.provenance }, null, 1))))),
   );
   for (const draw of drawn) await draw();

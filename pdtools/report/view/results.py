@@ -267,7 +267,7 @@ def _digits(page: Page) -> dict[str, list[int]]:
     """Decimals of the rows of tables, where these say them."""
     listed = {"overview": page.document["overview"]}
     for benchmark in page.document["benchmarks"]:
-        listed |= {f"{benchmark['task']}-{each['name']}": each["rows"] for each in benchmark.get("drawn", [])}
+        listed |= {name: each["rows"] for name, each in _drawn(benchmark).items()}
         listed[f"{benchmark['task']}-differences"] = benchmark["pairs"]["rows"]
     return {name: [row["digits"] for row in rows] for name, rows in listed.items()}
 
@@ -295,6 +295,13 @@ def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return {**of_seeds, f"{task}-runs" if of_seeds else task: benchmark}
 
 
+def _drawn(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Charts that only this evaluation has, by names of files: of groups of seeds, and of single runs."""
+    task = benchmark["task"]
+    found = {f"{task}-{each['name']}": each for each in benchmark.get("drawn", [])}
+    return found | {f"{task}-runs-{each['name']}": each for each in benchmark.get("runs", [])}
+
+
 def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
     document = page.document
     models = list(document["models"])
@@ -317,11 +324,11 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
                     for row in rows
                 ]
                 found[f"{name}-{level}"] = ([level, "model", "score", "low", "high", "items"], listed)
-        for each in benchmark.get("drawn", []):
+        for name, each in _drawn(benchmark).items():
             cells = [[row[key] for key, _ in each["columns"]] for row in each["rows"]]
-            found[f"{benchmark['task']}-{each['name']}"] = ([name for _, name in each["columns"]], cells)
+            found[name] = ([heading for _, heading in each["columns"]], cells)
             if beside := each.get("beside"):
-                found[f"{benchmark['task']}-{each['name']}-beside"] = (beside["columns"], beside["rows"])
+                found[f"{name}-beside"] = (beside["columns"], beside["rows"])
         if (pairs := benchmark.get("pairs")) and pairs["rows"]:
             columns = ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
             found[f"{benchmark['task']}-differences"] = (
@@ -337,8 +344,8 @@ def _charts(page: Page) -> dict[str, Spec]:
         for name, shown in _shown(benchmark).items():
             for level, rows in shown["levels"].items():
                 found[f"{name}-{level}"] = with_rows(shown["chart"], rows)
-        for each in benchmark.get("drawn", []):
-            found[f"{benchmark['task']}-{each['name']}"] = with_rows(each["chart"], each["rows"])
+        for name, each in _drawn(benchmark).items():
+            found[name] = with_rows(each["chart"], each["rows"])
         for name in _shown(benchmark) if benchmark.get("suites") else ():
             grouped = "grouped" in benchmark and name == benchmark["task"]
             rows = page.packed["regions"]["grouped" if grouped else "rows"]
