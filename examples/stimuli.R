@@ -10,25 +10,35 @@ library(readr)
 file <- commandArgs(trailingOnly = TRUE)[1]
 surprisals <- read_csv(if (is.na(file)) "surprisals.csv" else file, show_col_types = FALSE) |>
   mutate(across(c(item, condition, model), factor))
+if (!"region" %in% names(surprisals)) surprisals$region <- 1  # whole sentences
 
 # Means with 95% intervals over items (within models), by region and condition.
 means <- surprisals |>
   filter(!is.na(surprisal)) |>
   group_by(model, condition, region) |>
-  summarise(bits = mean(surprisal), error = qt(.975, n() - 1) * sd(surprisal) / sqrt(n()), .groups = "drop")
+  summarise(
+    bits = mean(surprisal),
+    error = if (n() > 1) qt(.975, n() - 1) * sd(surprisal) / sqrt(n()) else NA,  # one item has no interval
+    .groups = "drop"
+  )
 
 figure <- ggplot(means, aes(factor(region), bits, colour = condition, group = condition)) +
   geom_line() +
-  geom_pointrange(aes(ymin = bits - error, ymax = bits + error)) +
+  geom_point() +
+  geom_linerange(aes(ymin = bits - error, ymax = bits + error), na.rm = TRUE) +
   facet_wrap(~model) +
   labs(x = "region", y = "surprisal (bits)") +
   theme_minimal()
 ggsave("surprisals.pdf", figure, width = 7, height = 3.5)
 
 # The effect of the condition at one region, with items as random intercepts, for each model.
-critical <- 2
+critical <- min(2, max(surprisals$region))
 for (name in levels(surprisals$model)) {
   own <- filter(surprisals, model == name, region == critical, crossing == 0)
   cat("\n", name, "\n", sep = "")
+  if (n_distinct(own$item) < 2 || n_distinct(own$condition) < 2) {
+    cat("one item or one condition: nothing to fit\n")
+    next
+  }
   print(summary(lmer(surprisal ~ condition + (1 | item), data = own))$coefficients)
 }

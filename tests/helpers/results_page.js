@@ -13,7 +13,7 @@ const table = (place) => place && {
 const options = (field) => field.querySelectorAll("option").map((each) => [each.getAttribute("value"), each.textContent]);
 const until = async (ready) => { for (let n = 0; n < 200 && !ready(); n++) await later(); };
 
-const [main] = all("section");
+const main = all("section").find((each) => each.firstChild.textContent === "Main scores");
 const found = { main: cells(main.querySelector("table")), by_region: {} };
 found.one_run = main.querySelectorAll("p.soft").some((each) => each.textContent.startsWith("One run of each model"));
 found.notes = all("p.note").map((each) => each.textContent).filter((each) => each.includes("ne run each"));

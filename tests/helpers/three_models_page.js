@@ -3,7 +3,7 @@
 const details = (place, begins) => place.querySelectorAll("details").find((each) => each.firstChild.textContent.startsWith(begins));
 const until = async (ready) => { for (let n = 0; n < 200 && !ready(); n++) await later(); };
 const found = {
-  titles: Object.fromEntries(all("section")[0].querySelectorAll("tbody tr").map((row) => [row.children[0].textContent, row.querySelectorAll("span").map((each) => each.getAttribute("title"))])),
+  titles: Object.fromEntries(all("section").find((each) => each.firstChild.textContent === "Main scores").querySelectorAll("tbody tr").map((row) => [row.children[0].textContent, row.querySelectorAll("span").map((each) => each.getAttribute("title"))])),
   chosen: one("#sg .item figcaption").textContent,
   suites: one("#sg .suites").querySelectorAll("tbody tr").map((row) => [row.classList.contains("chosen"), row.children[1].textContent]),
 };

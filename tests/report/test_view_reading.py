@@ -253,6 +253,22 @@ def test_effects_of_several_results(tmp_path: Path) -> None:
         assert len(rows) == 6 * len(series)
 
 
+def test_people_of_results_of_one_model_each(tmp_path: Path) -> None:
+    of = [each for each in EFFECTS if each["model"] == "gpt"]
+    other = [each | {"human": estimate(7.0, 2)} for each in of]
+    folders = [
+        write(tmp_path / name / "reading", effects=effects, seed=seed, words=321 + seed)
+        for seed, (name, effects) in enumerate({"a": of, "b": other}.items())
+    ]
+    rows = drawn(*(str(Path(folder).parent) for folder in folders))["effects"]["rows"]
+    assert [(row["series"], row["score"]) for row in rows[:4]] == [
+        ("a: people", 50.0),
+        ("b: people", 7.0),
+        ("a", 12.5),
+        ("b", 12.5),
+    ]
+
+
 def test_results_without_effects_or_coefficients(tmp_path: Path) -> None:
     assert list(drawn(write(tmp_path / "x" / "reading", effects=None))) == ["milliseconds", "gains"]
     plain = write(tmp_path / "y" / "reading", effects=None, coefficients=False)

@@ -38,7 +38,7 @@ def test_means_and_intervals(tmp_path: Path) -> None:
     assert (first["mean"], first["n"], first["label"]) == (5.0, 2, "1 The dog")
     assert (first["low"], first["high"]) == pytest.approx((5 - half, 5 + half), abs=1e-3)
     alone = rows["m", "b", 2]
-    assert [alone[name] for name in ("mean", "low", "high", "n")] == [3.0, 3.0, 3.0, 1]
+    assert [alone[name] for name in ("mean", "low", "high", "n")] == [3.0, None, None, 1]
     assert ("m", "b", 1) not in rows
     assert page.notes == ("1 rows without a surprisal are in no mean",)
     assert page.document["models"] == ["m", "n"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
+from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.files.sheets import Sheet, cell_text, read_sheet
 from pdtools.report.view.charts import region_curves, with_rows
 from pdtools.report.view.drawing import rounded
@@ -57,10 +58,12 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     for (model, condition, place), bits_of in values.items():
         n = len(bits_of)
         mean = math.fsum(bits_of) / n
-        deviation = math.sqrt(math.fsum((x - mean) ** 2 for x in bits_of) / (n - 1)) if n > 1 else 0.0
-        half = half_width(deviation, n)
-        known = [rounded(x, 3) for x in (mean, mean - half, mean + half)]
-        rows.append(dict(zip(_COLUMNS, [model, condition, order[place], *known, n], strict=True)))
+        ends: list[float | None] = [None, None]  # of one sentence there is no interval
+        if (spread := deviation(bits_of)) is not None:
+            half = half_width(spread, n)
+            ends = [rounded(mean - half, 3), rounded(mean + half, 3)]
+        cells = [model, condition, order[place], rounded(mean, 3), *ends, n]
+        rows.append(dict(zip(_COLUMNS, cells, strict=True)))
     for row in rows:
         place = places[row["region"] - 1]
         row["label"] = f"{place} {labels[place][:24]}".strip()

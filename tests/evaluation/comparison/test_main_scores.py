@@ -120,6 +120,17 @@ def test_latex_is_models_by_scores(folder: Path, capsys: pytest.CaptureFixture[s
     assert all(line.startswith("%") for line in lines[lines.index(r"\end{tabular}") + 1 :])
 
 
+def test_scores_of_the_same_name_say_of_which_results(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_blimp(folder / "big" / "again", RIGHT[0], 3, training="y")
+    assert run(["compare", str(folder / "big"), "--overview", "--latex"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    name = r"BLiMP accuracy (\%)"
+    assert lines[2].startswith(f"model & {name}, again & {name}, blimp & ")
+    assert f" & {100 * RIGHT[0].mean():.2f} & {100 * RIGHT[3].mean():.2f} & " in lines[4]
+
+
 def test_single_runs_have_no_deviation(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", str(folder / "base-1"), str(folder / "big"), "--overview", "--latex"]) == 0
     out = capsys.readouterr().out

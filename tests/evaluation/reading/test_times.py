@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
@@ -229,3 +231,12 @@ def test_words_are_cells_that_say_something_as_they_say_it(tmp_path: Path) -> No
         read_times(str(tmp_path / "t.tsv"))
     (text,) = read_times(write(tmp_path / "t.tsv", TIDY[0], "a 1 5%2C s 200")).texts
     assert text.words == ("5%2C",)  # SAP's columns alone have commas so
+
+
+def test_parquet_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"item": [1], "word_number": [1], "word": ["If"], "time": [300.0]}), file)
+    with pytest.raises(
+        InputError, match=r"t\.parquet: \.parquet: reading times are CSV or TSV.*save it as \.csv"
+    ):
+        read_times(str(file))
