@@ -17,7 +17,7 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.report.view import sentences, vega
 from pdtools.report.view.charts import bars
-from pdtools.report.view.figures import file_names, write_figures
+from pdtools.report.view.figures import Figures, file_names, write_figures
 from pdtools.trees import tape
 
 
@@ -139,3 +139,16 @@ def test_what_vl_convert_says_is_one_line() -> None:
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     with pytest.raises(PdtoolsError, match=r"^charts cannot be drawn: .*unknown token at 1:1$"):
         vega.draw({}, {"x": "no SVG"})
+
+
+def test_p_has_two_digits_whatever_the_others_have(tmp_path: Path) -> None:
+    rows = [["x", 12.345, 0.000123, None], ["y", 2.0, 0.25, 0.5]]
+    write_figures(
+        tmp_path / "f", Figures(charts={}, tables={"t": (["of", "score", "p", "p_holm"], rows)}), {}
+    )
+    lines = (tmp_path / "f" / "t.tex").read_text().splitlines()
+    assert [line.removesuffix(r" \\").split(" & ") for line in lines if " & " in line][1:] == [
+        ["x", "12.35", "0.00012", "--"],
+        ["y", "2.00", "0.25", "0.5"],
+    ]
+    assert "x,12.345,0.000123," in (tmp_path / "f" / "t.csv").read_text()

@@ -345,6 +345,20 @@ def test_the_model_of_a_single_result(parent: str, model: str | None, name: str,
     assert (page.title, page.document["models"]) == (f"Results of {name}", [name])
 
 
+def test_results_of_two_models_are_named_by_their_folder(tmp_path: Path) -> None:
+    table = pa.table({"sentence": [1]})
+    for name, scores in (("f1", {"f1": 50.0}), ("ppl", {"ppl_word_marginal": 30.0})):
+        task = "parse" if name == "f1" else name
+        counts = {"scored": 1, "words": 1, "sentences": 1}
+        settings = {"task": task, "labeled": False, "binarize": "none", "eos_counted": True}
+        if name == "f1":
+            table = pa.table({"line": [1], "matched": [1], "gold": [2], "predicted": [2]})
+        found = Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: table})
+        made = {"inputs": {"model": {"path": f"runs/{name}"}}}
+        write_results(tmp_path / "results" / name, found, made)
+    assert results_page([str(tmp_path / "results")]).title == "Results of results"
+
+
 def test_many_models_of_a_single_result_are_counted(tmp_path: Path) -> None:
     folder = Path(write(tmp_path / "results" / "reading"))
     document = json.loads((folder / "results.json").read_text())

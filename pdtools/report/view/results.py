@@ -212,12 +212,7 @@ def _grouped(
     """
     seeds = {row["series"] for rows in of_seeds.values() for row in rows}
     # A group that could not be compared, or of which one run alone is there, stays as single runs.
-    names = {
-        model: name if name in seeds else model
-        for name, members in groups.items()
-        for model in members
-        if model in found["models"]
-    }
+    names = {model: name if name in seeds else model for name, members in groups.items() for model in members}
     levels = {}
     for level, rows in found["levels"].items():
         single = [row for row in rows if names[row["series"]] not in seeds]

@@ -1,0 +1,51 @@
+"""The R script of the examples on tables of surprisals, where R and its packages are installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "examples" / "stimuli.R"
+PACKAGES = 'for (name in c("dplyr", "ggplot2", "lme4", "readr")) library(name, character.only = TRUE)'
+RSCRIPT = shutil.which("Rscript")
+needs_r = pytest.mark.skipif(
+    RSCRIPT is None or subprocess.run([RSCRIPT, "-e", PACKAGES], capture_output=True).returncode != 0,
+    reason="R, or one of dplyr, ggplot2, lme4, readr is not installed",
+)
+BITS = {("1", "a"): 3.0, ("1", "b"): 5.5, ("2", "a"): 1.0, ("2", "b"): 2.0, ("3", "a"): 7.0, ("3", "b"): 11.0}
+
+
+def run_script(folder: Path, rows: list[str], header: str) -> str:
+    (folder / "t.csv").write_text("\n".join([header, *rows]) + "\n")
+    assert RSCRIPT is not None
+    done = subprocess.run([RSCRIPT, str(SCRIPT), "t.csv"], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "NaNs produced" not in done.stderr
+    assert (folder / "surprisals.pdf").read_bytes().startswith(b"%PDF")
+    return done.stdout
+
+
+@needs_r
+def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
+    """Of one sentence for each item and condition, the fixed effect is the mean difference."""
+    rows = [
+        f"{item},{condition},m,{region},{bits if region == 2 else 9 + int(item)},0"
+        for (item, condition), bits in BITS.items()
+        for region in (1, 2)
+    ]
+    rows.append("1,b,n,1,4,0")
+    rows.append("1,b,n,2,4,0")
+    out = run_script(tmp_path, rows, "item,condition,model,region,surprisal,crossing")
+    effect = next(line for line in out.splitlines() if line.startswith("conditionb"))
+    assert float(effect.split()[1]) == pytest.approx((2.5 + 1 + 4) / 3, rel=1e-5)
+    assert "one item or one condition: nothing to fit" in out
+
+
+@needs_r
+def test_whole_sentences(tmp_path: Path) -> None:
+    rows = [f"{item},{condition},m,{bits},0" for (item, condition), bits in BITS.items()]
+    out = run_script(tmp_path, rows, "item,condition,model,surprisal,crossing")
+    assert "conditionb" in out
