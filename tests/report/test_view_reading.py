@@ -341,8 +341,9 @@ def test_the_model_of_a_single_result(parent: str, model: str | None, name: str,
     folder = tmp_path / parent / "f1"
     made = {} if model is None else {"inputs": {"model": {"path": model}}}
     write_results(folder, found, made)
-    page = results_page([str(folder)])
-    assert (page.title, page.document["models"]) == (f"Results of {name}", [name])
+    for given in (folder, folder.parent):
+        page = results_page([str(given)])
+        assert (page.title, page.document["models"]) == (f"Results of {name}", [name])
 
 
 def test_results_of_two_models_are_named_by_their_folder(tmp_path: Path) -> None:
@@ -356,7 +357,9 @@ def test_results_of_two_models_are_named_by_their_folder(tmp_path: Path) -> None
         found = Results(scores=scores, counts=counts, settings=settings, tables={ITEMS: table})
         made = {"inputs": {"model": {"path": f"runs/{name}"}}}
         write_results(tmp_path / "results" / name, found, made)
-    assert results_page([str(tmp_path / "results")]).title == "Results of results"
+    folder = tmp_path / "results"
+    for given in ([folder], [folder / "f1", folder / "ppl"]):
+        assert results_page([*map(str, given)]).title == "Results of results"
 
 
 def test_many_models_of_a_single_result_are_counted(tmp_path: Path) -> None:
@@ -366,3 +369,4 @@ def test_many_models_of_a_single_result_are_counted(tmp_path: Path) -> None:
         document["settings"]["models"] = {name: {} for name in names}
         (folder / "results.json").write_text(json.dumps(document))
         assert results_page([str(folder)]).title == f"Results of {title}"
+        assert results_page([str(folder.parent)]).title == f"Results of {title}"

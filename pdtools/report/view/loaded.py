@@ -87,7 +87,7 @@ def load(paths: Sequence[str]) -> list[Loaded]:
             raise InputError("named twice", file=folder)
         seen.add(folder.resolve())
     names = short_names([whose for whose, *_ in found])
-    if len(names) == 1 and not any(map(is_collection, given)):
+    if len(names) == 1 and (_says_nothing(found[0][0]) or not is_collection(given[0])):
         names = {whose: _name_of_one(whose, [document for *_, document, _ in found]) for whose in names}
     return [
         Loaded(model=names[whose], task=task, folder=folder, document=document, items=items)
@@ -102,10 +102,15 @@ def _name_of_one(folder: Path, documents: Sequence[dict[str, Any]]) -> str:
     if several and len(documents) == 1:  # of reading times
         return listed(list(several)) if len(several) <= _MOST_NAMES else f"{len(several)} models"
     read = {each["provenance"].get("inputs", {}).get("model", {}).get("path") for each in documents}
-    says_nothing = path.name == "results" or path == Path.cwd()
-    if not says_nothing or len(read) > 1 or None in read:
+    if not _says_nothing(path) or len(read) > 1 or None in read:
         return path.name
     return name_of(*read)
+
+
+def _says_nothing(folder: Path) -> bool:
+    """Whether a folder's name is no model's."""
+    path = folder.resolve()
+    return path.name == "results" or path == Path.cwd()
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], pa.Table]:
