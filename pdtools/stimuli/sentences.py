@@ -95,6 +95,8 @@ class _Columns:
     def __post_init__(self) -> None:
         if unknown := set(self.given) - ROLES.keys():
             raise PdtoolsError(f"--column {min(unknown)}: must be one of {', '.join(ROLES)}")
+        for role in self.given:  # those that are not read either: of wide tables item and condition
+            self.all(role)
 
     def named(self, name: str) -> list[int]:
         """The columns of a name: those that are written like that, or else without case."""

@@ -198,6 +198,20 @@ def test_columns_that_are_not_asked_for_may_be_anything(tmp_path: Path) -> None:
     assert read(tmp_path, "Sentence,sentence\na,b\n").texts == ["b"]  # as it is written, before without case
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "said"),
+    [
+        ("condition", "note", "2 columns 'note' in the header"),
+        ("item", "nothing", r"no column 'nothing' in the header \(item, note, note, sentence\)"),
+    ],
+)
+def test_columns_that_are_asked_for_are_there_once(role: str, name: str, said: str, tmp_path: Path) -> None:
+    """Of wide tables too, which are read without items and conditions."""
+    (tmp_path / "t.csv").write_text("item,note,note,sentence\n1,x,y,a b\n")
+    with pytest.raises(InputError, match=said):
+        read_stimuli(read_sheet(str(tmp_path / "t.csv")), {role: name})
+
+
 def test_columns_of_our_names(tmp_path: Path) -> None:
     for name in ("model", "Surprisal", "n_tokens", "region", "closed"):
         with pytest.raises(InputError, match=f"a column '{name}', which is the name of one that is added"):
