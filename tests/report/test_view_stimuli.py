@@ -50,7 +50,9 @@ def test_means_and_intervals(tmp_path: Path) -> None:
 def test_other_shapes(tmp_path: Path) -> None:
     """Regions by name stand in the order of the rows, by number in their own; words too."""
     text = "item,model,region,text,surprisal\n1,m,verb,barks,1\n1,m,end,.,2\n2,m,verb,runs,3\n"
-    rows = stimuli_page([write(tmp_path / "t.csv", text)]).document["rows"]
+    page = stimuli_page([write(tmp_path / "t.csv", text)])
+    rows = page.document["rows"]
+    assert page.notes == ("no column is called condition: all sentences are one",)
     assert [(row["region"], row["label"], row["condition"], row["mean"]) for row in rows] == [
         (1, "verb barks", "all", 2.0),
         (2, "end .", "all", 2.0),

@@ -17,6 +17,7 @@ from pdtools.report.view.intervals import half_width
 from pdtools.report.view.page import Page
 
 _COLUMNS = ["series", "condition", "region", "mean", "low", "high", "n"]
+_ALL = "all"  # the condition of tables without one
 # Where rows are in their sentence, and what they have: the first of these that there is.
 _PLACES = ("word_number", "region_number", "region", "region_name")
 _TEXTS = ("word", "region_text", "text", "sentence")
@@ -68,6 +69,8 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
         place = places[row["region"] - 1]
         row["label"] = f"{place} {labels[place][:24]}".strip()
     notes = [f"{without} rows without a surprisal are in no mean"] if without else []
+    if conditions == [_ALL]:
+        notes.append("no column is called condition: all sentences are one")
     return Page(
         kind="stimuli",
         title=title or f"Surprisals of {', '.join(Path(path).name for path in paths)}",
@@ -106,7 +109,7 @@ def _rows(sheet: Sheet) -> list[tuple[str, str, str, str, str, float]]:
         place = next((by_name[name] for name in names if name in by_name), None)
         return [otherwise] * len(sheet.numbers) if place is None else sheet.texts(place)
 
-    conditions = texts("condition", otherwise="" if "version" in by_name else "all")
+    conditions = texts("condition", otherwise="" if "version" in by_name else _ALL)
     if "version" in by_name:
         pairs = zip(conditions, texts("version"), strict=True)
         conditions = [", ".join(filter(None, pair)) for pair in pairs]
