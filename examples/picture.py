@@ -1,4 +1,4 @@
-"""The pictures of docs/: pages of pdtools view with the models of English and of the demo, as Chromium draws them.
+"""Pictures of docs/: pages of pdtools view with bundled models and those of the demo, as Chromium draws them.
 
     python examples/picture.py demo-output docs
 
