@@ -434,6 +434,9 @@ def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError("there is no header", file=file)
     line, header = first
     if is_csv(file):
+        if len(header) == 1 and ";" in header[0]:
+            hint = "save it with commas between cells, and decimal points, or as TSV"
+            raise InputError("semicolons between cells", file=file, line=line, hint=hint)
         yield first
         yield from rows
         return

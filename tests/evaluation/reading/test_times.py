@@ -240,3 +240,9 @@ def test_parquet_is_refused(tmp_path: Path) -> None:
         InputError, match=r"t\.parquet: \.parquet: reading times are CSV or TSV.*save it as \.csv"
     ):
         read_times(str(file))
+
+
+def test_semicolons_are_refused(tmp_path: Path) -> None:
+    file = write(tmp_path / "t.csv", "item word_number word time", "a 1 If 300,5", separator=";")
+    with pytest.raises(InputError, match=r"t\.csv:1: semicolons between cells \(save it with commas"):
+        read_times(file)
