@@ -22,10 +22,11 @@ means <- surprisals |>
     .groups = "drop"
   )
 
+apart <- position_dodge(width = .15)
 figure <- ggplot(means, aes(factor(region), bits, colour = condition, group = condition)) +
-  geom_line() +
-  geom_point() +
-  geom_linerange(aes(ymin = bits - error, ymax = bits + error), na.rm = TRUE) +
+  geom_line(position = apart) +
+  geom_point(position = apart) +
+  geom_linerange(aes(ymin = bits - error, ymax = bits + error), position = apart, na.rm = TRUE) +
   facet_wrap(~model) +
   labs(x = "region", y = "surprisal (bits)") +
   theme_minimal()
