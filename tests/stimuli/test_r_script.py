@@ -49,3 +49,21 @@ def test_whole_sentences(tmp_path: Path) -> None:
     rows = [f"{item},{condition},m,{bits},0" for (item, condition), bits in BITS.items()]
     out = run_script(tmp_path, rows, "item,condition,model,surprisal,crossing")
     assert "conditionb" in out
+
+
+@needs_r
+def test_the_chunks_of_the_quarto_document(tmp_path: Path) -> None:
+    """Without Quarto: what its chunks ask for is there once the script is sourced."""
+    rows = [f"{item},{condition},m,{bits},0" for (item, condition), bits in BITS.items()]
+    (tmp_path / "surprisals.csv").write_text("\n".join(["item,condition,model,surprisal,crossing", *rows]))
+    shutil.copy(SCRIPT, tmp_path)
+    chunks = SCRIPT.with_suffix(".qmd").read_text("utf-8").split("```{r}\n")[1:]
+    code = "".join(chunk.split("```")[0] for chunk in chunks).replace(
+        "knitr::kable(means, digits = 2)", "means"
+    )
+    assert "knitr" not in code
+    assert RSCRIPT is not None
+    (tmp_path / "chunks.R").write_text(code)
+    done = subprocess.run([RSCRIPT, "chunks.R"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "A tibble: 2" in done.stdout
