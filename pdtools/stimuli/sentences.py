@@ -45,6 +45,7 @@ class Stimuli:
         unit_row: int64 (U,), the row of the sheet that each is from.
         region: int64 (U,), the region of its sentence that each is, or is in, from 1.
         in_region: int64 (U,), the place of a word in its region, from 1.
+        renamed: columns given for ``item`` and ``condition``, if the table has none of these names.
         new: the columns that say what units are, and are not in the table: ``region`` and the like.
         words: whether units are words.
     """
@@ -61,6 +62,7 @@ class Stimuli:
     unit_row: NDArray[np.int64]
     region: NDArray[np.int64]
     in_region: NDArray[np.int64]
+    renamed: Mapping[str, int]
     new: tuple[str, ...]
     words: bool
 
@@ -204,6 +206,11 @@ def _made(
 ) -> Stimuli:
     units = np.array(found.units, np.int64).reshape(-1, 5).T
     more = ["word", "word_in_region", "word_number"] if words else []
+    renamed = {
+        role: columns.all(role)[0]
+        for role in ("item", "condition")
+        if role in columns.given and not columns.named(role)
+    }
     return Stimuli(
         sheet=columns.sheet,
         form=f"{columns.sheet.form}, {form}; {len(found.texts)} sentences",
@@ -217,7 +224,8 @@ def _made(
         unit_row=units[2],
         region=units[3],
         in_region=units[4],
-        new=tuple(name for name in (*new, *more) if name not in counted),
+        renamed=renamed,
+        new=tuple(name for name in (*renamed, *new, *more) if name not in counted),
         words=words,
     )
 

@@ -83,6 +83,9 @@ def make_table(
         "word_number": np.arange(len(texts)) - stimuli.first[stimuli.of] + 1,
         "length": list(map(len, texts)),
     }
+    for role, place in stimuli.renamed.items():
+        cells = stimuli.sheet.texts(place)
+        known[role] = [cells[row] for row in stimuli.unit_row.tolist()]
     if stimuli.version is not None:
         versions = [stimuli.version[sentence] for sentence in stimuli.of.tolist()]
         known |= {"version": versions, "condition": versions}

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.reading.times import read_times
 from pdtools.files.sheets import read_sheet, workbook_rows
@@ -331,3 +332,22 @@ def test_items_of_sap(subset: str, test_data: Path, tmp_path: Path) -> None:
     made = [read_stimuli(read_sheet(str(folder / name)), own, words=True) for name, own in files]
     assert [(len(each.texts), len(each.start)) for each in made] == [SAP[subset]] * 3
     assert len({tuple(sorted(each.unit_texts())) for each in made}) == 1
+
+
+def test_columns_that_are_given_for_item_and_condition_come_back_by_these_names(tmp_path: Path) -> None:
+    wide = WIDE.replace("item,condition", "Set,Type")
+    long = LONG.replace("Item,Condition", "Set,Type")
+    for text in (wide, long):
+        found = read(tmp_path, text, columns={"item": "Set", "condition": "type"})
+        assert found.new[:2] == ("item", "condition")
+        (tmp_path / "t.csv").write_text(text)
+        command = ["surprisal", str(tmp_path / "t.csv"), "--model", "demo-base", "--on-error", "skip"]
+        given = ["--column", "item=Set", "--column", "condition=type", "-o", str(tmp_path / "out.csv")]
+        assert run([*command, *given, "--overwrite", "--quiet"]) == 0
+        table = pd.read_csv(tmp_path / "out.csv")
+        assert set(table.condition) == {"a", "b"}
+        assert table.condition.tolist() == table["Type"].tolist()
+        assert table.item.tolist() == table["Set"].tolist()
+    # A column of that name is there already, or nothing was asked for.
+    assert "condition" not in read(tmp_path, WIDE, columns={"condition": "condition"}).new
+    assert "condition" not in read(tmp_path, wide).new
