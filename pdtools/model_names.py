@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-_READ = "it has read 3.6 million words of books of 1876 to 1929"
+_READ = "it has read 3.3 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
 # Names of the models that come with pdtools, and what each of them is.
 BUNDLED = {
