@@ -21,7 +21,8 @@ runs)
         --set "train.seed=${run##*-}" --set "train.steps=$STEPS" --set "train.batch_tokens=$BATCH" \
         --set "train.learning_rate=$RATE" --set "train.attachment_weight=$ATTACHMENT_WEIGHT" \
         --set "config.input_dropout=$DROPOUT" --set "config.attention_dropout=$DROPOUT" \
-        --set "config.output_dropout=$DROPOUT" --set "train.keep_at=[$keep]" "$@" --resume -o "$run" || exit 1
+        --set "config.output_dropout=$DROPOUT" --set "train.keep_at=[$keep]" ${FROM:+--init "$FROM/${run##*/}"} "$@" \
+        --resume -o "$run" || exit 1
     ;;
 scores)
     model=$OUT/models/$2-$3

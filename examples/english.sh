@@ -22,6 +22,7 @@
 #   MODELS="base pushdown"  SEEDS="1 2 3"  JOBS=2 runs at a time, on a thread each
 #   STEPS=6800 (a pass over nine million words)  BATCH=2048 positions  RATE=1e-3  DROPOUT=0  ATTACHMENT_WEIGHT=1
 #   KEEP="1M 2M 5M" words after which checkpoints are kept
+#   FROM= a folder with models MODEL-SEED of an earlier pass, to go on from with their tokenizer and other books
 #   SMALL="config.layers=1" other settings of all models, for a try
 #   SENTENCES=500 of each book of the test  PARTICLES=100  BEAM=300 for these
 #   BLIMP_BEAM=50 for BLiMP and the suites  BLIMP_LIMIT= pairs of each paradigm (all)
@@ -35,7 +36,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 trap 'exit 138' USR1
 valid=${VALID:-h-g-wells_the-invisible-man stephen-crane_the-red-badge-of-courage}
 mkdir -p "$OUT/text" "$OUT/trees" "$OUT/shards" "$OUT/runs" "$OUT/models" "$OUT/results"
-settled "$OUT" "VALID=$valid VOCABULARY=${VOCABULARY:-10000} SENTENCES=${SENTENCES:-500}"
+settled "$OUT" "VALID=$valid VOCABULARY=${VOCABULARY:-10000} SENTENCES=${SENTENCES:-500}${FROM:+ FROM=$FROM}"
 
 # whole FILE: standard input as a file that is there whole or not at all
 whole() { cat > "$1.part" && mv "$1.part" "$1"; }
@@ -64,9 +65,13 @@ if staged trees; then
 fi
 
 if staged shards; then
+    if [ -n "${FROM:-}" ]; then
+        for earlier in "$FROM"/*; do set -- --tokenizer "$earlier"; done
+    else
+        set -- --tokenizer bpe --vocab-size "${VOCABULARY:-10000}" --text-style typed
+    fi
     [ -e "$OUT/shards/train" ] ||
-        pdtools tapes "$OUT/trees/train.trees" --tokenizer bpe --vocab-size "${VOCABULARY:-10000}" --text-style typed \
-            --tape none --resume -o "$OUT/shards/train"
+        pdtools tapes "$OUT/trees/train.trees" "$@" --tape none --resume -o "$OUT/shards/train"
     for part in valid $(cat "$OUT/text/tests"); do
         [ ! -e "$OUT/shards/$part" ] || continue
         if [ "$part" != valid ]; then
@@ -91,7 +96,7 @@ export STEPS="${STEPS:-6800}" BATCH="${BATCH:-2048}" RATE="${RATE:-1e-3}" DROPOU
 export ATTACHMENT_WEIGHT="${ATTACHMENT_WEIGHT:-1}" KEEP="${KEEP:-1M 2M 5M}" SUITES="${SUITES:-}" BLIMP="${BLIMP:-}"
 export PARTICLES="${PARTICLES:-100}" BEAM="${BEAM:-300}" BLIMP_BEAM="${BLIMP_BEAM:-50}"
 export BLIMP_LIMIT="${BLIMP_LIMIT:-}" ABOUT="${ABOUT:-}"
-export SMALL="${SMALL:-}"
+export SMALL="${SMALL:-}" FROM="${FROM:-}"
 failed=0
 for stage in runs scores; do
     staged $stage || continue

@@ -123,6 +123,18 @@ def test_from_books_to_scores(shell: Shell, tmp_path: Path, toy_benepar_model: P
     other = shell.run(*command, VOCABULARY="310")
     assert other.returncode == 1
     assert "name another folder" in other.stderr
+    # Another pass, from these models: their tokenizer, and weights that hardly any rate leaves alone.
+    for stage in ("text", "trees"):
+        shutil.copytree(out / stage, tmp_path / "further" / stage)
+    settings = {"FROM": "out/models", "STAGES": "shards runs", "MODELS": "pushdown", "RATE": "1e-30"}
+    further = shell.run("sh", SCRIPT, "books", toy_benepar_model, "further", **settings)
+    assert further.returncode == 0, further.stderr
+    tokenizers = [tmp_path / name / "shards" / "train" / "tokenizer.json" for name in ("out", "further")]
+    assert tokenizers[0].read_bytes() == tokenizers[1].read_bytes()
+    before = load_file(out / "models" / "pushdown-1" / "model.safetensors")
+    after = load_file(tmp_path / "further" / "runs" / "pushdown-1" / "step-1" / "model.safetensors")
+    for name, weights in before.items():
+        torch.testing.assert_close(after[name], weights.float(), rtol=0, atol=1e-20)
 
 
 def test_what_it_is_not_given(shell: Shell) -> None:
