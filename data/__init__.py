@@ -1,5 +1,5 @@
 """Samples written by this project: a treebank, text, a mini BLiMP, a mini SG, grammars; and their generator.
-Two small models that were trained on them, and two of English.
+Two small models that were trained on them, and two of English. Scripts to copy and change.
 
 See ``README.md`` beside this file for what each of them holds; ``python -m pdtools.data.generate`` makes
 them.
@@ -38,6 +38,11 @@ def sg() -> Path:
 def grammars() -> Path:
     """The folder of context-free grammars: one ``.pcfg`` file a language."""
     return _FOLDER / "grammars"
+
+
+def scripts() -> Path:
+    """The folder of scripts to copy and change: ``treebank.sh``, and ``treebank.slurm`` for a cluster."""
+    return _FOLDER / "scripts"
 
 
 def model(name: str) -> Path:

@@ -75,7 +75,7 @@ def test_counts(
 def test_pages_of_the_guide_are_the_default(prose: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     assert prose.main([]) == 0
     shown = capsys.readouterr().out
-    assert "tutorial.md" in shown
+    assert "train.md" in shown
     assert "scoring.md" in shown
     assert shown.splitlines()[-1].endswith("total")
 

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Models of a treebank: each model with each seed, its scores, one table.
+#
+#   sh treebank.sh TREEBANK OUTPUT
+#
+# TREEBANK  a file or a folder; identical sentences stay together when it is split into training, validation and test
+# In OUTPUT/:
+#   trees/    train.trees, valid.trees, test.trees; what could not be read, and why, in rejects.jsonl
+#   shards/   train with its tokenizer, valid, test
+#   runs/     MODEL-SEED
+#   results/  MODEL-SEED: ppl, parse (models that parse), and blimp, sg, if asked for
+#   table.txt means and deviations over seeds; tests of the differences
+# Killed, it is run again as it was: what is finished is not done again. On a Slurm cluster: treebank.slurm.
+#
+# Environment, with defaults:
+#   FROM=treebank  form of the trees (pdtools parse --from)    BINARIZE=right  head for dependencies
+#   MODELS="transformer pushdown tg"  SEEDS="1 2 3"  CONFIG=small  VOCABULARY=8000
+#   SETTINGS=   more settings of all models: "train.steps=5000 config.layers=6"
+#   BEAM=100    hypotheses of the Pushdown LM
+#   BLIMP=      BLiMP.zip, or a folder of pairs    LIMIT=  pairs of each paradigm (all)
+#   SUITES=     a zip or a folder of SG suites
+#   STAGES="trees runs table"
+set -eu
+[ $# -eq 2 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+treebank=$1 out=$2
+trap 'exit 138' USR1 # from Slurm, before the time is up: pdtools has kept what it had
+
+staged() { case " ${STAGES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
+
+if staged trees; then
+    [ -e "$out/trees" ] || pdtools parse "$treebank" --from "${FROM:-treebank}" --binarize "${BINARIZE:-right}" \
+        --split 0.9,0.05,0.05 --on-error skip -o "$out/trees"
+    [ -e "$out/shards/train" ] || pdtools tapes "$out/trees/train.trees" --tokenizer bpe \
+        --vocab-size "${VOCABULARY:-8000}" --resume -o "$out/shards/train"
+    for part in valid test; do
+        [ -e "$out/shards/$part" ] ||
+            pdtools tapes "$out/trees/$part.trees" --tokenizer "$out/shards/train" --resume -o "$out/shards/$part"
+    done
+fi
+
+# score NAME COMMAND DATA OPTIONS...: into results/RUN/NAME, once
+score() {
+    scored=$results/$1
+    shift
+    [ -e "$scored" ] || pdtools "$@" --quiet -o "$scored" >/dev/null
+}
+
+if staged runs; then
+    for seed in ${SEEDS:-1 2 3}; do
+        for model in ${MODELS:-transformer pushdown tg}; do
+            run=$out/runs/$model-$seed results=$out/results/$model-$seed parsed=$out/parsed/$model-$seed.trees
+            set -- --config "${CONFIG:-small}" --model "$model" --set "train.seed=$seed"
+            for setting in ${SETTINGS:-}; do set -- "$@" --set "$setting"; done
+            pdtools train "$out/shards/train" --valid "$out/shards/valid" "$@" --resume -o "$run"
+
+            set -- --model "$run"
+            [ "$model" != pushdown ] || set -- "$@" --beam "${BEAM:-100}"
+            score ppl eval-ppl "$out/shards/test" "$@" --resume
+            [ -z "${BLIMP:-}" ] || score blimp eval-blimp "$BLIMP" "$@" ${LIMIT:+--limit "$LIMIT"} --resume
+            [ -z "${SUITES:-}" ] || score sg eval-sg "$SUITES" "$@" --resume
+            [ "$model" != transformer ] || continue
+            mkdir -p "$out/parsed"
+            [ -e "$parsed" ] ||
+                pdtools decode "$out/trees/test.trees" --from treebank "$@" --quiet --resume -o "$parsed"
+            score parse eval-parse "$out/trees/test.trees" "$parsed" --unlabeled --binarize right \
+                --left-out "$parsed.rejects.jsonl"
+        done
+    done
+fi
+
+if staged table; then
+    pdtools compare "$out"/results/* | tee "$out/table.txt"
+fi

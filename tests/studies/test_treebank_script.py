@@ -1,0 +1,68 @@
+"""``data/scripts/treebank.sh``, which is installed with the package, on the bundled treebank, and its Slurm form."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from recorded import Recorded
+from shell import Shell
+
+import pdtools.data
+
+SCRIPT = pdtools.data.scripts() / "treebank.sh"
+SMALL = {
+    **{"MODELS": "transformer pushdown", "SEEDS": "1 2", "CONFIG": "tiny", "VOCABULARY": "300", "BEAM": "2"},
+    "SETTINGS": "config.layers=1 config.d_model=16 config.heads=2 config.d_ff=16 train.steps=2",
+}
+RUNS = [f"{model}-{seed}" for model in ("transformer", "pushdown") for seed in (1, 2)]
+
+
+def test_from_a_treebank_to_a_table(tmp_path: Path) -> None:
+    trees = pdtools.data.treebank("train").read_text("utf-8").splitlines()
+    (tmp_path / "mine.mrg").write_text("\n".join([*trees[:150], "(S (NP broken)", *trees[150:200]]))
+    (tmp_path / "suites").mkdir()
+    shutil.copy(pdtools.data.sg() / "mini_npz.json", tmp_path / "suites")
+    shutil.copytree(pdtools.data.blimp(), tmp_path / "pairs")
+    shell = Shell(tmp_path, **SMALL, BLIMP="pairs", SUITES="suites", LIMIT="1")
+    done = shell.run("sh", SCRIPT, "mine.mrg", "out")
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    assert "broken" in (out / "trees" / "rejects.jsonl").read_text()
+    assert sorted(folder.name for folder in (out / "runs").glob("[!.]*")) == sorted(RUNS)
+    scores = {run: {folder.name for folder in (out / "results" / run).iterdir()} for run in RUNS}
+    parsing = {run: {"parse"} if run.startswith("pushdown") else set() for run in RUNS}
+    assert scores == {run: {"ppl", "blimp", "sg"} | parsing[run] for run in RUNS}
+    table = (out / "table.txt").read_text()
+    assert table == done.stdout
+    assert re.search(r"^pushdown +2 ", table, re.MULTILINE)
+    again = shell.run("sh", SCRIPT, "mine.mrg", "out")
+    assert again.returncode == 0, again.stderr
+    assert {command[0] for command in shell.commands} == {"train", "compare"}
+    assert again.stdout == table
+    assert shell.run("sh", SCRIPT, "mine.mrg").returncode == 2
+
+
+@pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")
+def test_the_slurm_form(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path)
+    command = ["bash", str(SCRIPT.with_suffix(".slurm")), "mine.mrg", "out"]
+    status, made = recorded.run(*command)
+    assert status == 0
+    assert [line.split()[1] for line in made] == ["trees", "runs", "table"]
+    assert [re.findall(r"--(?:array|dependency)=(\S+)", line) for line in made] == [
+        ["0-0"],
+        ["afterok:4trees", "0-8"],
+        ["afterok:4runs", "0-0"],
+    ]
+    assert recorded.run(*command[:3]) == (2, [])
+    job = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "9", "SCRIPTS": str(SCRIPT.parent)}
+    job |= {"MODELS": "transformer tg", "SEEDS": "5 6", "STAGES": "runs"}
+    status, lines = recorded.run(*command, **job)
+    assert status == 0
+    assert [line.split()[0] for line in lines] == ["train", "eval-ppl", "decode", "eval-parse"]
+    assert lines[0].endswith("-o out/runs/tg-6")
+    status, lines = recorded.run(*command, **job, STOP="train")
+    assert lines[1:] == ["stopped", "scontrol requeue 9_3"]
