@@ -126,6 +126,18 @@ def test_every_way_says_the_same(name: str, capsys: pytest.CaptureFixture[str]) 
     assert found.tolist() == pytest.approx(bits.tolist(), abs=1e-3)
 
 
+@pytest.mark.parametrize(("name", "within"), [("english-base", 1e-3), ("english", 0.1)])
+def test_minicons(name: str, within: float) -> None:
+    """It normalises logits again, and so shares out what the beam dropped: fewer bits, hardly."""
+    pytest.importorskip("pdtools.hf")
+    scorer_module = pytest.importorskip("minicons.scorer")
+    scorer = scorer_module.IncrementalLMScorer(str(folder_of(name)), "cpu")
+    found = scorer.sequence_score(SENTENCES[:2], reduction=lambda logs: logs.sum().item(), eos_token=True)
+    table = pdtools.load(name, device="cpu", beam=300).surprisal(SENTENCES[:2])
+    for log_prob, bits in zip(found, table.groupby("sentence_id").surprisal.sum(), strict=True):
+        assert -1e-3 < bits - -log_prob / math.log(2) < within
+
+
 if __name__ == "__main__":
     written = {}
     for bundled in NAMES:

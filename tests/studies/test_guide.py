@@ -277,7 +277,7 @@ def test_first_steps(
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
         printed = capsys.readouterr().out
         if number == 0:
-            rows = [[line.split("\t") for line in table.splitlines()] for table in (shown, printed)]
+            rows = [[line.split() for line in table.splitlines()] for table in (shown, printed)]
             words, surprisals = ([[row[i] for row in table] for table in rows] for i in (2, 5))
             assert words[0] == words[1]
             for on_page, now in zip(*surprisals, strict=True):
