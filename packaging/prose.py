@@ -2,6 +2,9 @@
 
 Usage: prose.py [--json] [PAGE…]. By default the pages of docs/guide and docs/reference.
 
+Passages that ``make docs`` writes (``<!-- generated: … -->`` to ``<!-- end -->``) are left out: what counts
+is written by hand.
+
 Prose is paragraphs and list items. Headings, code blocks, tables, images, comments and targets of links are
 not counted; code within a line is one word. A sentence ends at . ! ? before a space, or with its block.
 The column "file" has the words of the whole file, tables and code too, but not a table's bars and rules.
@@ -21,6 +24,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 LONG = 30  # words: a sentence of fewer is short
 
 _FENCED = re.compile(r"^ *```.*?^ *```[^\n]*$", re.MULTILINE | re.DOTALL)
+_GENERATED = re.compile(r"<!-- generated: .*?<!-- end -->", re.DOTALL)
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _IMAGE = re.compile(r"!\[[^\]]*\]\([^)]*\)")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -98,6 +102,11 @@ def measured(markdown: str) -> Prose:
     return Prose(sum(lengths), len(lengths), short, len(_words(markdown)))
 
 
+def hand_written(markdown: str) -> str:
+    """A page without its generated passages."""
+    return _GENERATED.sub("", markdown)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Print the counts of each page and of all together; the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -107,10 +116,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     given = parser.parse_args(arguments)
     pages = given.pages or [
-        str(page) for folder in ("guide", "reference") for page in sorted((DOCS / folder).glob("*.md"))
+        str(page) for folder in ("guide", "reference") for page in sorted((DOCS / folder).rglob("*.md"))
     ]
     try:
-        found = {page: measured(Path(page).read_text("utf-8")) for page in pages}
+        found = {page: measured(hand_written(Path(page).read_text("utf-8"))) for page in pages}
     except (OSError, UnicodeDecodeError) as error:
         print(f"prose.py: {error}", file=sys.stderr)
         return 1
@@ -128,7 +137,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     print(f"{'words':>7} {'sentences':>9} {'mean':>6} {f'under {LONG}':>9} {'file':>7}")
     for page, counts in found.items():
-        name = Path(page).name
+        name = str(page).removeprefix(f"{DOCS}/")
         numbers = f"{counts.words:7,} {counts.sentences:9,} {counts.mean:6.1f} {counts.short_share:9.1%}"
         print(f"{numbers} {counts.file:7,}  {name}")
     return 0

@@ -6,7 +6,8 @@ become.
 
 What stands in a page between ``<!-- generated: STUDY PASSAGE ARGUMENT… -->`` and ``<!-- end -->``, on lines
 of its own or within one, is what ``PASSAGES[PASSAGE]`` of studies/STUDY/report.py makes of the arguments.
-NAME.json among them is that document of docs/notes/results/STUDY, others are passed as they are.
+NAME.json among them is that document of docs/notes/results/STUDY, others are passed as they are. For STUDY
+``reference`` it is packaging/reference.py, which reads commands and recipes instead of results.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             stale += 1
             if check:
-                print(f"{page}: not what the results give (python studies/pages.py)", file=sys.stderr)
+                print(f"{page}: not what the results or the commands give (python studies/pages.py)", file=sys.stderr)
             else:
                 with atomic_text(page) as stream:
                     stream.write(made)
@@ -95,7 +96,10 @@ def argument(study: str, word: str) -> object:
 def report_of(study: str) -> ModuleType:
     """The script that makes a study's tables. It may import what is beside it."""
     name = f"report_of_{study.replace('-', '_')}"
-    spec = importlib.util.spec_from_file_location(name, STUDIES / study / "report.py")
+    script = STUDIES / study / "report.py"
+    if study == "reference":
+        script = STUDIES.parent / "packaging" / "reference.py"
+    spec = importlib.util.spec_from_file_location(name, script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

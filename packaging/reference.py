@@ -1,0 +1,187 @@
+"""What pages of docs/reference have from the code: commands, their options, keys of recipes, bundled names.
+
+``studies/pages.py`` writes these passages into the pages (``make docs``), and a test says when one is stale:
+``<!-- generated: reference options eval-sg -->`` is what :func:`options` makes of ``eval-sg``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import types
+import typing
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from typer.models import ArgumentInfo, ParameterInfo
+from typer.utils import get_params_from_function
+
+_PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
+# Options, names with underscores, files and suffixes, as help texts have them.
+_CODE = re.compile(
+    r"(?<![\w-])--[a-z][\w-]*|\bpdtools (?!finds\b|has\b|wrote\b)[a-z-]+|\b\w+_\w+\b"
+    r"|\b\w+(?:\.\w+)*\.(?:csv|json|jsonl|parquet|svg|text|toml|tsv)\b|(?<![\w.])\.[a-z]+\b"
+)
+
+
+def commands() -> dict[str, Any]:
+    """Every command with its function, by the words that follow ``pdtools``, in the order of the help."""
+    from pdtools.cli.main import app
+
+    found = {each.name: each.callback for each in app.registered_commands}
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        for each in group.typer_instance.registered_commands:
+            found[f"{group.name} {each.name}"] = each.callback
+    return {str(name): function for name, function in found.items()}
+
+
+def about(*command: str) -> str:
+    """What a command does, then examples, then the rest of what its help says."""
+    first, *paragraphs = re.split(r"\n\n+", inspect.cleandoc(commands()[" ".join(command)].__doc__))
+    examples = [part for part in paragraphs if part.startswith("\b")]
+    rest = [_prose(part) for part in paragraphs if not part.startswith("\b")]
+    lines = [line for part in examples for line in part.splitlines()[2:]]
+    code = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
+    return "\n\n".join([_prose(first), "\n".join(f"    {line}" for line in code), *rest])
+
+
+def _prose(text: str) -> str:
+    """A paragraph of help as one of Markdown."""
+    text = " ".join(text.split()).replace("<", "&lt;").replace("*", r"\*").replace("](", "] (")
+    return _CODE.sub(lambda match: f"`{match[0]}`", text)
+
+
+def options(*command: str) -> str:
+    """The table of a command's arguments and options, by panel."""
+    panels: dict[str, list[str]] = {panel: [] for panel in _PANELS}
+    for parameter in get_params_from_function(commands()[" ".join(command)]).values():
+        info: Any = parameter.default
+        if isinstance(info, ParameterInfo) and not info.hidden:
+            is_argument = isinstance(info, ArgumentInfo)
+            panel = info.rich_help_panel or ("Arguments" if is_argument else "Options")
+            panels[panel].append(_row(parameter.name, parameter.annotation, info, is_argument=is_argument))
+    rows = [
+        row
+        for panel, found in panels.items()
+        if found
+        for row in (f"| *{panel if panel != 'Options' else 'Other'}* | |", *found)
+    ]
+    return "\n".join(["| option | |", "|---|---|", *rows])
+
+
+def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> str:
+    kind, repeatable = _type(annotation)
+    required = info.default is ...
+    said = [re.sub(r"([^.)])$", r"\1.", info.help)]
+    choices: list[str] = []
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        choices = [str(each.value) for each in kind]
+    if is_argument:
+        name = (info.metavar or parameter.upper()).replace("|", " or ").removesuffix("...")
+    else:
+        names = [name for each in info.param_decls or [_option(parameter)] for name in each.split("/")]
+        value = info.metavar or {int: "N", float: "NUMBER", str: "TEXT"}.get(kind, "")
+        name = ", ".join(f"`{each.strip()}`" for each in names)
+        name += f" {value.replace('|', ' or ')}" if value and not choices else ""
+        said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
+    if choices:
+        said.append(f"One of {', '.join(f'`{each}`' for each in choices)}.")
+    if info.min is not None or info.max is not None:
+        upper = "" if info.max is None else f" to {info.max:,.0f}"
+        said.append(f"From {info.min:,.0f}{upper}.")
+    if kind is bool and "/" in (info.param_decls or ("",))[0]:
+        said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
+    elif not required and info.default not in (None, False, "", [], ()):
+        said.append(f"Default: `{getattr(info.default, 'value', info.default)}`.")
+    said += ["Required."] if required else []
+    return f"| {name} | {_cell(' '.join(said))} |"
+
+
+def _option(parameter: str) -> str:
+    return f"--{parameter.replace('_', '-')}"
+
+
+def _cell(text: str) -> str:
+    """Text of help within a table's cell; what stands between backticks is code already."""
+    parts = re.split("(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else _prose_cell(part) for part in parts)
+
+
+def _prose_cell(text: str) -> str:
+    before = text[: len(text) - len(text.lstrip())]
+    after = text[len(text.rstrip()) :] if text.strip() else ""
+    return before + _prose(text).replace("|", "&#124;") + after
+
+
+def _type(annotation: Any) -> tuple[Any, bool]:
+    """The type of a value, without None and the list of it; whether there may be several."""
+    if isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union:
+        annotation = next(each for each in typing.get_args(annotation) if each is not types.NoneType)
+    repeatable = typing.get_origin(annotation) is list
+    return (typing.get_args(annotation)[0] if repeatable else annotation), repeatable
+
+
+def summary(*names: str) -> str:
+    """A table of commands: each with its page and what it does."""
+    rows = []
+    for name in names:
+        first = re.split(r"\n\n+", inspect.cleandoc(_functions(name)[0].__doc__ or ""))[0]
+        words = [each.partition(" ")[2] for each in commands() if each.startswith(f"{name} ")]
+        said = f"{', '.join(f'`{word}`' for word in words)}" if words else _cell(first)
+        rows.append(f"| [`{name}`]({name}.md) | {said} |")
+    return "\n".join(["| command | |", "|---|---|", *rows])
+
+
+def _functions(name: str) -> list[Any]:
+    return [function for each, function in commands().items() if each.split()[0] == name]
+
+
+def keys(model: str = "", beyond: str = "") -> str:
+    """Every key of a kind of model, without those that another kind has alike; without a model, of training."""
+    from pdtools.training.settings import all_settings
+
+    settings = [each for each in all_settings() if not each.required]
+    others = [replace(each, model=model) for each in settings if each.model == beyond]
+    rows = []
+    for setting in settings:
+        if setting.model == (model or None) and setting not in others:
+            default = "" if setting.default is None else f"`{json.dumps(setting.default)}`"
+            kind = ", ".join(f"`{each}`" for each in setting.type.split("|"))
+            key = setting.key.partition(".")[2]
+            rows.append(f"| `{key}` | {kind} | {default} | {_meaning(setting.meaning)} |")
+    return "\n".join(["| key | values | default | |", "|---|---|---|---|", *rows])
+
+
+def _meaning(docstring: str) -> str:
+    """What a docstring says, within a table's cell."""
+    text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", docstring).replace("``", "`").rstrip(".")
+    parts = re.split("(`[^`]*`)", text)
+    return "".join(
+        each if each.startswith("`") else each.replace("|", "&#124;").replace("*", r"\*") for each in parts
+    )
+
+
+def recipes() -> str:
+    """The bundled recipes, and what each is for."""
+    from pdtools.cli.config import _first_sentence
+    from pdtools.training.recipe import bundled_recipes, recipe_text
+
+    rows = [f"| `{name}` | {_first_sentence(recipe_text(name)[0])} |" for name in bundled_recipes()]
+    return "\n".join(["| recipe | |", "|---|---|", *rows])
+
+
+def benchmarks() -> str:
+    """The benchmarks known by name."""
+    from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+
+    def row(name: str) -> str:
+        benchmark = read_benchmark(name)
+        return f"| `{name}` | {benchmark.title} | {benchmark.about['cite']} |"
+
+    return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
+
+
+PASSAGES = {each.__name__: each for each in (about, options, summary, keys, recipes, benchmarks)}
