@@ -125,18 +125,15 @@ def _type(annotation: Any) -> tuple[Any, bool]:
 
 
 def summary(*names: str) -> str:
-    """A table of commands: each with its page and what it does."""
-    rows = []
-    for name in names:
-        first = re.split(r"\n\n+", inspect.cleandoc(_functions(name)[0].__doc__ or ""))[0]
-        words = [each.partition(" ")[2] for each in commands() if each.startswith(f"{name} ")]
-        said = f"{', '.join(f'`{word}`' for word in words)}" if words else _cell(first)
-        rows.append(f"| [`{name}`]({name}.md) | {said} |")
+    """A table of commands: each with its page and what it does in a few words."""
+    from pdtools.cli.main import app
+
+    said = {each.name: each.short_help or each.callback.__doc__ for each in app.registered_commands}
+    for group in app.registered_groups:
+        words = [each.partition(" ")[2] for each in commands() if each.startswith(f"{group.name} ")]
+        said[group.name] = f"{group.short_help} Commands: {', '.join(words)}."
+    rows = [f"| [`{name}`]({name}.md) | {_cell(said[name].strip().partition(chr(10))[0])} |" for name in names]
     return "\n".join(["| command | |", "|---|---|", *rows])
-
-
-def _functions(name: str) -> list[Any]:
-    return [function for each, function in commands().items() if each.split()[0] == name]
 
 
 def keys(model: str = "", beyond: str = "") -> str:
