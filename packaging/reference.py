@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import re
 import types
 import typing
@@ -24,6 +25,9 @@ _CODE = re.compile(
     r"(?<![\w-])--[a-z][\w-]*|\bpdtools (?!finds\b|has\b|wrote\b)[a-z-]+|\b\w+_\w+\b"
     r"|\b\w+(?:\.\w+)*\.(?:csv|json|jsonl|parquet|svg|text|toml|tsv)\b|(?<![\w.])\.[a-z]+\b"
 )
+
+# A line of a list of names in a docstring: names, their type if it is there, their meaning.
+_ENTRY = re.compile(r"    ([^\s:(]+(?:, [^\s:(]+)*)(?: \(([^)]*)\))?: (.*)")
 
 
 def commands() -> dict[str, Any]:
@@ -132,12 +136,14 @@ def summary(*names: str) -> str:
     for group in app.registered_groups:
         words = [each.partition(" ")[2] for each in commands() if each.startswith(f"{group.name} ")]
         said[group.name] = f"{group.short_help} Commands: {', '.join(words)}."
-    rows = [f"| [`{name}`]({name}.md) | {_cell(said[name].strip().partition(chr(10))[0])} |" for name in names]
+    rows = [
+        f"| [`{name}`]({name}.md) | {_cell(said[name].strip().partition(chr(10))[0])} |" for name in names
+    ]
     return "\n".join(["| command | |", "|---|---|", *rows])
 
 
 def keys(model: str = "", beyond: str = "") -> str:
-    """Every key of a kind of model, without those that another kind has alike; without a model, of training."""
+    """Every key of a kind of model (without one: of training), less those that another kind has alike."""
     from pdtools.training.settings import all_settings
 
     settings = [each for each in all_settings() if not each.required]
@@ -161,6 +167,31 @@ def _meaning(docstring: str) -> str:
     )
 
 
+def table(place: str, first: str = "key") -> str:
+    """What a docstring lists (Attributes, Columns, Files, Keys): names, types if it has them, meanings.
+
+    Args:
+        place: a module, or what is in one: ``pdtools.inspection.trace.Trace``.
+        first: the heading of the names.
+    """
+    found = pkgutil.resolve_name(place)
+    rows: list[tuple[str, str, str]] = []
+    _, _, listed = re.split(r"\n(Attributes|Columns|Files|Keys):\n", inspect.getdoc(found) or "", maxsplit=1)
+    for line in listed.splitlines():
+        if entry := _ENTRY.fullmatch(line):
+            rows.append((entry[1], entry[2] or "", entry[3]))
+        elif line.startswith("        "):
+            rows[-1] = (*rows[-1][:2], f"{rows[-1][2]} {line.strip()}")
+        elif line.strip():
+            break
+    typed = any(kind for _, kind, _ in rows)
+    lines = [f"| {first} | {'type | ' if typed else ''}|", f"|---|{'---|' if typed else ''}---|"]
+    for names, kind, meaning in rows:
+        name = ", ".join(f"`{each}`" for each in names.split(", "))
+        lines.append(f"| {name} | {f'{kind} | ' if typed else ''}{_meaning(meaning)} |")
+    return "\n".join(lines)
+
+
 def recipes() -> str:
     """The bundled recipes, and what each is for."""
     from pdtools.cli.config import _first_sentence
@@ -181,4 +212,4 @@ def benchmarks() -> str:
     return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
 
 
-PASSAGES = {each.__name__: each for each in (about, options, summary, keys, recipes, benchmarks)}
+PASSAGES = {each.__name__: each for each in (about, options, summary, keys, table, recipes, benchmarks)}

@@ -135,7 +135,22 @@ class Results:
         return table.table() if isinstance(table, Batches) else table
 
     def document(self, provenance: Mapping[str, Any]) -> dict[str, Any]:
-        """The JSON document: format, scores, counts, settings, evaluation, provenance."""
+        """The JSON document.
+
+        Keys:
+            format: 2; results without it are older, and are read as ever.
+            scores: accuracies are fractions of 1, bracketing scores percentages (tables on the terminal are
+                in percent).
+            counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
+            settings: beam, what was counted, text style; ``unit`` of the scores; ``log_base`` of all
+                logarithms: ``nats``, or ``bits`` for the surprisals of ``eval-sg``. With ``--surprisals``,
+                ``scorer.unit_of_file``.
+            evaluation: how ``compare`` and ``view`` read the results, also without the evaluation's package.
+            provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
+                also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran
+                from, or that pip installed it from; null if none) and ``modified`` (whether files differ from
+                that; null if unknown).
+        """
         document: dict[str, Any] = {
             "format": FORMAT,
             "scores": self.scores,

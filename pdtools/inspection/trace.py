@@ -1,6 +1,6 @@
 """What a model does with one sentence, token by token, in a form that anything can draw: schema 1.
 
-The form is described in docs/reference/formats.md, section "Traces".
+docs/reference/files/trace.md shows the lists of attributes below as the form of the JSON.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Hypothesis:
     """A hypothesis of the beam after a token.
 
     Attributes:
-        derivation: up to the token, see :data:`Derivation`.
+        derivation: up to the token.
         joint: log2 p of the tokens so far and the derivation.
         share: its part of the probability of all hypotheses that were kept.
-        parent: the rank, from 0, of the one that it extends, among all that were kept after the token before;
-            those listed there are the first of them.
-        surprisal: of the token under it, bits; None of models of actions.
+        parent: rank, from 0, of the hypothesis that it extends, among all that were kept one step before; a
+            rank beyond the list is one that is not listed.
+        surprisal: of the token under this hypothesis alone, bits; null for models of actions.
     """
 
     derivation: Derivation
@@ -40,12 +40,12 @@ class Step:
     """The beam after a token was generated and attached.
 
     Attributes:
-        position: of the token.
+        position: of the token, from 1; the last step is end-of-sentence.
         kept: how many hypotheses the beam held.
         hypotheses: the best of them, best first.
         rest: the share of the others.
-        attachment: for every position up to the token's, the probability that the token attaches to it, over
-            all hypotheses that were extended; None of models of actions.
+        attachment: for each position up to the token's: the probability that the token attaches to it, summed
+            over all hypotheses before any was dropped; null for models of actions.
     """
 
     position: int
@@ -60,9 +60,9 @@ class Parse:
     """A derivation of the whole sentence.
 
     Attributes:
-        derivation: see :data:`Derivation`; None of a tree that is none of the model's derivations.
-        tree: over the words, in brackets.
-        joint: log2 p(x, y); None where the model has none, or it was not computed.
+        derivation: null for a tree that is none of the model's derivations.
+        tree: brackets over the words.
+        joint: log2 p(x, y); null where the model has none, or it was not computed.
     """
 
     derivation: Derivation | None
@@ -75,9 +75,10 @@ class Split:
     """Where a node of the tree splits that hidden states give (TreeReg), and what else it could have done.
 
     Attributes:
-        first, past: the node is over words ``first`` to ``past`` - 1, counted from 0.
+        first, past: the node covers words ``first`` to ``past`` - 1, from 0.
         split: the word that its right child begins with.
-        scores: of splits before word ``first`` + 1, …, ``past`` - 1; of the node's own the highest.
+        scores: for each place where it could split, before words ``first`` + 1 to ``past`` - 1; the highest
+            is at ``split`` - ``first`` - 1.
     """
 
     first: int
@@ -91,13 +92,16 @@ class AttentionTrace:
     """Attention weights of T positions, those of position i as the model reads under one derivation.
 
     Attributes:
-        derivation: whose: "incremental", of the best hypothesis after each token; "best", of the best
-            derivation (models of actions); "none".
+        derivation: under which one position i reads: ``incremental`` (the best hypothesis after the token at
+            i), ``best`` (of the whole sentence; models of actions), ``none``.
         layers, heads: how many.
-        positions: what stands at each of the T positions, as in :data:`Derivation`.
-        weights: Base64 of bytes, the weights times 255, rounded: for each layer, then each head, the lower
-            triangle row by row, row i with i + 1 weights.
-        without: the same with a score term left out of the scores of each layer, by the term's name.
+        positions: what stands at each of the T positions, written as a derivation: numbers are positions of
+            the sentence. End-of-sentence is not read, and Transformer Grammars read each closer twice.
+        weights: Base64 of unsigned bytes, round(255 · weight): layer by layer, head by head, the lower
+            triangle row by row. The weight of query i and key j in head h of layer l is byte (l · heads + h)
+            · T (T + 1) / 2 + i (i + 1) / 2 + j.
+        without: the same for each named score term that was left out of the scores of every layer (``depth``:
+            the term of the pushdown layer); queries and keys stay those of the model.
     """
 
     derivation: Literal["incremental", "best", "none"]
@@ -113,23 +117,23 @@ class Trace:
     """What a model did with a sentence. Logarithms are to the base 2.
 
     Attributes:
-        model: folder, name and search of the model, the settings of a scorer.
-        derivations: what its derivations are made of.
-        text: as the model read it.
-        words: of the text.
-        tokens: by position: ROOT (or BOS), the sentence's
-            tokens, and end-of-sentence, if the model has one.
-        word: for each position, which of the words the token belongs to; -1 for none.
-        starts, ends: for each position, the token's characters in the text.
-        surprisals: for each position, bits; None where there is none (ROOT, a masked model).
-        dropped: the share of p(x) that the search is estimated to have dropped; None without a search.
-        steps: the beam after each token, from position 1 on; empty without a search.
-        best: the best parse; None of models without.
-        gold: the tree that was given, if any.
-        splits: of models trained with TreeReg the nodes of the greedy tree, in pre-order; None of others.
-        attention: None where it was not asked for, or the model has none that can be shown.
-        stacks: of models with stacks, what :mod:`pdtools.inspection.stack_attention` or
-            :mod:`pdtools.inspection.recurrent` finds, ready for JSON, and ``kind``: "attention" or "run".
+        model: ``folder``, and the settings of its scorer: ``model`` (its name), ``kind``, ``beam``.
+        derivations: what they are made of: ``none``, ``attachments`` or ``actions``.
+        text, words: the sentence as the model read it.
+        tokens: text of the token at each position: ROOT (or BOS), the sentence's, end-of-sentence if the
+            model has one.
+        word: for each position, which word the token belongs to, from 0; -1 for none.
+        starts, ends: for each position, the token's characters in ``text``.
+        surprisals: for each position, bits; null without a score (ROOT, a masked model).
+        dropped: the estimated share of p(x) that the search dropped; null without a search.
+        steps: the beam after each token; empty without a search.
+        best: the best parse; null for models without.
+        gold: the same for a given tree; null without.
+        splits: for models trained with TreeReg, the nodes of the greedy tree, from the top down, left before
+            right; null for others.
+        attention: null if it was not asked for, or the model has none that can be shown.
+        stacks: what stack attention or a stack RNN did (``kind``: ``attention`` or ``run``, and the keys of
+            ``pdtools inspect --json``); null without.
     """
 
     model: dict[str, Any]

@@ -5,6 +5,15 @@ pass over the input a folder of files ``00012-DIGEST.zst``: what became of piece
 digest. A piece is used again only if its content is the same, so inputs may be mended between two runs.
 Before the output gets its name, ``job.json`` records its files, or their list: anything else of that name is
 not the output, and no piece is deleted for it.
+
+Keys:
+    format, command, folder: the arguments, and where it was called: ``pdtools merge`` calls the command again
+        with them.
+    settings: what the pieces depend on.
+    replaces: which file or folder had the output's name before: inode and time; null if none.
+    made: the output's files (``.``, or relative paths: inode, size, time in ns; for a folder with a list, the
+        SHA-256 of ``pdtools.json``), written just before it gets its name. Only these count as the output;
+        without ``made`` (older jobs, too) nothing of that name does.
 """
 
 from __future__ import annotations

@@ -32,13 +32,15 @@ class Task:
 
     Attributes:
         name: of the task.
-        parts: what a prompt says: lead-ins with a record's fields, ``Premise: {sentence1}.``
-        metric: what chooses checkpoints: ``accuracy``, ``f1`` (of ``positive``), or ``spearman``.
-        answer: the last part, ``Label: {label}``, which ends with the answer; None: the answer is a number.
-        answers: of each label, as the data have it, the words of its answer.
-        range: of numbers: the least and the largest.
-        positive: the label that F1 is of.
-        columns: other names of fields in the data, the first that is there counts; ``id`` is the record's.
+        parts: what a prompt says, a list: lead-ins with fields of the data in braces, ``Premise:
+            {sentence1}.``
+        metric: what chooses checkpoints: ``accuracy``, ``f1`` (of the label ``positive``), ``spearman``.
+        answer: the last part, a lead-in and the label: ``Label: {label}``; none for a task of numbers.
+        answers: a table: of each label, as the data have it, the words of the answer.
+        range: instead of these two: the least and the largest number, of a task of numbers.
+        positive: the label that F1 is of; by default ``1``.
+        columns: a table: other names that fields, ``label`` and ``id`` have in the data; the first that is
+            there counts.
     """
 
     name: str

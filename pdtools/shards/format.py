@@ -1,25 +1,28 @@
 """The shard format: a folder of Parquet parts, ``manifest.json``, ``rejects.jsonl``, a tokenizer, and a card
 (``README.md``) that tells Hugging Face's ``datasets`` which of these files are rows.
 
-A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :class:`ShardSettings`):
+A row is a sentence of n tokens, ``ROOT w_1 … w_n EOS`` (or a block, see :class:`ShardSettings`).
 
-- ``id`` int64: the row's number in the folder, from 0.
-- ``text`` string: the words between single spaces, without treebank escapes (in ``raw`` style spelled
-  as in the text that was tokenized).
-- ``tokens`` list<int32> (n + 2).
-- ``attach`` list<int32> (n + 2): positions in the row, ``attach[k] <= k``; ``attach[k] == k`` is shift only.
-- ``word`` list<int32> (n + 2): the word that each token belongs to, -1 for ROOT and EOS.
-- ``labels`` list<int32> (m): the labels of the m constituents (:mod:`pdtools.trees.constituents`) in
-  pre-order: places in the manifest's ``labels``; -1 for one that is not there.
-- ``opens``, ``closes`` list<int32> (n): how many constituents open just before, and close just after, each
-  token, ROOT and EOS not counted; these three only with ``constituents="labelled"``.
-- ``tape`` binary: the stack tape's lower triangle, row k in k + 1 bytes, depths over 255 as 255; only
-  with ``tape="packed"``, since ``attach`` determines it.
-- ``document`` int64: the number of the row's document in the folder, from 0; only of windows.
-
-- ``item`` string: of a prompt (:mod:`pdtools.prompts.rows`), what the data call it;
-- ``answer`` int32: the place of its label in the task, -1 where it is not known; of tasks of numbers instead
-- ``target`` float64: the number, NaN where it is not known.
+Columns:
+    id (int64): row number in the folder, from 0.
+    text (string): the words, single spaces between them, without treebank escapes (a blank within a word, as
+        in 20 000, is a no-break space); in ``raw`` style as in the text that was tokenized.
+    tokens (list of int32): n + 2 token numbers, from ROOT to end-of-sentence.
+    attach (list of int32): of the same length: the position that each token is reduced with; its own position
+        if it only shifts; 0 for ROOT and end-of-sentence.
+    word (list of int32): of the same length: the word that a token belongs to; -1 for ROOT and
+        end-of-sentence.
+    labels (list of int32): the labels of the constituents in pre-order, as places in the manifest's
+        ``labels``; -1 for one that is not there.
+    opens, closes (list of int32): n numbers: how many constituents open just before, and close just after,
+        each token, without ROOT and end-of-sentence.
+    tape (binary): the packed lower triangle of the stack tape: row k is W_k, k + 1 bytes, depths over 255 as
+        255; only with ``--tape packed``.
+    document (int64): of windows: the row's document in the folder, from 0.
+    item (string): of prompts: the item's ``id``.
+    answer (int32): of prompts with labels: place of the label in ``settings.prompt_form.task.answers``; -1 if
+        unknown (the row then has the first answer).
+    target (float64): of prompts with numbers, whose rows have no answer: the number; NaN if unknown.
 
 In a window every sentence is ``ROOT w_1 … w_n``: its last token attaches to its ROOT. Numbers in ``word``
 go on through the row, and in ``text`` there is a line break between sentences.

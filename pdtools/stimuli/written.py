@@ -46,6 +46,24 @@ class Made:
 def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = False) -> list[str]:
     """The columns that a table gets, apart from those that only some models have.
 
+    Columns:
+        model: the name of its folder.
+        region, region_text: of sentences in regions: number, from 1, and words.
+        surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none where no token
+            begins in it. The end of the sentence is in no region.
+        n_tokens, unknown: how many tokens, and how many of them stand for unknown words.
+        crossing: how many tokens reach over the end; they count where they begin.
+        attachment, closed: of models with trees: expected surprisal of attachments, and expected number of
+            constituents closed.
+        entropy: with ``--entropy``, instead of these two: of the first token.
+        seen: with ``--context`` or ``--stride``: tokens read before.
+        parse: with ``--parses``: the best hypothesis after it.
+        word, word_in_region, word_number: with ``--words``: the word, and its place, from 1.
+        surprisal_1, surprisal_2: with ``--words``: surprisals of the two words before it.
+        length, frequency: with ``--words``: characters; log2 of the share of all words.
+        condition: the column that a sentence is from, if there are several (``version``, if the table has
+            that column).
+
     Raises:
         InputError: if it has one of them already.
     """

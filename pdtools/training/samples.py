@@ -1,4 +1,12 @@
-"""A few validation sentences, parsed anew at each evaluation: ``samples.jsonl`` in the folder of a run."""
+"""A few validation sentences, parsed anew at each evaluation: ``samples.jsonl`` in the folder of a run.
+
+Keys:
+    step, id, text: step, row, words.
+    gold: the tree of the shards, binarized.
+    tree: the best derivation of a beam of 10 (50 for action models).
+    joint, marginal: nats; null for TreeReg, whose trees have no probability.
+    reason: why there is no parse; the others are then null.
+"""
 
 from __future__ import annotations
 

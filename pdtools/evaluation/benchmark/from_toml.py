@@ -1,4 +1,30 @@
-"""Benchmarks of TOML files: what each part may hold, and what is refused."""
+"""Benchmarks of TOML files: what each part may hold, and what is refused.
+
+Keys:
+    files: patterns of file names (``"*/data.tsv"``), in a folder or zip.
+    path: a regular expression for paths, whose groups become columns: ``"(?P<language>[a-z]+)_evalset/"``.
+    form: odd forms: ``kind``, ``delimiter``, ``quote``, ``header``, ``skip`` (lines).
+    rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}",
+        good = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
+    [strings]: templates over columns, and ``file``, ``dir``, ``row``: ``"{good.text}"`` of the row ``good``;
+        filters after a bar: ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``,
+        ``strip``. Or ``{ context = "{prefix}", text = "{form}" }``: only the text is scored, given the
+        context.
+    options: ``{ texts = "{options}", right = 0 }``, or ``right = "{label}"``, with ``context``, ``labels``:
+        one of several is right.
+    [predictions]: formulas: ``main = "t1_c1 > t1_c2 & t2_c2 > t2_c1"``, ``"right > max(others)"``; the one
+        called ``main`` counts; without any, ``good > bad``.
+    [scores]: what predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``, ``per_word``,
+        ``{ slln = 0.5 }``.
+    [levels]: groups of items, the finest last; the overall score is the mean of the finest.
+        ``{ flags = ["binding", "NPI"] }``: true-or-false columns; an item may be in several.
+    [chance]: the score of guessing, by prediction.
+    label, threshold: instead of predictions: acceptability, ``threshold = { from = "*train*" }``.
+    value: instead of predictions: ``{ column = "ratio", against = "a - b", correlation = "spearman" }``.
+    suites: ``true``: SyntaxGym files, which hold items and predictions themselves (``--as sg`` is
+        ``eval-sg``).
+    reader: for files that are no tables (``pdtools/evaluation/benchmark/readers.py``).
+"""
 
 from __future__ import annotations
 

@@ -208,6 +208,17 @@ def _table(
     predicted: NDArray[Any],
     known: NDArray[np.bool_],
 ) -> pa.Table:
+    """A row for each prompt.
+
+    Columns:
+        id, item, text: row of the shards, the item, the words.
+        label: the right label, if it is known.
+        predicted: the label, null for a tie; of tasks of numbers the number, within the task's range.
+        correct: whether they are the same; null without a label.
+        likeliest: the predicted label; for a tie its first one.
+        logprob_LABEL: log p of each label's answer.
+        target, regression: of tasks of numbers: the right number, and the one that the model gives.
+    """
     import pyarrow as pa
 
     own = {

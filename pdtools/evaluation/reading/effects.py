@@ -185,7 +185,14 @@ def place_name(roi: int) -> str:
 def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Effects of :func:`predicted_effects` as a table: a row for each contrast, place and model.
 
-    An estimate has three columns (``human``, ``human_low``, ``human_high``); a ratio, and bits, may be null.
+    Columns:
+        contrast, roi, model: which effect.
+        human, human_low, human_high: people's effect and its interval, milliseconds.
+        predicted, predicted_low, predicted_high: the effect that the model predicts.
+        ratio, ratio_low, ratio_high: predicted by human; null where people's effect may be 0.
+        bits, bits_of_less: of the contrast's first and second condition, or null.
+        groups, observations: how many.
+        observations_left_out: observations of words that a model has no values for.
     """
     import pyarrow as pa
 

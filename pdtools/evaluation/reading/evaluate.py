@@ -397,7 +397,20 @@ def _items(
     folds: NDArray[np.int64],
     logprobs: Mapping[str, Float],
 ) -> pa.Table:
-    """A row per word."""
+    """A row per word.
+
+    Columns:
+        item, word_number, word: which word.
+        sentence: its sentence, from 1.
+        time, subjects: mean in milliseconds over so many subjects with plausible times.
+        length: characters.
+        log_frequency: log2 of the share of all words.
+        surprisal_M, entropy_M, attachment_M: what model M says of the word, in bits.
+        closed_M: constituents that the word closes.
+        excluded: why the word is not in the regressions; null if it is.
+        fold: which fold it is held out in.
+        logprob_baseline, logprob_M: log density of its mean time then, nats.
+    """
     import pyarrow as pa
 
     def spread(values: NDArray[Any]) -> pa.Array:
@@ -417,7 +430,15 @@ def _items(
 
 
 def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool_]) -> pa.Table:
-    """A row per subject and word that is in the regressions, with all predictors."""
+    """A row per subject and word that is in the regressions, with all predictors.
+
+    Columns:
+        item, word_number, word, subject: which word, and who read it.
+        time: milliseconds.
+        length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
+        …_before_1, …_before_2: the same of the words before it, as many as ``--spillover`` says.
+        others: the other columns of the table that was read, as they are.
+    """
     import pyarrow as pa
 
     taken = np.flatnonzero(plausible & (table.excluded[times.word] == ""))

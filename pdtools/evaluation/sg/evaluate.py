@@ -416,6 +416,16 @@ class _Rows:
 
 
 def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.RecordBatch:
+    """A row for each prediction of each item.
+
+    Columns:
+        suite, circuit, item: which item.
+        prediction, formula: number of the prediction in the suite, from 1, and what it says.
+        correct: whether it holds.
+        dropped: the largest share of p(x) that the search is estimated to have lost, of the item's sentences.
+        beam, margin: where the item ended with ``--beam auto``.
+        reason: why there is no outcome.
+    """
     import pyarrow as pa
 
     formulas = {suite.name: suite.formulas for suite in suites}
@@ -457,7 +467,20 @@ def _region_rows(
     surprisals: Sequence[RegionSurprisals | str],
     texts: Sequence[str],
 ) -> pa.RecordBatch:
-    """A row for each region, and one without a region for the end of each sentence where it is counted."""
+    """A row for each region, and one without a region for the end of each sentence where it is counted.
+
+    Columns:
+        suite, item, condition: which sentence.
+        region: number of the region; null for end-of-sentence, which belongs to no region.
+        region_name: what the suite calls the region (``region_meta``), or null.
+        content: the region's words, as in the suite.
+        surprisal: the sum over its tokens, in bits; null if the sentence has no score, or with ``--beam
+            auto`` if no prediction needs the region or a later one (there is then no row for
+            end-of-sentence).
+        tokens: how many tokens it has.
+        text: the sentence as the model read it.
+        reason: why there is no surprisal.
+    """
     import pyarrow as pa
 
     rows: list[dict[str, Any]] = []
