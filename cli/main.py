@@ -26,6 +26,7 @@ from . import (
     blocks,
     compare,
     config,
+    data,
     decode,
     doctor,
     eval_attention,
@@ -144,6 +145,7 @@ app.add_typer(
     benchmarks.app, name="benchmarks", short_help="List benchmarks that are known, say what one is."
 )
 app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
+app.add_typer(data.app, name="data", short_help="Download treebanks and benchmarks by name.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
 
 

@@ -3,7 +3,7 @@
 # its sections become the trees of BLLIP-LG (Hu et al. 2020), and these go to studies/syntax/study.sh with the paper's
 # shapes: every model, three seeds, all evaluations, a table.
 #
-#   SUITES=sg_suites.zip BLIMP=BLiMP.zip sh examples/bllip.sh bliip_87_89_wsj bllip
+#   SUITES=sg BLIMP=blimp sh examples/bllip.sh bliip_87_89_wsj bllip
 #
 # bliip_87_89_wsj/ is the corpus as it is distributed: folders of sections, 1987/w7_001/ to 1989/w9_041/, of files, an
 # article each. BLLIP-LG: of the first section of each year (w7_001, w8_001, w9_010) the first 500 sentences validate,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # English from raw text: books become sentences, trees, shards, a Pushdown LM and the base LM of its shape, and their scores.
 #
-#   SUITES=sg_suites.zip BLIMP=BLiMP.zip sh examples/english.sh books parser english
+#   SUITES=sg BLIMP=blimp sh examples/english.sh books parser english
 #
 # books/   books-*.txt.xz train, books-test.txt.xz tests: in a book a paragraph a line, an empty line between chapters; a
 #          line `# name` before each book. The books VALID validate and do not train.

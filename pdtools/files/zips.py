@@ -18,14 +18,15 @@ from typing import IO, Any
 from pdtools.errors import InputError
 
 SUFFIX = ".zip"
+_MANIFEST = "pdtools.json"  # pdtools.files.manifest has it, and needs this module
 _ALWAYS_READ, _MOST_PACKED = 1 << 21, 100
 _MOST_BLANK = 1 << 20  # bytes of white space without anything else: read by the line, a second for a million
 
 
 def is_data(name: str) -> bool:
-    """Whether a path is neither hidden nor a resource fork."""
+    """Whether a path is neither hidden nor a resource fork, nor pdtools' own list of a folder's files."""
     parts = PurePosixPath(name).parts
-    return "__MACOSX" not in parts and not any(part.startswith(".") for part in parts)
+    return not {"__MACOSX", _MANIFEST} & {*parts} and not any(part.startswith(".") for part in parts)
 
 
 def members_of(archive: zipfile.ZipFile, suffixes: str | tuple[str, ...]) -> list[zipfile.ZipInfo]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -24,9 +25,9 @@ LAST_LAYER = "--set config.pushdown_layers='last 1' --set train.steps=2 --set tr
 
 
 def commands(page: str) -> list[str]:
-    """The lines of a page that are commands of pdtools."""
+    """The lines of a page that are commands of pdtools, but for downloads."""
     lines = (REPOSITORY / "docs" / "guide" / page).read_text("utf-8").splitlines()
-    return [line.strip() for line in lines if line.startswith("    pdtools ")]
+    return [line.strip() for line in lines if re.match("    pdtools (?!data )", line)]
 
 
 def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,11 +62,11 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     for model, folder in (("pushdown", "pushdown"), ("transformer", "base")):
         command = f"train shards/train --model {model} --config tiny{SMALLER} -o runs/{folder} --quiet"
         assert run(shlex.split(command)) == 0
-    (tmp_path / "sg_suites").mkdir()
+    (tmp_path / "sg").mkdir()
     suite = (REPOSITORY / "data" / "sg" / "mini_number_orc.json").read_text("utf-8")
     suite = suite.replace("mini_number_orc", "number_src").replace("embed_subject", "embed_np")
     suite = suite.replace('"verb"', '"matrix_v"')
-    (tmp_path / "sg_suites" / "number_src.json").write_text(suite)
+    (tmp_path / "sg" / "number_src.json").write_text(suite)
     found = commands("inside.md")
     assert len(found) == 8
     for command in found:
@@ -76,7 +77,7 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert "matrix_v is predicted" in shown
     english, sentence, pair, _, suites, _ = commands("gallery.md")
     english, sentence = (each.replace("--beam 50", "--beam 3") for each in (english, sentence))
-    for command in (english, sentence, f"{pair} --beam 3", suites.replace(".zip", "")):
+    for command in (english, sentence, f"{pair} --beam 3", suites):
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
     assert (tmp_path / "sentences.tsv").read_text().startswith("suite\titem\tcondition\ttext")
 
@@ -342,6 +343,7 @@ def test_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     penn = [f"(S (NP (DT the) (NN dog{i})) (VP (VBZ barks)))\n" for i in range(200)]
     files = {
         "wsj/a.mrg": "".join(penn),
+        "gum/const/a.ptb": "".join(penn),
         "indonesian.bracket": "1\t(S (NP (NN (pesta olahraga))) (VP (VB (lari)) (NP (*-1))))\n",
         "saga/a.psd": "( (IP (NP-SBJ *pro*) (VBD ran-run) (. .-.)) (ID SAGA,.1))\n",
         "tiger.xml": tiger,
@@ -351,10 +353,10 @@ def test_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "UD_French/a.conllu": conllu,
     }
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).write_text(text)
     found = commands("treebanks.md")
-    assert len(found) == 11
+    assert len(found) == 12
     for command in found:
         if "--parser stanza" in command:  # whose models nobody has here
             continue

@@ -1,0 +1,248 @@
+"""Data by name: where the files of treebanks and benchmarks are, of which none comes with pdtools.
+
+A data set is a TOML file (``configs/datasets/NAME.toml``): what it is, under which licence, and the address,
+size and SHA-256 of each file. Addresses have a commit, so that a file there stays what it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import quote
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import atomic_directory, decode_utf8, read_bytes
+from pdtools.files.archives import zip_members
+from pdtools.files.download import download
+from pdtools.files.locks import locked
+from pdtools.files.manifest import read_manifest
+from pdtools.files.zips import SUFFIX, zip_errors
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+KIND = "data set"
+SOURCE_FILE = "SOURCE.txt"
+_SHARES = {"": "", "all": "; NON-COMMERCIAL USE ONLY", "in part": "; IN PART NON-COMMERCIAL USE ONLY"}
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a data set: its relative path, address, bytes and SHA-256."""
+
+    path: str
+    url: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A data set.
+
+    Attributes:
+        name: by which it is known.
+        title, about: what it is.
+        home: where its authors describe it.
+        licence: as they state it.
+        non_commercial: what of it is for non-commercial use only: ``all``, ``in part``, or nothing.
+        gives: what is in the folder.
+        page: the page of the guide where it is used.
+        unpack: of zip archives among the files, the members to be unpacked; the archives go.
+        files: what is downloaded.
+    """
+
+    name: str
+    title: str
+    about: str
+    home: str
+    licence: str
+    non_commercial: str = ""
+    gives: str
+    page: str
+    unpack: tuple[str, ...] = ()
+    files: tuple[File, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes to download."""
+        return sum(file.size for file in self.files)
+
+    @property
+    def terms(self) -> str:
+        """The licence, in a line."""
+        return self.licence + _SHARES[self.non_commercial]
+
+    @property
+    def source(self) -> str:
+        """What stands beside the data: what they are, the licence, and where each file is from."""
+        about = f"{self.title}: {self.about}\nLicence: {self.terms}\n{self.home}\n\n"
+        return about + "".join(f"{file.sha256}  {file.url}\n" for file in self.files)
+
+
+def bundled() -> list[str]:
+    """Names of the data sets that pdtools knows."""
+    return sorted(Path(each.name).stem for each in _folder().iterdir() if each.name.endswith(".toml"))
+
+
+def read_dataset(source: str) -> Dataset:
+    """A data set by its name, or from a TOML file.
+
+    Raises:
+        InputError: if there is none, or the file is not as it should be.
+    """
+    if source in bundled() and not Path(source).is_file():
+        text = str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
+    elif Path(source).is_file():
+        text = decode_utf8(read_bytes(source), source)
+    else:
+        hint = f"data sets: {', '.join(bundled())}, or a TOML file"
+        raise InputError("no such file, nor a data set of this name", file=source, hint=hint)
+    try:
+        return _dataset(tomllib.loads(text), Path(source).stem)
+    except (ValueError, RecursionError) as error:  # of TOML, too
+        raise InputError(str(error), file=source) from error
+
+
+def _folder() -> Any:
+    return resources.files("pdtools.configs").joinpath("datasets")
+
+
+def _dataset(table: Mapping[str, Any], name: str) -> Dataset:
+    kinds = {"unpack": list, "from": list}
+    known = {each.name for each in fields(Dataset)} - {"name", "files"} | {"from"}
+    for key, value in table.items():
+        if key not in known:
+            raise ValueError(f"unknown key {key!r} (known: {', '.join(sorted(known))})")
+        if type(value) is not kinds.get(key, str):
+            raise ValueError(f"{key}: {value!r} is not a {kinds.get(key, str).__name__}")
+    if missing := known - {"non_commercial", "unpack"} - table.keys():
+        raise ValueError(f"without {', '.join(sorted(missing))}")
+    if table.get("non_commercial", "") not in _SHARES:
+        raise ValueError(f"non_commercial: one of {', '.join(filter(None, _SHARES))}")
+    files = tuple(file for part in table["from"] for file in _files(part))
+    if len({file.path for file in files}) < len(files):
+        raise ValueError("two files of one path")
+    about = {key: value for key, value in table.items() if key not in ("from", "unpack")}
+    return Dataset(name=name, files=files, unpack=tuple(map(str, table.get("unpack", ()))), **about)
+
+
+def _files(part: Any) -> list[File]:
+    """Those of one ``[[from]]``: a ``url`` that ends in a slash, and lines of bytes, SHA-256, path."""
+    if not isinstance(part, dict) or {*part} != {"url", "files"} or {*map(type, part.values())} != {str}:
+        raise ValueError("[[from]] has url and files, two strings")
+    if not re.fullmatch("https?://.+/", part["url"]):
+        raise ValueError(f"from.url: {part['url']!r} is not an address of http or https that ends in /")
+    files = []
+    for line in part["files"].splitlines():
+        size, sha256, path = [*line.split(None, 2), "", "", ""][:3]
+        if not (size.isdecimal() and _SHA256.fullmatch(sha256) and path):
+            raise ValueError(f"from.files: {line!r} is not bytes, SHA-256, path")
+        files.append(File(safe_path(path), part["url"] + quote(path), int(size), sha256))
+    return files
+
+
+def safe_path(name: str) -> str:
+    """A relative path that stays in its folder, on any system.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    path = PurePosixPath(name)
+    if not path.parts or path.is_absolute() or ".." in path.parts or set("\\:\0") & {*name}:
+        raise ValueError(f"{name!r} leads out of the folder")
+    return str(path)
+
+
+def is_here(dataset: Dataset, output: str | Path) -> bool:
+    """Whether a folder holds this data set, all files as they were written."""
+    folder = Path(output)
+    found = read_manifest(folder)
+    return (
+        found is not None
+        and found.kind == KIND
+        and found.is_as_written(folder)
+        and (folder / SOURCE_FILE).read_text("utf-8") == dataset.source
+    )
+
+
+def get_dataset(
+    dataset: Dataset,
+    output: str | Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], object] = lambda n: None,
+) -> None:
+    """Download a data set into a folder, which is there when all of it is, checked and unpacked.
+
+    Until then what has come is in ``OUTPUT.download``, and is not fetched again.
+
+    Args:
+        dataset: which one.
+        output: the folder.
+        overwrite: whether a folder that pdtools wrote may be there.
+        progress: see :func:`pdtools.files.download.download`.
+
+    Raises:
+        InputError: if a file cannot be fetched, is not as it should be, or would be unpacked elsewhere.
+        PdtoolsError: if the folder cannot be written, or another process is at it.
+    """
+    downloads = Path(f"{Path(output)}.download")
+    try:
+        downloads.mkdir(parents=True, exist_ok=True)
+        with locked(downloads / "lock", f"{downloads}: another process is downloading into it"):
+            places = {
+                file: download(file.url, downloads, size=file.size, sha256=file.sha256, progress=progress)
+                for file in dataset.files
+            }
+            with atomic_directory(output, kind=KIND, overwrite=overwrite) as folder:
+                for file, place in places.items():
+                    if dataset.unpack and file.path.endswith(SUFFIX):
+                        _unpack(place, folder, dataset.unpack)
+                    else:
+                        _write(folder / file.path, place.read_bytes())
+                _write(folder / SOURCE_FILE, dataset.source.encode())
+    except OSError as error:
+        reason = error.strerror or error
+        raise PdtoolsError(f"{downloads}: cannot be written: {reason} (what has come is kept)") from error
+    finally:
+        if Path(output).is_dir() or not _holds_anything(downloads):
+            shutil.rmtree(downloads, ignore_errors=True)
+
+
+def _holds_anything(folder: Path) -> bool:
+    return folder.is_dir() and any(each.stat().st_size for each in folder.iterdir())
+
+
+def _unpack(archive: Path, folder: Path, patterns: Sequence[str]) -> None:
+    """Write members of a zip archive into a folder; :func:`~pdtools.files.archives.zip_members` checks them.
+
+    Raises:
+        InputError: if one leads out of the folder, is a link, or unpacks to too much.
+    """
+    try:
+        with zip_errors(archive), zipfile.ZipFile(archive) as opened:
+            names = opened.namelist()
+        paths = {name: safe_path(name) for name in names}
+    except ValueError as error:
+        raise InputError(f"member {error}", file=archive) from error
+    for place, data in zip_members(archive, ""):
+        path = PurePosixPath(paths[place.removeprefix(f"{archive}/")])
+        if not place.endswith("/") and any(map(path.match, patterns)):
+            _write(folder / path, data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as stream:
+        stream.write(data)
