@@ -197,7 +197,9 @@ def main() -> None:
             stacklevel=1,
         )
     # As after Ctrl-C, unfinished outputs are removed on the way out. (train ends its step first.)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for name in ("SIGTERM", "SIGBREAK"):  # Windows' Ctrl-Break
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))
     try:
         sys.exit(run(sys.argv[1:]))
     except KeyboardInterrupt:  # while a command is ending

@@ -113,7 +113,7 @@ QuietOption = Annotated[  # eager: what other options say depends on it
 ]
 SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")]
 SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
-DeviceOption = Annotated[str, parallel_option("--device", help="auto, cpu, cuda, cuda:1, ...")]
+DeviceOption = Annotated[str, parallel_option("--device", help="auto, cpu, cuda, cuda:1, mps, ...")]
 ThreadsOption = Annotated[int, parallel_option("--threads", min=0, max=1024, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
     int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +71,8 @@ def check_different(*outputs: str, nested: bool = False) -> None:
             continue
         folder, name = os.path.split(os.path.abspath(output))
         place = Path(os.path.realpath(folder), name)  # a link is replaced, not what it leads to
+        if sys.platform in ("darwin", "win32"):  # where names that differ in case alone are one
+            place = Path(str(place).casefold())
         if place in places:
             raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
         places[place] = output

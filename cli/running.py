@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pdtools.devices import prepare_torch
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
 from pdtools.search.options import AUTO
@@ -231,14 +232,11 @@ def model_settings(
 
 def pick_device(name: str, threads: int) -> str:
     """Resolve ``auto``, check that the device exists, and set the number of CPU threads."""
+    if name != "mps" and name.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda, cuda:N or mps")
+    name = prepare_torch(name, threads)
     import torch
 
-    if threads:
-        torch.set_num_threads(threads)
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.partition(":")[0] not in ("cpu", "cuda"):
-        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda or cuda:N")
     try:
         torch.empty(0, device=name)
         if ":" in name and name.startswith("cuda"):

@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import ctypes
+import multiprocessing
 import os
 import sys
+import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from pdtools.models import LanguageModel
 
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
+_NO_FLOAT64 = ("mps",)
+_MPS = (
+    "mps has not been tried yet. It has no float64, so models with trees or stacks run on the CPU, as does"
+    " what Metal has no operation for"
+)
+
+
 def prepare_torch(device: str, threads: int) -> str:
     """Set this process's CPU threads (0: as torch finds best). Returns the device, with ``auto`` resolved."""
+    if device == "mps":  # what Metal has no operation for; read when torch is first imported
+        os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
+        if multiprocessing.parent_process() is None:
+            warnings.warn(_MPS, stacklevel=2)
     import torch
 
     if threads:
@@ -20,27 +40,54 @@ def prepare_torch(device: str, threads: int) -> str:
     return device
 
 
+def widest_float(device: torch.device | str) -> torch.dtype:
+    """The type that sums are kept in: float64; of Apple's GPUs, which have none, float32."""
+    import torch
+
+    return torch.float32 if torch.device(device).type in _NO_FLOAT64 else torch.float64
+
+
+def device_for(model: LanguageModel, device: str) -> str:
+    """Where a model runs that is wanted on a device: where what it needs is there."""
+    return "cpu" if device.partition(":")[0] in _NO_FLOAT64 and model.needs_float64 else device
+
+
 def memory_of(device: str) -> int:
     """Bytes of memory of a device; of the CPU, what the system and the limits of the process allow."""
+    if device == "mps":
+        import torch
+
+        return int(torch.mps.recommended_max_memory())
     if device.startswith("cuda"):
         import torch
 
         return int(torch.cuda.get_device_properties(device).total_memory)
-    found = [_cgroup_limit()]
+    found = [_cgroup_limit(), _installed()]
     try:
-        found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
         import resource
-    except (ImportError, AttributeError, ValueError, OSError):  # not on every system
+    except ImportError:  # not on Windows
         return min(found)
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return min(*found, sys.maxsize if limit == resource.RLIM_INFINITY else limit)
+
+
+def _installed() -> int:
+    """Bytes of memory that the machine has; the largest number where nobody says."""
+    if sys.platform == "win32":
+        kib = ctypes.c_ulonglong()
+        found = ctypes.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kib))
+        return kib.value * 1024 if found else sys.maxsize
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return sys.maxsize
 
 
 def _cgroup_limit() -> int:
     """Bytes that a container, or a job of Slurm, may use: the least of what its groups of processes may."""
     limits = [sys.maxsize]
     try:
-        groups = _OWN_CGROUPS.read_text().splitlines()
+        groups = _OWN_CGROUPS.read_text("utf-8").splitlines()
     except OSError:
         return sys.maxsize
     for group in groups:
@@ -52,7 +99,7 @@ def _cgroup_limit() -> int:
         own = tree / path.strip("/")
         for folder in (own, *own.parents):
             try:
-                limits.append(int((folder / name).read_text()))
+                limits.append(int((folder / name).read_text("utf-8")))
             except (OSError, ValueError):  # none, or "max"
                 continue
     return min(limits)

@@ -5,16 +5,29 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from pdtools.errors import PdtoolsError
 
+# filelock, which torch brings, would not do: it has no locks that several share, and not these refusals.
+fcntl: Any
+msvcrt: Any
 try:
     import fcntl
 except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
+try:
+    import msvcrt
+except ImportError:  # not Windows
+    msvcrt = None
 
+# Whether the system deletes and moves no file that is open, nor a folder that has one.
+OPEN_FILES_STAY = fcntl is None
+# Of a file that is locked on Windows, where locks are of single bytes: who shares it has one of them.
+_BYTES = 1024
 # Some network file systems are mounted without locks.
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
@@ -31,20 +44,25 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         path: the file; made if it is not there, and left there: its existence says nothing.
         refusal: the error's message if another process holds the lock.
         shared: whether others may hold it too, if they share it as well.
-        required: whether to fail where the file system has no locks; else none is held there.
+        required: whether to fail where the system, or the file system, has no locks; else none is held there.
 
     Raises:
         TakenError: if another process holds it.
         PdtoolsError: if there are no locks, but one is required.
     """
-    if fcntl is None:  # and an open file would keep Windows from moving its folder
+    if fcntl is None and msvcrt is None:
+        if required:
+            raise PdtoolsError(f"{path}: no locks on this system ({sys.platform})")
         yield
         return
     # Not through a link: that of a folder from somebody else might make a file anywhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         try:
-            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            if fcntl is not None:
+                fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            else:
+                _lock_bytes(descriptor, shared=shared)
         except BlockingIOError as error:
             raise TakenError(refusal) from error
         except OSError as error:
@@ -57,6 +75,25 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock_bytes(descriptor: int, *, shared: bool) -> None:
+    """Lock all bytes, or one that nobody has yet; the system unlocks them with the end of the process, or
+    when the file is closed.
+
+    Raises:
+        BlockingIOError: if another process has them.
+    """
+    for first in range(_BYTES if shared else 1):
+        os.lseek(descriptor, first, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1 if shared else _BYTES)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EDEADLK):
+                raise
+        else:
+            return
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
 
 def _is(descriptor: int, path: str | Path) -> bool:

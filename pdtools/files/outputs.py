@@ -26,7 +26,9 @@ from pdtools.files.system import (
     IS_THERE,
     exchange,
     hidden_beside,
+    is_in_use,
     may_live,
+    patiently,
     recover_directory,
     this_process,
 )
@@ -41,7 +43,7 @@ _TRIES = 9
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}\.tmp")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.ESTALE, errno.ENXIO}
-_NO_HARD_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP}
+_NO_HARD_LINKS = {*CANNOT, errno.EACCES, errno.EMLINK}
 
 
 _Call = Callable[[Path, Path], None]
@@ -161,7 +163,8 @@ def _temporary(final: Path) -> Iterator[Path]:
         ours = culprit.startswith((str(temporary), str(final))) or culprit == str(final.parent)
         # Reading a file by name names it: what has no name is, as a rule, from writing or syncing this one.
         if ours or error.errno in _FULL or (error.filename is None and error.errno in _UNWRITABLE):
-            raise PdtoolsError(f"{final}: cannot be written: {error.strerror}") from error
+            hint = " (close it there, or choose another name)" if is_in_use(error) else ""
+            raise PdtoolsError(f"{final}: cannot be written: {error.strerror}{hint}") from error
         raise
 
 
@@ -252,7 +255,7 @@ def atomic_path(path: str | Path, *, overwrite: bool = True, durable: bool = Tru
             if durable:
                 _finish(temporary, final)
             if overwrite:
-                os.replace(temporary, final)
+                patiently(os.replace, temporary, final)
             else:
                 _put(temporary, final)
             if durable:
@@ -345,7 +348,7 @@ def _put(new: Path, final: Path) -> None:
     """
     try:
         if new.is_dir():
-            os.rename(new, final)  # not where there is anything but an empty folder
+            patiently(os.rename, new, final)  # not where there is anything but an empty folder
         else:
             _link(new, final)
     except OSError as error:
@@ -362,7 +365,7 @@ def _link(new: Path, final: Path) -> None:
             raise
         if os.path.lexists(final):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from error
-        os.rename(new, final)
+        patiently(os.rename, new, final)
 
 
 def replace_directory(new: Path, final: Path) -> None:
@@ -376,7 +379,7 @@ def replace_directory(new: Path, final: Path) -> None:
     for is_last in (*[False] * _TRIES, True):
         try:
             if not os.path.lexists(final):
-                os.rename(new, final)
+                patiently(os.rename, new, final)
                 break
             if os.path.isdir(final):
                 _check_replaceable(final)
@@ -385,8 +388,8 @@ def replace_directory(new: Path, final: Path) -> None:
                 break
             _delete(old)
             try:
-                os.rename(final, old)
-                os.rename(new, final)
+                patiently(os.rename, final, old)
+                patiently(os.rename, new, final)
             except BaseException:
                 recover_directory(final)
                 raise

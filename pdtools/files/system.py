@@ -7,6 +7,8 @@ import hashlib
 import os
 import platform
 import re
+import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
 # they are (a number alone: of an earlier version), or that they are of a run that is to replace another one.
 MAKER = r"(?:[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}|\d+|new)"
 _HIDDEN = re.compile(rf"(?:{MAKER}\.(?:tmp|old)|new)")
+# How Windows says that a file is in use: access denied, a sharing violation, a lock.
+_IN_USE = (5, 32, 33)
+_WAITS = (0.01, 0.03, 0.1, 0.3, 0.6)  # seconds
 _HERE, _RENAME_EXCHANGE = -100, 2
 
 
@@ -48,7 +53,7 @@ def _machine() -> str:
     parts = [platform.node()]
     for path in ("/etc/machine-id", "/proc/self/ns/pid"):
         try:
-            parts.append(os.readlink(path) if path.startswith("/proc") else Path(path).read_text())
+            parts.append(os.readlink(path) if path.startswith("/proc") else Path(path).read_text("utf-8"))
         except OSError:
             parts.append("")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
@@ -57,10 +62,32 @@ def _machine() -> str:
 def _start_of(number: int) -> str:
     """When a process started, in ticks of the clock; 0 where nobody says; none of one that has ended."""
     try:
-        fields = Path(f"/proc/{number}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = Path(f"/proc/{number}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return "0"
     return "" if fields[0] in "ZX" else fields[19]
+
+
+def is_in_use(error: OSError) -> bool:
+    """Whether it says that a file is open somewhere, for which Windows does not rename or replace it."""
+    return isinstance(error, PermissionError) and getattr(error, "winerror", None) in _IN_USE
+
+
+def patiently(rename: Callable[[Path, Path], object], old: Path, new: Path) -> None:
+    """Rename, as ``rename`` does; where Windows refuses it, again: a virus scanner is done in a moment.
+
+    Raises:
+        OSError: if it cannot be done within a second.
+    """
+    for seconds in _WAITS:
+        try:
+            rename(old, new)
+            return
+        except PermissionError as error:
+            if not is_in_use(error):
+                raise
+            time.sleep(seconds)
+    rename(old, new)
 
 
 def exchange(one: Path, other: Path) -> bool:
@@ -102,7 +129,7 @@ def recover_directory(path: str | Path) -> None:
     for old in hidden_beside(final, (".old",)):
         if old.with_suffix(".tmp").exists():
             try:
-                os.rename(old, final)
+                patiently(os.rename, old, final)
             except OSError as error:
                 if error.errno not in {*IS_THERE, errno.ENOENT}:  # it was not cut, but under way
                     raise

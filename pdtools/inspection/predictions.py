@@ -122,7 +122,7 @@ class Predictions:
         model = self._loaded.model
         rows = [self._row(*each) for each in known]
         batch = model.pack(rows).to(model.device)
-        weights = attention_weights(model, batch).weights.double().cpu().numpy()  # (B, L, H, N, N)
+        weights = attention_weights(model, batch).weights.cpu().double().numpy()  # (B, L, H, N, N)
         for (encoded, token, _), read, row in zip(known, batch.tokens.cpu().numpy(), weights, strict=True):
             if isinstance(model, GrammarLM):
                 places = np.flatnonzero(read < model.vocab_size)[: token + 1]

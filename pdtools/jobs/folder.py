@@ -43,7 +43,7 @@ from pdtools.files import (
     temporary_name,
     write_json,
 )
-from pdtools.files.locks import locked
+from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import MANIFEST, Manifest, paths_below, read_manifest
 from pdtools.files.written import check_all_ours, holds_others
 from pdtools.files.zstd import compress_zstd, open_zstd
@@ -257,6 +257,8 @@ def begun(output: str | Path) -> bool:
 def _alone(folder: Path, slice_: Slice | None = None) -> Iterator[None]:
     """Refuse a second run over the same pieces: of the same slice, or of all while a slice is at work."""
     with contextlib.ExitStack() as stack:
+        if OPEN_FILES_STAY:
+            stack.callback(_delete_locks, folder)  # when they are closed
         busy = f"{folder}: another process is at work there"
         stack.enter_context(locked(folder / _LOCK, busy, shared=slice_ is not None))
         if slice_ is not None:
@@ -265,9 +267,18 @@ def _alone(folder: Path, slice_: Slice | None = None) -> Iterator[None]:
         yield
 
 
+def _delete_locks(folder: Path) -> None:
+    """Delete what :func:`_discard`, if it was called, had to leave on Windows."""
+    if not os.path.lexists(folder / _JOB_FILE):
+        with contextlib.suppress(OSError):  # another process has them, or something else is there
+            for path in folder.glob(f"{_LOCK}*"):
+                path.unlink()
+            folder.rmdir()
+
+
 def _discard(folder: Path) -> None:
     """Delete a folder, at one blow for those who look for it; if it holds files of others, not these."""
-    if folder.is_symlink() or holds_others(folder, _HELD):
+    if OPEN_FILES_STAY or folder.is_symlink() or holds_others(folder, _HELD):
         _empty(folder)
         return
     gone = temporary_name(folder)
@@ -336,8 +347,8 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         job = {
             "format": FORMAT,
             "command": sys.argv[1:],
-            "folder": os.getcwd(),
-            "output": os.path.abspath(output),
+            "folder": Path.cwd().as_posix(),  # Windows takes these too
+            "output": Path(os.path.abspath(output)).as_posix(),
             "replaces": _identity(output),
             "settings": wanted,
         }

@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 
 # Items that wait for each worker, so that none runs out of work, and few are in memory.
 _WAITING = 2
+_MOST_ON_WINDOWS = 61  # of the processes that one waits for there
 _SECONDS_TO_LOOK = 5.0
 
 
@@ -59,7 +60,7 @@ class Workers:
     """
 
     def __init__(self, number: int = 1) -> None:
-        self.number = number
+        self.number = min(number, _MOST_ON_WINDOWS) if sys.platform == "win32" else number
         self._functions = 0
         self._pool: ProcessPoolExecutor | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -155,10 +156,11 @@ def _first(under_way: deque[tuple[Item, Future[Result]]], pool: ProcessPoolExecu
 
 
 def _prepare(folder: str) -> None:
-    # Ctrl-C and a scheduler's SIGTERM go to all processes; this one ends when the first one does, however
-    # that ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # Ctrl-C and a scheduler's SIGTERM go to all processes, as Ctrl-Break does on Windows; this one ends when
+    # the first one does, however that ends.
+    for name in ("SIGINT", "SIGTERM", "SIGBREAK"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(folder,), daemon=True).start()
 
 

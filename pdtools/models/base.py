@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from pdtools.devices import widest_float
 from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.derivations import DerivationKind, Derivations
@@ -163,6 +164,11 @@ class LanguageModel(nn.Module, ABC):
         return cast(DerivationKind, self.config.derivation_kind)
 
     @property
+    def needs_float64(self) -> bool:
+        """Whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
+        return self.derivation_kind.exist
+
+    @property
     def structure(self) -> Structure:
         """What is learned beside the tokens, as scores of training call it."""
         return "action" if self.derivation_kind.choices == "actions" else "attachment"
@@ -255,7 +261,8 @@ class LanguageModel(nn.Module, ABC):
         attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
         more = {} if parts.treereg is None else vars(parts.treereg)
         if batch.answers is not None:
-            of_answers = parts.token_logprobs.double().masked_fill(~batch.answers, 0).sum(1)  # (B,)
+            of_tokens = parts.token_logprobs.to(widest_float(self.device))
+            of_answers = of_tokens.masked_fill(~batch.answers, 0).sum(1)  # (B,)
             more |= {"answer_nll_sum": -of_answers.sum(), "answer_logprobs": of_answers}
         if batch.numbers is not None and parts.numbers is not None:
             known = ~batch.numbers.isnan()

@@ -12,6 +12,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from pdtools.devices import device_for
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import (
     Kind,
@@ -216,7 +217,8 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     model = build_model(config["model"], model_config)
     model.load_state_dict(weights)
     model.use_tokenizer(tokenizer)
-    return LoadedModel(model=model.to(device).eval(), tokenizer=tokenizer, config=config, folder=folder)
+    place = device_for(model, str(device))
+    return LoadedModel(model=model.to(place).eval(), tokenizer=tokenizer, config=config, folder=folder)
 
 
 def _read_weights(path: Path) -> dict[str, torch.Tensor]:

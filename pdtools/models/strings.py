@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from pdtools.devices import widest_float
 from pdtools.models.base import LanguageModel
 from pdtools.models.derivations import Derivation, Derivations
 
@@ -33,7 +34,8 @@ class StringDerivations(Derivations):
 
     def logprobs(self) -> Tensor:
         """See :meth:`Derivations.logprobs`. What little probability padding and ROOT are given is lost."""
-        logprobs = self._model.next_token_logprobs(self._state).double()  # (R, V)
+        logprobs = self._model.next_token_logprobs(self._state)  # (R, V)
+        logprobs = logprobs.to(widest_float(logprobs.device))
         logprobs[:, self._never] = -torch.inf
         return logprobs
 

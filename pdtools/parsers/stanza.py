@@ -190,7 +190,7 @@ def _pipeline(steps: list[str], device: str, defaults: dict[str, str], **options
     with tempfile.TemporaryDirectory() as folder:
         # What its downloader knows is none of the pipeline's affair.
         known: dict[str, Any] = {step: {} for step in steps} | {"packages": {"default": defaults}}
-        Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}))
+        Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}), "utf-8")
         return stanza.Pipeline(
             "xx",
             dir=folder,

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.devices import widest_float
 from pdtools.models import LoadedModel
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import Measure, NextTokens, Predictor, SentenceScore, Unscorable
@@ -46,7 +47,7 @@ def summaries(logprobs: Tensor, begins: Tensor) -> Tensor:
     vocab_size = logprobs.shape[-1]
     rows = []
     for part in logprobs.reshape(-1, vocab_size).split(max(1, _MOST_CELLS // vocab_size)):
-        part = part.double()
+        part = part.to(widest_float(part.device))
         entropies = torch.special.entr(part.exp()).sum(-1)
         rows.append(torch.stack([entropies, part[:, begins].logsumexp(-1)], -1))
     return torch.cat(rows).view(*logprobs.shape[:-1], 2)

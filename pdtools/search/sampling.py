@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.devices import widest_float
 from pdtools.models import LanguageModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.memory import hypotheses_that_fit
@@ -79,9 +80,9 @@ def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> lis
     rows, device = len(draws), model.device
     derivations = model.derive(rows, max_tokens + 2)
     numbers = np.stack([np.random.default_rng([seed, i]).random(derivations.most_steps) for i in draws])
-    uniform = torch.from_numpy(numbers).to(device)  # (R, steps)
+    uniform = torch.from_numpy(numbers).to(widest_float(device)).to(device)  # (R, steps)
     made = torch.full(uniform.shape, -1, dtype=torch.int32, device=device)  # (R, steps), the choices
-    logprob = torch.zeros(rows, dtype=torch.float64, device=device)  # (R,)
+    logprob = torch.zeros(rows, dtype=uniform.dtype, device=device)  # (R,)
     n_tokens = torch.zeros(rows, dtype=torch.int64, device=device)  # (R,)
     complete = torch.zeros(rows, dtype=torch.bool, device=device)  # (R,)
 

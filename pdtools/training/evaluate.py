@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pdtools.devices import widest_float
 from pdtools.models import Batch, LanguageModel, LossParts
 from pdtools.models.base import Objective, Structure
 from pdtools.training.distributed import Ranks
@@ -126,15 +127,16 @@ def _perplexity(nll: float, tokens: int) -> float | None:
 
 
 def loss_sums(parts: LossParts) -> torch.Tensor:
-    """The sums of one batch as float64 on the model's device, so that adding them up never waits: (13,)."""
+    """The sums of one batch, wide floats on the model's device, so that adding them up never waits: (13,)."""
     nothing = torch.zeros_like(parts.n_tokens)
     sums = [getattr(parts, name) for name in _SUMS.values()]
-    return torch.stack([(nothing if each is None else each).detach().double() for each in sums])  # (13,)
+    wide = widest_float(nothing.device)
+    return torch.stack([(nothing if each is None else each).detach().to(wide) for each in sums])  # (13,)
 
 
 def zero_sums(device: str | torch.device) -> torch.Tensor:
     """Sums of nothing, to add :func:`loss_sums` to."""
-    return torch.zeros(len(_SUMS), dtype=torch.float64, device=device)  # (13,)
+    return torch.zeros(len(_SUMS), dtype=widest_float(device), device=device)  # (13,)
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[Any]:

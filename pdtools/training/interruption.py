@@ -7,11 +7,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-_NOTED = ("SIGINT", "SIGTERM", "SIGUSR1")
+_NOTED = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGBREAK")  # as far as the system has them
 
 
 class Interruption:
-    """While the context is open, Ctrl-C, SIGTERM and SIGUSR1 (what Slurm sends) are noted, not obeyed.
+    """While the context is open, Ctrl-C, SIGTERM and SIGUSR1 (what Slurm sends), and on Windows Ctrl-Break,
+    are noted, not obeyed.
 
     ``received`` then holds the signal's number; a second Ctrl-C interrupts at once.
 

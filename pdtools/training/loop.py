@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from pdtools.devices import widest_float
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory
 from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
@@ -158,8 +159,8 @@ class TrainingLoop:
             parsed = treereg_set.source(config, **position)
             self.treereg_loader = BatchLoader(parsed, device, ahead, self.ranks)
         self._waiting: deque[Batch] = deque()  # of the step that has begun
-        self._treereg_factor = torch.zeros((), dtype=torch.float64, device=device)
-        self._number_factor = torch.zeros((), dtype=torch.float64, device=device)
+        self._treereg_factor = torch.zeros((), dtype=widest_float(device), device=device)
+        self._number_factor = torch.zeros((), dtype=widest_float(device), device=device)
         self._begin_step()
 
     def run(self) -> RunState:
@@ -245,7 +246,7 @@ class TrainingLoop:
         if self.treereg_loader is not None:
             parsed = [next(self.treereg_loader) for _ in range(config.accumulate)]
             batches = [*map(_without_tokens, parsed), *batches]
-        counts = torch.zeros(2, dtype=torch.float64, device=self.device)
+        counts = torch.zeros(2, dtype=widest_float(self.device), device=self.device)
         for batch in batches:
             predicted = batch.predicted()
             counts[0] += predicted.any(1).sum() if config.normalize == "sentence" else predicted.sum()
@@ -259,7 +260,7 @@ class TrainingLoop:
         """The squared errors of a step are divided by its numbers, the rest by its tokens (or sentences)."""
         if all(batch.numbers is None for batch in batches):
             return
-        counts = torch.zeros(2, dtype=torch.float64, device=self.device)
+        counts = torch.zeros(2, dtype=widest_float(self.device), device=self.device)
         for batch in batches:
             assert batch.numbers is not None
             predicted = batch.predicted()
@@ -339,7 +340,7 @@ class TrainingLoop:
 
     def _begin_step(self) -> None:
         self._sums = zero_sums(self.device)
-        self._sentences = torch.zeros((), dtype=torch.float64, device=self.device)
+        self._sentences = torch.zeros((), dtype=widest_float(self.device), device=self.device)
 
     def _log(self, sums: LossSums) -> None:
         """Record the loss since the last time."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pdtools.devices import device_for
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
 from pdtools.models import (
@@ -238,6 +239,7 @@ def open_run(
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
         model.use_tokenizer(inputs.tokenizer)
+        device = device_for(model, options.device)
         initialized = None
         if init is not None and pretrained is not None and not resumes:
             initialized = initialize_from(model, pretrained, init)
@@ -249,13 +251,13 @@ def open_run(
         treereg_set = None if parsed is None else Sentences(parsed, model, rejects=rejects)
         loop = TrainingLoop(
             folder,
-            ParallelModel(model, options.device, ranks, options.distribution),
+            ParallelModel(model, device, ranks, options.distribution),
             recipe.train,
             train_set,
             valid_set,
             treereg_set,
             checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
-            device=options.device,
+            device=device,
             listener=options.listener if options.listener is not None and ranks.is_main else Silence(),
             stop=options.stop,
             resume=resumes,

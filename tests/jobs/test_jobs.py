@@ -626,11 +626,11 @@ def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
 
 
-def test_where_nobody_locks_no_file_is_open_in_a_folder_that_is_moved(
+def test_no_folder_with_an_open_file_is_moved(
     tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Windows refuses that."""
-    out, real = tmp_path / "out", os.rename
+    """Windows refuses that, and to delete the file."""
+    out, real, real_unlink = tmp_path / "out", os.rename, Path.unlink
 
     def rename(old: Path, new: Path) -> None:
         for descriptor in Path("/proc/self/fd").iterdir():
@@ -638,8 +638,16 @@ def test_where_nobody_locks_no_file_is_open_in_a_folder_that_is_moved(
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(old))
         real(old, new)
 
+    def unlink(path: Path, *arguments: bool, **options: bool) -> None:
+        if any(each.resolve() == path.resolve() for each in Path("/proc/self/fd").iterdir()):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        real_unlink(path, *arguments, **options)
+
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr("pdtools.files.locks.fcntl", None)
+    monkeypatch.setattr(Path, "unlink", unlink)
+    monkeypatch.setattr("pdtools.jobs.folder.OPEN_FILES_STAY", True)
+    interrupt(out, work, 1)
+    assert sorted(os.listdir(tmp_path)) == ["log"]  # nothing is worth keeping
     interrupt(out, work, 4)
     assert make(out, work, Plan(resume=True)) == DOUBLED
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]

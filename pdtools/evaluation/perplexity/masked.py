@@ -141,7 +141,7 @@ def _score(
             with torch.inference_mode(), explained_memory_errors():
                 parts = model.forward_parts(masked.to(model.device))
             counts += masked.predicted().sum(1)
-            sums += parts.token_logprobs.double().sum(1).cpu()
+            sums += parts.token_logprobs.cpu().double().sum(1)
         found += zip(counts.tolist(), sums.tolist(), strict=True)
     return found
 

@@ -60,7 +60,7 @@ def evaluate_stream_perplexity(
             on_device = batch.to(model.device)
             assert on_device.targets is not None
             logprobs, carry = model.stream_logprobs(on_device.tokens, on_device.targets, carry)
-            parts.append(logprobs.double().cpu())
+            parts.append(logprobs.cpu().double())
     scored = torch.cat([batch.predicted() for batch in batches], 1)
     values = torch.cat(parts, 1)[scored].numpy()  # in the order of the text: (tokens,)
     lengths = np.asarray(shards.lengths, dtype=np.int64) - 1

@@ -2,13 +2,16 @@
 
 They lie in the folder that ``PDTOOLS_CACHE`` names (``off``: nowhere), by default ``pdtools`` in the user's
 cache. The name of a file has two digests: of all that it was made from, with the processor, and of its
-content. A folder that others can write is not used.
+content. A folder that others can write is not used; of Windows, which does not say so, only one in the home.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -74,23 +77,34 @@ def keep(library: Path, name: str, made_from: str) -> None:
 def kept_folder() -> Path | None:
     """Where libraries are kept; None: nowhere."""
     given = os.environ.get("PDTOOLS_CACHE")
-    if given == "off" or not hasattr(os, "getuid"):
+    if given == "off":
         return None
     try:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
+        caches = Path(home or Path.home() / ".cache")
         folder = Path(given) if given else caches / "pdtools"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except (OSError, RuntimeError):  # the latter: nobody knows where the user is at home
         return None
-    return folder if found.st_uid == os.getuid() and not found.st_mode & 0o022 else None
+    if hasattr(os, "getuid"):
+        is_own = found.st_uid == os.getuid() and not found.st_mode & 0o022
+    else:
+        is_own = Path.home().resolve() in folder.resolve().parents
+    return folder if is_own else None
 
 
 @cache
 def _processor() -> str | None:
+    if sys.platform == "win32":
+        return platform.processor() or None
     try:
+        if sys.platform == "darwin":
+            names = ("machdep.cpu.brand_string", "machdep.cpu.features")  # of ARM there is the first alone
+            said = subprocess.run(["sysctl", "-n", *names], capture_output=True, text=True, timeout=5)
+            return said.stdout or None
         first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")
-    except (OSError, ValueError):
+    except (OSError, ValueError, subprocess.SubprocessError):
         return None
     lines = [line for line in first.splitlines() if line.partition(":")[0].strip() in _OF_PROCESSOR + _OF_ARM]
     return "\n".join(lines) or None

@@ -1,7 +1,8 @@
 """Functions in C for CPUs, compiled when they are first wanted, where there is a compiler.
 
 A library is built for the processor at hand, in half a second to two, and kept for later processes
-(:mod:`pdtools.models.kernels.kept`).
+(:mod:`pdtools.models.kernels.kept`). Windows deletes no library that is loaded: it stays among the temporary
+files of the process that compiled it.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -24,8 +28,17 @@ import torch
 from pdtools.models.kernels.kept import keep, kept_as, kept_file
 
 COMPILERS = ("cc", "gcc", "clang")
-FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-std=c11", "-shared", "-fPIC")
 _SECONDS = 60
+
+
+def flags() -> Iterator[tuple[str, ...]]:
+    """What a compiler is told, best first: not every clang knows all of it."""
+    # What clang calls so on ARM.
+    this_processor = "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
+    simd = () if sys.platform == "darwin" else ("-fopenmp-simd",)  # Apple's clang refuses options of OpenMP
+    place = () if sys.platform == "win32" else ("-fPIC",)
+    yield ("-O3", this_processor, *simd, "-std=c11", "-shared", *place)
+    yield ("-O3", "-std=c11", "-shared", *place)
 
 
 @cache
@@ -38,10 +51,10 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
         functions: that it has.
         options: for the compiler.
     """
-    for compiler in filter(None, map(shutil.which, COMPILERS)):
+    for compiler, told in product(filter(None, map(shutil.which, COMPILERS)), flags()):
         # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
         with contextlib.suppress(OSError, subprocess.SubprocessError, AttributeError):
-            return _compiled(compiler, package, name, functions, options)
+            return _compiled((compiler, *told, *options), package, name, functions)
     _say_that_there_is_none()
     return None
 
@@ -56,18 +69,16 @@ def _say_that_there_is_none() -> None:
     )
 
 
-def _compiled(
-    compiler: str, package: str, name: str, functions: tuple[str, ...], options: tuple[str, ...]
-) -> ctypes.CDLL:
+def _compiled(told: tuple[str, ...], package: str, name: str, functions: tuple[str, ...]) -> ctypes.CDLL:
     files = resources.files(package).iterdir()
     wanted = [file for file in files if file.name == f"{name}.c" or file.name.endswith(".h")]
     sources = {file.name: file.read_bytes() for file in wanted}
-    command = [compiler, *FLAGS, *options]
+    command = list(told)
     made_from = kept_as(command, sources)
     if made_from is not None and (kept := kept_file(name, made_from)) is not None:
         with contextlib.suppress(OSError, AttributeError):  # of another system that has the same home
             return _loaded(kept, functions)
-    with tempfile.TemporaryDirectory(prefix="pdtools-") as folder:
+    with tempfile.TemporaryDirectory(prefix="pdtools-", ignore_cleanup_errors=True) as folder:
         for file_name, content in sources.items():
             Path(folder, file_name).write_bytes(content)
         file = Path(folder, f"{name}.so")

@@ -260,6 +260,11 @@ class RecurrentLM(LanguageModel):
         """See :meth:`LanguageModel.next_token_logprobs`."""
         return self.output(state.run.cell.hidden).log_softmax(-1, dtype=torch.float32)
 
+    @property
+    def needs_float64(self) -> bool:
+        """Stacks do."""
+        return True
+
     def _reader(self) -> RecurrentReader:
         return RecurrentReader(self.config, self.stack, dict(self.named_parameters()))
 

@@ -44,5 +44,5 @@ def next_token_logprobs(
         batch = pack([(prefixes[i], attachments[i]) for i in group])
         with explained_memory_errors():
             found = model.following_logprobs(batch.to(model.device))
-        result[group] = found.double().cpu().numpy()
+        result[group] = found.cpu().double().numpy()
     return result

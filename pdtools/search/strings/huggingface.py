@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.devices import widest_float
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import read_json
 from pdtools.search import encoding
@@ -291,7 +292,7 @@ class HuggingFaceScorer:
         """For each string (index) of m tokens float64 (m, V), log p of what may follow each of them, nats."""
         for group, padded, mask in self._batches(rows):
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
-            logprobs = logits.double().log_softmax(2).cpu().numpy()
+            logprobs = logits.to(widest_float(logits.device)).log_softmax(2).cpu().double().numpy()
             for values, i in zip(logprobs, group, strict=True):
                 yield i, values[: len(rows[i])]
 
@@ -436,12 +437,12 @@ class HuggingFaceScorer:
     ) -> NDArray[np.float64]:
         """Log-probabilities of tokens, and what is asked of the distributions that they are from (these
         ``rows`` of all)."""
-        logprobs = chosen.double()
+        logprobs = chosen.to(widest_float(chosen.device))
         if self._begins is not None:
             found = summaries(every, self._begins)
             found = found if rows is None else found[rows]
             logprobs = torch.cat([logprobs[..., None], found], -1)
-        return logprobs.cpu().numpy()
+        return logprobs.cpu().double().numpy()
 
     def _measured(
         self, item: _Encoded, values: NDArray[np.float64], seen: NDArray[np.int32]

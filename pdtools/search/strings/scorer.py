@@ -184,7 +184,7 @@ def string_logprobs(
             rows = [(token_ids[i], model.no_derivation(token_ids[i])) for i in places]
             with explained_memory_errors():
                 parts = model.forward_parts(model.pack(rows).to(model.device))
-            for i, values in zip(places, parts.token_logprobs.double().cpu().numpy(), strict=True):
+            for i, values in zip(places, parts.token_logprobs.cpu().double().numpy(), strict=True):
                 results[i] = values[1 : len(token_ids[i])]
     return [np.where(np.isin(ids[1:], given), 0.0, results[i]) for i, ids in enumerate(token_ids)]
 
@@ -210,7 +210,7 @@ def string_next_logprobs(
         batch = model.pack([(token_ids[i], model.no_derivation(token_ids[i])) for i in places])
         with explained_memory_errors():
             logprobs = model.position_logprobs(batch.to(model.device))
-        for i, values in zip(places, logprobs.double().cpu().numpy(), strict=True):
+        for i, values in zip(places, logprobs.cpu().double().numpy(), strict=True):
             found[i] = values[1 : len(token_ids[i])]
     return [found[i] for i in range(len(token_ids))]
 
@@ -235,5 +235,5 @@ def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray
             model.advance(state, tokens[going], no_tape)
     logprobs = np.zeros((len(strings.ids), len(levels) - 1))
     for k, values in enumerate(found):
-        logprobs[:, k] = values.double().cpu().numpy()[levels[k + 1].prefix_of]  # of ended strings: unused
+        logprobs[:, k] = values.cpu().double().numpy()[levels[k + 1].prefix_of]  # of ended strings: unused
     return [row[: len(ids) - 1] for row, ids in zip(logprobs, strings.ids, strict=True)]

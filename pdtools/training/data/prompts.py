@@ -178,7 +178,7 @@ def answer_prompts(
             parts = loss(batch.to(device))
             values = parts.answer_logprobs if form.answers else parts.numbers
             assert values is not None, "a model without regression"
-            found[numbers] = values.double().cpu().numpy().reshape(len(numbers), each)
+            found[numbers] = values.cpu().double().numpy().reshape(len(numbers), each)
     return found
 
 
