@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from .console import print_json
-from .options import JsonOption, PanelledCommand
+from .options import JsonOption, PanelledCommand, complete_recipes
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List what pdtools train can be told.")
 
@@ -45,7 +45,12 @@ def _first_sentence(recipe: str) -> str:
 
 @app.command("show", cls=PanelledCommand, short_help="Print a recipe.")
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="One of pdtools config list, or a file.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", autocompletion=complete_recipes, help="One of pdtools config list, or a file."
+        ),
+    ],
 ) -> None:
     """Print a recipe whole, after a comment that says where it is.
 

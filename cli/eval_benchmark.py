@@ -14,6 +14,7 @@ from .console import message
 from .eval_sg import score_suites
 from .evaluating import Evaluating
 from .options import (
+    COMPARING,
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
@@ -28,7 +29,7 @@ from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
 
-@option_blocks(without=("stride",))
+@option_blocks(without=("stride",), said=COMPARING)
 def eval_benchmark(
     context: typer.Context,
     data: Annotated[

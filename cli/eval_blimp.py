@@ -11,6 +11,7 @@ from pdtools.search.options import AUTO
 from .arguments import pick_source
 from .evaluating import Evaluating
 from .options import (
+    COMPARING,
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
@@ -26,7 +27,7 @@ from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
 
-@option_blocks(without=("stride",))
+@option_blocks(without=("stride",), said=COMPARING)
 def eval_blimp(
     context: typer.Context,
     data: Annotated[

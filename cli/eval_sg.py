@@ -12,6 +12,7 @@ from pdtools.search.options import AUTO
 from .arguments import pick_source
 from .evaluating import Evaluating
 from .options import (
+    COMPARING,
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
@@ -29,7 +30,7 @@ from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
 
-@option_blocks(without=("stride",))
+@option_blocks(without=("stride",), said=COMPARING)
 def eval_sg(
     context: typer.Context,
     suites: Annotated[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import os
 import signal
 import sys
 import warnings
@@ -56,7 +57,18 @@ from . import (
 )
 from .options import PanelledCommand
 
+_CLOSED_PIPE = 141  # as if by SIGPIPE
 _UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that typer brings along
+
+
+# Groups of commands in the help; what is in none of them (of other packages, say) is in the last.
+_GROUPS = {
+    "Data": ("parse", "tapes", "blocks", "prompts", "data", "generate", "show"),
+    "Training": ("train", "sweep", "config", "export"),
+    "Reading and parsing": ("surprisal", "decode", "sample", "inspect"),
+    "Evaluation": ("eval-", "benchmarks"),
+    "Results and the rest": ("compare", "view", "merge", "doctor", "help"),
+}
 
 
 class _Commands(TyperGroup):
@@ -75,6 +87,19 @@ class _Commands(TyperGroup):
         from . import other_packages
 
         return [*super().list_commands(ctx), *other_packages.names()]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each group of commands."""
+        there = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        limit = formatter.width - 6 - max(map(len, there))
+        *others, last = _GROUPS
+        listed: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
+        for name, command in there.items():
+            begins = (group for group in others if name.startswith(_GROUPS[group]))
+            listed[next(begins, last)].append((name, command.get_short_help_str(limit)))
+        for group, rows in listed.items():
+            with formatter.section(group):
+                formatter.write_dl(rows, col_max=max(map(len, there)))
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         with _visible_errors():
@@ -185,7 +210,7 @@ def _root(
 
 def main() -> None:
     """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C,
-    143 after SIGTERM."""
+    141 if nobody read all that it printed (``| head``), 143 after SIGTERM."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
     warnings.showwarning = _say
@@ -201,9 +226,21 @@ def main() -> None:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, frame: sys.exit(128 + number))
     try:
-        sys.exit(run(sys.argv[1:]))
+        status = run(sys.argv[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        sys.exit(status)
     except KeyboardInterrupt:  # while a command is ending
         sys.exit(130)
+    except BrokenPipeError:
+        _read_no_more()
+        sys.exit(_CLOSED_PIPE)
+
+
+def _read_no_more() -> None:
+    """Let what has not been printed yet be lost: Python would complain about it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @functools.cache
@@ -220,6 +257,9 @@ def run(arguments: list[str]) -> int:
             # Exits by itself after usage errors (2) and Ctrl-C (130).
             _all_commands()(arguments, prog_name="pdtools")
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):
+            _read_no_more()
+            return _CLOSED_PIPE
         if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not quiet:
             print("pdtools: interrupted", file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)

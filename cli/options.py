@@ -9,17 +9,18 @@ import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand
 
-from pdtools.model_names import find_model
+from pdtools.model_names import BUNDLED, find_model
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 from pdtools.visible import visible
 
@@ -84,14 +85,34 @@ def named_model(context: typer.Context, name: Any) -> Any:
     return found.folder
 
 
-models_folder = partial(model_option, "--model", metavar="DIR", callback=named_model)
+def complete_models(incomplete: str) -> list[str]:
+    """Names of models that begin so; of folders the shell knows."""
+    return [name for name in BUNDLED if name.startswith(incomplete)]
+
+
+def complete_kinds(incomplete: str) -> list[str]:
+    """Kinds of models that begin so."""
+    return [name for name in _KINDS if name.startswith(incomplete)]
+
+
+def complete_recipes(incomplete: str) -> list[str]:
+    """Recipes of pdtools that begin so."""
+    from pdtools.training.recipe import bundled_recipes
+
+    return [name for name in bundled_recipes() if name.startswith(incomplete)]
+
+
+_KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "sclm", "rnn")
+models_folder = partial(
+    model_option, "--model", metavar="DIR", callback=named_model, autocompletion=complete_models
+)
 
 InputsArgument = Annotated[
     list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")
 ]
 GivenTextOption = Annotated[
     list[str] | None,
-    input_option("--text", metavar="SENTENCE", help="Instead of INPUT: a sentence (or tree); repeatable."),
+    input_option("--text", metavar="SENTENCE", help="Instead of files: a sentence (or tree); repeatable."),
 ]
 ResultsFolderOption = Annotated[
     str | None, output_option("--output", "-o", metavar="DIR", help="A folder: results.json, tables.")
@@ -140,7 +161,10 @@ OnErrorOption = Annotated[
 ModelKindOption = Annotated[
     str | None,
     model_option(
-        "--model", metavar="NAME", help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn."
+        "--model",
+        metavar="NAME",
+        autocompletion=complete_kinds,
+        help="pushdown (default), transformer, plm, plm-mask, tg, sclm, rnn.",
     ),
 ]
 VocabSizeOption = Annotated[
@@ -194,16 +218,10 @@ RecordedOnErrorOption = Annotated[
     OnError, input_option("--on-error", help="If --surprisals do not fit a sentence: stop, or leave it out.")
 ]
 RecordedNatsOption = Annotated[bool, input_option("--nats", help="--surprisals are in nats, not bits.")]
-BeamOption = Annotated[
-    Any,  # int | Literal["auto"], which typer does not take
-    search_option(
-        "--beam",
-        "--action-beam",
-        metavar="N",
-        parser=parse_beam,
-        help="Hypotheses kept after each token (models of actions: action); eval-blimp and eval-sg: or auto.",
-    ),
-]
+_KEPT = "Hypotheses kept after each token (models of actions: action)"
+_beam = partial(search_option, "--beam", "--action-beam", metavar="N", parser=parse_beam)
+# int | Literal["auto"], which typer does not take
+BeamOption = Annotated[Any, _beam(help=f"{_KEPT}.")]
 WordBeamOption = Annotated[
     int | None,
     search_option(
@@ -379,11 +397,33 @@ class RecordedOptions:
     on_error: RecordedOnErrorOption = OnError.fail
 
 
-def option_blocks(*, without: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+# How commands that compare sentences, which are of no document, say some of these.
+COMPARING: Mapping[str, Any] = {
+    "beam": Annotated[Any, _beam(help=f"{_KEPT}; or auto.")],
+    "preceding": Annotated[
+        str | None,
+        input_option(
+            "--context", metavar="FILE", help="The sentences that are read before each, a line each."
+        ),
+    ],
+    "window": Annotated[
+        int | None,
+        input_option(
+            "--window",
+            min=2,
+            help="--context: tokens read at once, at most (default: as many as the model reads).",
+        ),
+    ],
+}
+
+
+def option_blocks(
+    *, without: Sequence[str] = (), said: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of its parameters' dataclasses, such as :class:`RunOptions`.
 
     Typer sees a function with an option for every field; the command itself gets the dataclasses. Fields
-    ``without`` an option keep their default.
+    ``without`` an option keep their default; of some the command says by ``said`` what they are.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -405,7 +445,7 @@ def option_blocks(*, without: Sequence[str] = ()) -> Callable[[Callable[..., Non
                     field.name,
                     inspect.Parameter.KEYWORD_ONLY,
                     default=field.default,
-                    annotation=hints[field.name],
+                    annotation=said.get(field.name, hints[field.name]),
                 )
                 for field in taken
             ]
@@ -442,11 +482,18 @@ _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Optio
 
 
 class PanelledCommand(TyperCommand):
-    """A command whose help lists its options by panel: plain text, without loading rich.
+    """A command whose help has its examples first, and its options by panel: plain text, without rich.
 
     Its numbers are finite, and whole ones, seeds among them, have 64 bits. An option that takes one value is
     refused if it is given two.
     """
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write what the command does, examples, then all else."""
+        first, *rest = inspect.cleandoc(self.help or "").split("\n\n")
+        rest.sort(key=lambda paragraph: not paragraph.startswith("\b\nExample:"))
+        self.help = "\n\n".join([first, *rest])
+        super().format_help_text(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse as usual, which would keep the last of several values, and take any number."""

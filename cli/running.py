@@ -242,5 +242,6 @@ def pick_device(name: str, threads: int) -> str:
         if ":" in name and name.startswith("cuda"):
             torch.cuda.set_device(name)  # where Triton launches kernels
     except (RuntimeError, AssertionError) as error:
-        raise PdtoolsError(f"--device {name}: no such device here ({str(error).splitlines()[0]})") from error
+        reason = str(error).splitlines()[0].split(". ")[0]
+        raise PdtoolsError(f"--device {name}: no such device here ({reason})") from error
     return name

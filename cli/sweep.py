@@ -20,6 +20,7 @@ from .options import (
     OnErrorOption,
     QuietOption,
     ThreadsOption,
+    complete_recipes,
 )
 from .panels import model_option, output_option
 from .running import pick_device
@@ -60,7 +61,12 @@ def sweep(
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", help="TOML recipe, or the name of a bundled one (cfl)."),
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            autocompletion=complete_recipes,
+            help="TOML recipe, or the name of a bundled one (cfl).",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,

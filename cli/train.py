@@ -23,6 +23,7 @@ from .options import (
     OverwriteOption,
     QuietOption,
     ThreadsOption,
+    complete_recipes,
 )
 from .panels import input_option, model_option, output_option, parallel_option
 from .running import pick_device
@@ -74,7 +75,12 @@ def train(
     ] = None,
     config: Annotated[
         str | None,
-        model_option("--config", metavar="FILE", help="TOML recipe, or a name (pdtools config list)."),
+        model_option(
+            "--config",
+            metavar="FILE",
+            autocompletion=complete_recipes,
+            help="TOML recipe, or a name (pdtools config list).",
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,

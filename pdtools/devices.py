@@ -29,9 +29,10 @@ def prepare_torch(device: str, threads: int) -> str:
     """Set this process's CPU threads (0: as torch finds best). Returns the device, with ``auto`` resolved."""
     if device == "mps":  # what Metal has no operation for; read when torch is first imported
         os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
-        if multiprocessing.parent_process() is None:
-            warnings.warn(_MPS, stacklevel=2)
     import torch
+
+    if device == "mps" and torch.backends.mps.is_available() and multiprocessing.parent_process() is None:
+        warnings.warn(_MPS, stacklevel=2)
 
     if threads:
         torch.set_num_threads(threads)

@@ -65,6 +65,8 @@ def _gpu() -> Finding:
     import torch
 
     names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        names.append("mps (only if asked for by --device mps)")
     return Finding("GPU", ", ".join(names) or None, "everything runs on the CPU")
 
 

@@ -401,6 +401,7 @@ def test_models_that_need_float64_run_on_the_cpu(tmp_path: Path) -> None:
 
 def test_mps_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTORCH_ENABLE_MPS_FALLBACK", raising=False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.warns(UserWarning, match="no float64.* run on the CPU"):
         assert devices.prepare_torch("mps", 0) == "mps"
     assert os.environ.pop("PYTORCH_ENABLE_MPS_FALLBACK") == "1"

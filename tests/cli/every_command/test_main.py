@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pdtools import __version__
-from pdtools.cli import generate, main
+from pdtools.cli import generate, main, options
 
 COMMANDS = [command.name for command in main.app.registered_commands] + [
     f"generate {command.name}" for command in generate.app.registered_commands
@@ -31,6 +31,7 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     assert main.run([*command.split(), "--help"]) == 0
     usage, text = capsys.readouterr().out.split("\n", 1)
     assert usage.startswith(f"Usage: pdtools {command} ")
+    assert text.strip().split("\n\n")[1].startswith("  Example:\n")  # after what the command does
     example = text[text.index("\n  Example:\n") :].split("\n\n")[0]
     commands = [line for line in example.split("\n")[2:] if not line.startswith(" " * 8)]
     assert commands
@@ -61,13 +62,40 @@ def test_help_of_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'tarin'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_speaks_of_no_other_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an option does elsewhere, or with an option that the command does not have, is of no use."""
+    assert main.run([*command.split(), "--help"]) == 0
+    options = capsys.readouterr().out.partition("\nArguments:\n")[2] or "-"
+    assert not [name for name in re.findall(r"eval-[a-z]+", options) if name != command]
+    has = set(re.findall(r"^  (?:-\w, )?(--[\w-]+)", options, re.MULTILINE))
+    meant = {"--context", "--stride", "--surprisals", "--write-sentences"} & set(
+        re.findall(r"(?<![\w-])(--[\w-]+)", options)
+    )
+    assert meant <= has
+
+
+def test_five_groups_of_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["--help"]) == 0
+    sections = capsys.readouterr().out.split("\n\n")[3:]
+    groups = {
+        lines.partition(":\n")[0]: re.findall(r"^  ([\w-]+) ", lines, re.MULTILINE) for lines in sections
+    }
+    assert list(groups) == list(main._GROUPS)
+    commands = [each for names in groups.values() for each in names]
+    assert sorted(commands) == sorted(set(main._all_commands().commands))
+    last = groups["Results and the rest"]
+    assert set(last) <= set(main._GROUPS["Results and the rest"])  # none is forgotten
+    assert "eval-sg" in groups["Evaluation"]
+
+
 @pytest.mark.parametrize("words", [[], ["generate"]])
 def test_lists_of_commands_fit_a_terminal(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert main.run([*words, "--help"]) == 0
-    listed = capsys.readouterr().out.partition("\nCommands:\n")[2].splitlines()
+    listed = capsys.readouterr().out.partition("--help ")[2].splitlines()
     assert len(listed) > 3
     assert not [line for line in listed if line.endswith("...")]
     assert max(map(len, listed)) <= 80
@@ -77,6 +105,10 @@ COMPLETED = {
     "pdtools eval-p": {"eval-parse", "eval-ppl"},
     "pdtools generate ": {"dyck", "dyck-prefixes", "cfl", "task"},
     "pdtools train --conf": {"--config"},
+    "pdtools train x --config t": {"tg", "tiny", "treereg"},
+    "pdtools config show eng": {"english"},
+    "pdtools train x --model t": {"transformer", "tg"},
+    "pdtools surprisal x --model eng": {"english", "english-base"},
     "pdtools parse x --from ": {
         *("text", "tokens", "parts", "treebank", "penn-historical", "export", "tiger-xml", "discbracket"),
         "conllu",
@@ -125,6 +157,31 @@ def test_completion_in_bash(tmp_path: Path) -> None:
 def _started(arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pdtools", *arguments]
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True)
+
+
+def test_kinds_of_models_that_are_completed() -> None:
+    from pdtools.models.registry import MODELS
+
+    assert sorted(options.complete_kinds("")) == sorted(MODELS)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["config", "keys"],  # much: the pipe is closed while it prints
+        ["--version"],  # little: when Python ends
+        ["surprisal", "--text", "the aunt chased the nurse .", "--model", "demo", "-q", "--beam", "2"],
+    ],
+)
+def test_a_reader_that_has_enough(command: list[str]) -> None:
+    """As in ``pdtools … | head -1``: no words about it, and the status that SIGPIPE would give."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "pdtools", *command], stdout=writing, stderr=subprocess.PIPE, text=True
+    )
+    os.close(writing)
+    assert (done.stderr, done.returncode) == ("", 141)
 
 
 def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
