@@ -9,7 +9,14 @@ import typer
 from pdtools.files import Kind, Rejects, count_lines, expand_inputs, is_stream
 
 from .console import message, print_json, progress
-from .options import JsonOption, LowerCaseOption, OverwriteOption, QuietOption, VocabSizeOption
+from .options import (
+    JsonOption,
+    LowerCaseOption,
+    OverwriteOption,
+    QuietOption,
+    VocabSizeOption,
+    named_tokenizer,
+)
 from .outputs import check_target
 from .panels import input_option, model_option, output_option
 from .tapes import TokenizerStyle, chosen_tokenizer, tokenizer_input
@@ -26,7 +33,8 @@ def blocks(
         model_option(
             "--tokenizer",
             metavar="word|bpe|DIR",
-            help="Make one from this text, or use that of other shards, of a model, or a tokenizer.json.",
+            callback=named_tokenizer,
+            help="Make one from this text, or use that of shards, of a model (hf:gpt2), or a file.",
         ),
     ] = "word",
     vocab_size: VocabSizeOption = None,
@@ -51,7 +59,7 @@ def blocks(
 
     \b
     Example:
-      pdtools blocks wiki.train.raw -o blocks/train --tokenizer gpt2/ --text-style raw
+      pdtools blocks wiki.train.raw -o blocks/train --tokenizer hf:gpt2 --text-style raw
       pdtools blocks ptb.train.txt -o blocks/train --tokenizer bpe --vocab-size 8000
       pdtools blocks ptb.valid.txt -o blocks/valid --tokenizer blocks/train
     """

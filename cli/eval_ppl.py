@@ -125,7 +125,6 @@ def eval_ppl(
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.evaluation.pieces import InPieces
     from pdtools.jobs import Plan
-    from pdtools.models.transformer.pretrained import check_no_hub_name
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs, read_rows
@@ -153,7 +152,6 @@ def eval_ppl(
         raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
-    check_no_hub_name(model)
     options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)

@@ -75,12 +75,27 @@ def parse_beam(text: object) -> int | str:
 
 def named_model(context: typer.Context, name: Any) -> Any:
     """The folder that --model means, or those of several; what has to be said of them is said."""
-    if name is None:
-        return None
-    if isinstance(name, (list, tuple)):
-        return [named_model(context, each) for each in name]
-    found = find_model(name)
-    if found.note is not None and not context.params.get("quiet"):
+    return (
+        [_named(context, each) for each in name] if isinstance(name, list | tuple) else _named(context, name)
+    )
+
+
+def named_parser(context: typer.Context, name: Any) -> Any:
+    """The same of --parser, which may also be a program."""
+    return _named(context, name, strict=False)
+
+
+def named_tokenizer(context: typer.Context, name: Any) -> Any:
+    """The same of --tokenizer, which may also be one that is to be made; no weights are downloaded for it."""
+    return name if name in ("word", "bpe") else _named(context, name, weights=False)
+
+
+def _named(context: typer.Context, name: Any, **how: Any) -> Any:
+    if name is None or context.resilient_parsing:  # a line that is being typed, or read again
+        return name
+    quiet = context.params.get("quiet")
+    found = find_model(name, bars=not quiet, **how)
+    if found.note is not None and not quiet:
         print(visible(found.note), file=sys.stderr)
     return found.folder
 
@@ -177,9 +192,14 @@ LowerCaseOption = Annotated[
     bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
 ]
 ModelOption = Annotated[
-    str, models_folder(help="A checkpoint, or a run of pdtools train; or english, english-base, demo.")
+    str,
+    models_folder(
+        help="A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME."
+    ),
 ]
-_SCORED = models_folder(help="A checkpoint, a run, a Hugging Face causal LM; or english, english-base, demo.")
+_SCORED = models_folder(
+    help="A checkpoint, a run, a Hugging Face causal LM (or hf:gpt2); or english, english-base, demo."
+)
 ScoredModelOption = Annotated[str, _SCORED]
 ScoredModelsOption = Annotated[list[str], _SCORED]
 EvaluatedModelOption = Annotated[str | None, _SCORED]

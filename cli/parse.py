@@ -23,7 +23,7 @@ from .options import (
     OnError,
     OnErrorOption,
     RunOptions,
-    named_model,
+    named_parser,
     option_blocks,
 )
 from .outputs import check_json_output
@@ -137,8 +137,8 @@ def parse(
         model_option(
             "--parser",
             metavar="NAME|DIR",
-            callback=named_model,
-            help="benepar, stanza, or a trained checkpoint's folder (or english).",
+            callback=named_parser,
+            help="benepar, stanza, or a trained checkpoint: its folder, english, or hf:OWNER/NAME.",
         ),
     ] = BENEPAR,
     model: Annotated[

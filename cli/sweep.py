@@ -93,7 +93,7 @@ def sweep(
       pdtools sweep shards/train --valid shards/valid --config cfl --grid train.seed=1,2,3 -o runs/rns
       pdtools sweep "data/train-{train.seed}" --valid "data/valid-{train.seed}" --config cfl --at-once 10 \\
           --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
-      pdtools sweep windows/train --valid windows/valid --init gpt2/ --config gpt2-small-last6 \\
+      pdtools sweep windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 \\
           --grid train.seed=1,2,3 -o runs/gpt2
     """
     if is_stream(output):

@@ -10,7 +10,15 @@ import typer
 from pdtools.files import Kind, Rejects, expand_inputs, is_stream
 
 from .console import counter, message, print_json
-from .options import LowerCaseOption, OnError, OnErrorOption, PiecesOptions, VocabSizeOption, option_blocks
+from .options import (
+    LowerCaseOption,
+    OnError,
+    OnErrorOption,
+    PiecesOptions,
+    VocabSizeOption,
+    named_tokenizer,
+    option_blocks,
+)
 from .panels import input_option, model_option, output_option
 from .running import Output
 
@@ -68,7 +76,8 @@ def tapes(
         model_option(
             "--tokenizer",
             metavar="word|bpe|DIR",
-            help="Make one from these trees, or use that of other shards, of a model, or a tokenizer.json.",
+            callback=named_tokenizer,
+            help="Make one from these trees, or use that of shards, of a model (hf:gpt2), or a file.",
         ),
     ] = "word",
     vocab_size: VocabSizeOption = None,
@@ -148,7 +157,7 @@ def tapes(
     Example:
       pdtools tapes train.trees -o shards/train --tokenizer bpe --vocab-size 8000
       pdtools tapes valid.trees -o shards/valid --tokenizer shards/train
-      pdtools tapes rte.trees --prompts rte.jsonl -o shards/rte --layout window --window 512 --tokenizer gpt2/
+      pdtools tapes rte.trees --prompts rte.jsonl -o rte --layout window --window 512 --tokenizer hf:gpt2
       pdtools tapes articles/ -o windows --layout window --window 512 --tokenizer bpe
     """
     from pdtools.jobs import Plan

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdtools.files import check_output, is_stream
+from pdtools.hub import PREFIX
+from pdtools.model_names import find_model
 
 from .arguments import parse_range
 from .console import message, open_bar, print_json, say_it_will_stop
@@ -30,6 +32,7 @@ from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.training import Recipe, RunState, TaskInput
+    from pdtools.training.distributed import Ranks
 
 
 class Distributed(str, Enum):
@@ -70,7 +73,7 @@ def train(
         model_option(
             "--init",
             metavar="DIR",
-            help="Model to take first weights and sizes from: Hugging Face's GPT-2 or RoBERTa, or a run.",
+            help="Model to take first weights and sizes from: GPT-2 or RoBERTa (or hf:gpt2), or a run.",
         ),
     ] = None,
     config: Annotated[
@@ -139,8 +142,8 @@ def train(
       pdtools train shards/train --valid shards/valid -o runs/base --config tiny --model transformer
       pdtools train shards/train --valid shards/valid -o runs/tiny --resume
       pdtools train --task rs --config dcf -o runs/rs
-      pdtools train blocks/train --init gpt2/ --config gpt2-stack -o runs/gpt2-stack
-      pdtools train windows/train --valid windows/valid --init gpt2/ --config gpt2-small-last6 -o runs/gpt2
+      pdtools train blocks/train --init hf:gpt2 --config gpt2-stack -o runs/gpt2-stack
+      pdtools train windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
       pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
@@ -165,6 +168,7 @@ def train(
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
         quiet = quiet or not ranks.is_main
+        init = init and _initial_model(init, ranks, quiet=quiet)
         if ranks.is_main and not resume:
             read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
             named = [name for name in read if name is not None]
@@ -212,6 +216,23 @@ def train(
     message(_summary(report), quiet=quiet)
     if report["finished"] is None and received:
         raise typer.Exit(128 + received)
+
+
+def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
+    """The folder of the model that ``--init`` names, the same for all ranks: of a model on the hub the commit
+    that the first one finds, since a branch may move on meanwhile."""
+    import torch
+
+    is_hub = name.startswith(PREFIX) and ranks.size > 1
+    if ranks.is_main or not is_hub:
+        found = find_model(name, bars=not quiet)
+        if found.note is not None:
+            message(found.note, quiet=quiet)
+        if not is_hub:
+            return found.folder
+    commit = Path(found.folder).name if ranks.is_main else "0" * 40
+    (first, *_) = ranks.gather(torch.tensor(list(commit.encode())))
+    return find_model(f"{name.partition('@')[0]}@{bytes(first.tolist()).decode()}").folder
 
 
 def _task_input(name: str, lengths: str | None, as_released: bool, valid: str | None) -> TaskInput:

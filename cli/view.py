@@ -47,7 +47,8 @@ def view(
         ),
     ] = None,
     model: Annotated[
-        list[str] | None, models_folder(help="A checkpoint, a run, or a Hugging Face causal LM; repeatable.")
+        list[str] | None,
+        models_folder(help="A checkpoint, a run, or a Hugging Face causal LM (hf:gpt2); repeatable."),
     ] = None,
     text: GivenTextOption = None,
     pair: Annotated[

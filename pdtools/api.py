@@ -30,7 +30,6 @@ from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.files import Rejects
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel
-from pdtools.models.transformer.pretrained import check_no_hub_name
 from pdtools.search.checkpoint_scorer import CheckpointScorer, ParsedScore, Searcher
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
@@ -74,7 +73,8 @@ def load(
 
     Args:
         model: a checkpoint, a run folder of ``pdtools train``, the folder of a Hugging Face causal language
-            model; or ``english``, ``english-base``, ``demo`` or ``demo-base``, which come with pdtools.
+            model; ``hf:gpt2`` or ``hf:owner/name@revision`` for one of the hub; or ``english``,
+            ``english-base``, ``demo`` or ``demo-base``, which come with pdtools.
         beam: hypotheses that a search keeps after each token (models of actions: after each action).
         margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
         word_beam, fast_track: of models of actions, see ``pdtools surprisal --help``.
@@ -104,7 +104,6 @@ class Model:
         self._search = search
         self._load: dict[str, Any] = {"device": device, "dtype": dtype}
         self._bos = bos
-        check_no_hub_name(folder)
         self._loaded = None if is_huggingface(folder) else load_model(folder, **self._load)
         self._scorers: dict[tuple[Measure, ...], ModelScorer | HuggingFaceScorer] = {}
         self._scorer()

@@ -29,6 +29,7 @@ from torch import Tensor
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json, write_json
 from pdtools.files.checksums import update_checksums
+from pdtools.hub import PREFIX
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, write_checkpoint
@@ -101,8 +102,9 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *inputs: Any, **options: Any) -> Any:
-        """The tokenizer of a folder, or of ``english`` or another model that comes with pdtools."""
-        return super().from_pretrained(find_model(pretrained_model_name_or_path).folder, *inputs, **options)
+        """The tokenizer of a folder, a repository on the hub, or a model that comes with pdtools."""
+        name = find_model(pretrained_model_name_or_path, strict=False, weights=False).folder
+        return super().from_pretrained(name, *inputs, **options)
 
     def __init__(self, tokenizer_file: str, text_style: str | None = None, **values: Any) -> None:
         self.ours = Tokenizer.load(tokenizer_file, text_style)
@@ -268,7 +270,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
 
         Args:
             pretrained_model_name_or_path: its folder; ``english`` or another that comes with pdtools; or the
-                name of a repository on the Hub with an exported folder in it.
+                name of a repository on the hub with an exported folder in it, with or without ``hf:``.
             config: of the folder, from ``AutoConfig``; by default it is read.
             device_map: a device; ``auto`` is a GPU, if there is one.
             dtype, torch_dtype: of the weights; None, ``auto``: float32.
@@ -277,12 +279,13 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         Raises:
             PdtoolsError: if it is no checkpoint of a causal model, or does not say what may follow a token.
         """
-        folder = find_model(pretrained_model_name_or_path).folder
-        if not Path(folder).exists():
-            from huggingface_hub import snapshot_download
-
-            known = ("revision", "cache_dir", "token", "local_files_only")
-            folder = snapshot_download(folder, **{name: options[name] for name in known if name in options})
+        folder = find_model(pretrained_model_name_or_path, strict=False).folder
+        if not Path(folder).exists():  # as transformers name it
+            revision = f"@{options['revision']}" if options.get("revision") else ""
+            how = {
+                name: options[name] for name in ("cache_dir", "token", "local_files_only") if name in options
+            }
+            folder = find_model(f"{PREFIX}{folder}{revision}", bars=True, **how).folder
         loaded = load_checkpoint(folder, _device(device_map))
         if config is None:
             searched = {name: options[name] for name in ("beam", "margin") if name in options}

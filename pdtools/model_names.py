@@ -1,9 +1,12 @@
-"""Names of models: folders, and the models that come with pdtools."""
+"""Names of models: folders, models that come with pdtools, and models of the Hugging Face hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from pdtools.errors import InputError
+from pdtools.hub import PREFIX, REPOSITORY, snapshot
 
 _READ = "it has read 3.3 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
@@ -20,7 +23,8 @@ class NamedModel(NamedTuple):
     """What a name stands for.
 
     Attributes:
-        folder: as it was given, or that of a model that comes with pdtools.
+        folder: as it was given, that of a model that comes with pdtools, or one of the hub's cache, whose
+            path says the commit.
         note: what a user has to be told; None: nothing.
     """
 
@@ -28,15 +32,25 @@ class NamedModel(NamedTuple):
     note: str | None
 
 
-def find_model(name: str | Path) -> NamedModel:
-    """What is meant by the name of a model.
+def find_model(name: str | Path, *, strict: bool = True, **of_hub: Any) -> NamedModel:
+    """What is meant by the name of a model: the one place where names become folders.
 
     Args:
-        name: a folder, of which nothing is asked here; or a key of :data:`BUNDLED`, unless there is a file or
-            folder of that name.
+        name: a folder, of which nothing is asked here; a key of :data:`BUNDLED`, unless there is a file or
+            folder of that name; or ``hf:`` and a name of the hub.
+        strict: refuse what is no folder and looks like a name of the hub.
+        of_hub: how it is looked for there, see :func:`pdtools.hub.snapshot`.
+
+    Raises:
+        InputError: if it is refused, or cannot be had from the hub.
     """
     text = str(name)
+    if text.startswith(PREFIX):
+        folder = snapshot(text, **of_hub)
+        return NamedModel(str(folder), f"{text}: commit {folder.name}")
     if text not in BUNDLED:
+        if strict:
+            _check_no_hub_name(text)
         return NamedModel(text, None)
     if Path(text).exists():
         what = BUNDLED[text].partition(";")[0]
@@ -44,3 +58,12 @@ def find_model(name: str | Path) -> NamedModel:
     from pdtools.data import model
 
     return NamedModel(str(model(text)), f"{text}: {BUNDLED[text]}")
+
+
+def _check_no_hub_name(name: str) -> None:
+    path = Path(name)
+    is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that is here
+    if not path.exists() and not is_misspelled and REPOSITORY.fullmatch(name):
+        raise InputError(
+            f"{name} is not a folder; for the model of that name on the Hugging Face hub write {PREFIX}{name}"
+        )

@@ -18,6 +18,7 @@ from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import STDIO, identifying_files, input_folder, read_json, sha256_file
 from pdtools.files.written import is_checkpoint_of_a_run
+from pdtools.hub import name_of_snapshot
 from pdtools.revision import code
 
 # Settings of training that no weight depends on.
@@ -124,7 +125,8 @@ def _hardware() -> dict[str, Any]:
 
 
 def identify(path: str | Path) -> dict[str, Any]:
-    """The path of a file or folder, and its SHA-256, as in :func:`provenance`."""
+    """The path of a file or folder, and its SHA-256, as in :func:`provenance`; of a model from the Hugging
+    Face hub also ``hub``, its name there and its commit."""
     path = Path(path)
     if str(path) == STDIO:
         return {"path": STDIO}
@@ -132,7 +134,12 @@ def identify(path: str | Path) -> dict[str, Any]:
         return {**identify(folder), "path": str(path)}
     if path.is_dir():
         if files := identifying_files(path):
-            return {"path": str(path), "sha256": {file.name: sha256_file(file) for file in files}}
+            hub = name_of_snapshot(path)
+            return {
+                "path": str(path),
+                **({"hub": hub} if hub else {}),
+                "sha256": {file.name: sha256_file(file) for file in files},
+            }
         files = sorted(file for file in path.rglob("*") if file.is_file())
         listing = "".join(f"{sha256_file(file)}  {file.relative_to(path).as_posix()}\n" for file in files)
         return {

@@ -47,6 +47,7 @@ from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import MANIFEST, Manifest, paths_below, read_manifest
 from pdtools.files.written import check_all_ours, holds_others
 from pdtools.files.zstd import compress_zstd, open_zstd
+from pdtools.hub import PREFIX, pinned
 from pdtools.jobs.plan import Plan, Slice
 
 FORMAT = "pdtools job"
@@ -346,7 +347,7 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
     if not path.exists():
         job = {
             "format": FORMAT,
-            "command": sys.argv[1:],
+            "command": pinned(sys.argv[1:]),
             "folder": Path.cwd().as_posix(),  # Windows takes these too
             "output": Path(os.path.abspath(output)).as_posix(),
             "replaces": _identity(output),
@@ -358,8 +359,17 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         key for key in wanted.keys() | found.keys() if wanted.get(key, folder) != found.get(key, folder)
     )
     if differing:
-        what = ", ".join(f"{key} was {found.get(key)!r}, now {wanted.get(key)!r}" for key in differing)
-        raise PdtoolsError(f"{folder}: begun with other settings: {what} (delete it to start again)")
+        what = ", ".join(
+            f"{key} was {_shown(found.get(key))}, now {_shown(wanted.get(key))}" for key in differing
+        )
+        before = _shown(found.get("model"))
+        again = f"name {before} to go on, or delete" if before.startswith(PREFIX) else "delete"
+        raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again} it to start again)")
+
+
+def _shown(value: Any) -> str:
+    """A setting for a message: a model of the Hugging Face hub by its name and commit."""
+    return f"{PREFIX}{value['hub']}" if isinstance(value, dict) and "hub" in value else repr(value)
 
 
 def read_job(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Protocol
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.models.transformer.pretrained import check_no_hub_name
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
@@ -51,7 +50,6 @@ def load_scorer(
         MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
     """
     search.check_number()
-    check_no_hub_name(model_dir)
     if is_huggingface(model_dir):
         search.check_one_width()
         if search.trees is not None:

@@ -9,6 +9,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files.locks import TakenError
+from pdtools.model_names import find_model
 from pdtools.models import Batch, model_kind
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Listener, Silence
@@ -72,7 +74,7 @@ def make_runs(
         name: of a run's folder, with values in it, such as ``lr{train.learning_rate}-{train.seed}``; by
             default keys and values, such as ``learning_rate=0.01,seed=1``.
         config, model, settings: of all runs (:func:`~pdtools.training.read_recipe`).
-        init: of all runs, with the run's values as in ``data``.
+        init: of all runs, a folder or name of a model, with the run's values as in ``data``.
 
     Raises:
         PdtoolsError: a grid, a name or a setting that makes no sense; two runs of one name.
@@ -90,6 +92,7 @@ def make_runs(
     if (number := math.prod(map(len, values.values()))) > MAX_RUNS:
         raise PdtoolsError(f"--grid: {number:,} runs; a sweep has {MAX_RUNS:,} at most")
     runs = {}
+    model_folder = cache(lambda model: find_model(model).folder)  # a name on the hub is looked up once
     for combination in itertools.product(*values.values()):
         point = dict(zip(values, combination, strict=True))
         folder = _filled(pattern, point)
@@ -97,7 +100,7 @@ def make_runs(
             raise PdtoolsError(f"two runs are called {folder}: --name needs every key of --grid in it")
         if Path(folder).name != folder or folder.startswith("."):
             raise PdtoolsError(f"{folder!r} is no name for a run's folder: choose another --name")
-        start = None if init is None else _filled(init, point)
+        start = None if init is None else model_folder(_filled(init, point))
         runs[folder] = SweepRun(
             name=folder,
             settings=point,

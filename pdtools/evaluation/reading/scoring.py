@@ -14,6 +14,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.alignment import WordValues, align
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, Text
 from pdtools.evaluation.results import Progress, no_progress
+from pdtools.hub import name_of_snapshot
 from pdtools.jobs import JobFolder, Plan, cut, map_pieces
 from pdtools.jobs.records import JsonWork, short_digest
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
@@ -73,8 +74,10 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
 
 
 def name_of(folder: str) -> str:
-    """What a model is called: as its folder, or, if this is a part of a run, as the run's."""
+    """What a model is called: as its folder, as the run's if this is a part of a run, or as on the hub."""
     path = Path(folder).resolve()
+    if (hub := name_of_snapshot(path)) is not None:
+        return hub.partition("@")[0].rpartition("/")[2]
     return path.parent.name if path.name in ("checkpoint", "best", "last") else path.name
 
 

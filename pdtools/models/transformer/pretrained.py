@@ -19,7 +19,6 @@ from pdtools.files import Kind, check_kind, read_json, utf8_name
 
 # Of our kinds of model, the one that these are.
 HUGGING_FACE = "transformer"
-_HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*", re.ASCII)  # with its owner, or of an old model without
 # The names of what belongs to a layer, in both architectures.
 _LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")
 _ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu-exact", "relu": "relu"}
@@ -42,19 +41,6 @@ class Pretrained:
     weights: Mapping[str, Tensor]
     root_id: int | None = None
     eos_id: int | None = None
-
-
-def check_no_hub_name(model_dir: str | Path) -> None:
-    """Where a model is named as on the Hugging Face hub, and is not here: say how to get its folder.
-
-    Raises:
-        InputError: in that case.
-    """
-    path, name = Path(model_dir), str(model_dir)
-    is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that is here
-    if _HUB_NAME.fullmatch(name) and not path.exists() and not is_misspelled:
-        how = f"hf download {name} --local-dir {path.name}"
-        raise InputError("no such folder", file=name, hint=f"to save a model of the Hugging Face hub: {how}")
 
 
 def read_pretrained(folder: str | Path) -> Pretrained:
@@ -109,7 +95,6 @@ def pretrained_options(folder: str | Path) -> dict[str, Any]:
 
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """``config.json``, and our options for such a model."""
-    check_no_hub_name(folder)
     file = Path(folder, "config.json")
     check_kind(folder, Kind.HUGGING_FACE)
     config = read_json(file)

@@ -14,6 +14,7 @@ from pdtools.evaluation.comparison.overview import is_collection
 from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.record import OBJECT, STRING, STRINGS
 from pdtools.evaluation.results import RESULTS, check_values, read_results
+from pdtools.hub import name_of_snapshot
 from pdtools.report.tables import listed
 
 if TYPE_CHECKING:
@@ -123,13 +124,19 @@ def short_names(paths: Sequence[Path]) -> dict[Path, str]:
     """The last part of each path; where these are not all different, the parts between what all begin and
     what all end with."""
     different = list(dict.fromkeys(paths))
-    parts = [path.resolve().parts for path in different]
+    parts = [_readable(path.resolve()).parts for path in different]
     cut = [each[-1:] for each in parts]
     if len(set(cut)) < len(cut):
         before = _alike(parts)
         after = _alike([each[before:][::-1] for each in parts])
         cut = [each[before : len(each) - after] or each[-1:] for each in parts]
     return {path: "/".join(each) for path, each in zip(different, cut, strict=True)}
+
+
+def _readable(path: Path) -> Path:
+    """A path that ends with a model's name, not its commit, if it is in the cache of the Hugging Face hub."""
+    name, _, commit = (name_of_snapshot(path) or "").partition("@")
+    return Path(commit, name) if name else path
 
 
 def _alike(parts: Sequence[tuple[str, ...]]) -> int:

@@ -1,0 +1,230 @@
+"""Models of the Hugging Face hub, by name: from its cache, or downloaded into it.
+
+A model is known by its repository and commit; the cache's folders have both in their paths. Only what our
+loaders read is downloaded, the weights last: where these are, the rest is. No code is, but for the stub that
+``SHA256SUMS`` of our own checkpoints lists, which is never run here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
+from pdtools.files import read_json
+
+PREFIX = "hf:"
+# The name of a repository: with its owner, or of an old model without.
+REPOSITORY = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
+_NAME = re.compile(rf"{PREFIX}({REPOSITORY.pattern})(?:@(\S+))?", re.ASCII)
+_SNAPSHOT = re.compile(r"models--([\w.-]+)[/\\]snapshots[/\\]([0-9a-f]{40})$", re.ASCII)
+
+_CONFIG = "config.json"
+_TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
+_SMALL = (
+    *_TOKENIZERS,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "merges.txt",
+    "model.safetensors.index.json",
+    # of our checkpoints
+    "SHA256SUMS",
+    "modeling_pdtools.py",
+    "training.json",
+)
+_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
+
+# What names meant to this process, with their commits.
+_found: dict[str, str] = {}
+
+
+def snapshot(
+    name: str,
+    *,
+    weights: bool = True,
+    bars: bool = False,
+    cache_dir: str | Path | None = None,
+    token: str | bool | None = None,
+    local_files_only: bool = False,
+) -> Path:
+    """The folder of a model in the hub's cache; what is missing there is downloaded.
+
+    Without a network, or with ``HF_HUB_OFFLINE``, it is what the cache has of this name.
+
+    Args:
+        name: ``hf:gpt2``, ``hf:owner/name``, each with ``@`` and a branch, tag or commit (default: main).
+        weights: whether its weights are needed, or only its configuration and tokenizer.
+        bars: show how much of the weights is there, on standard error.
+        cache_dir, token, local_files_only: as ``huggingface_hub.snapshot_download`` takes them.
+
+    Raises:
+        InputError: if there is no such model, it has no weights that are read here, or it cannot be had.
+        MissingDependencyError: if huggingface_hub is not installed.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise InputError("write hf:NAME, hf:OWNER/NAME or hf:OWNER/NAME@REVISION", file=name)
+    repo, revision = match.groups()
+    try:
+        import huggingface_hub as hub
+    except ImportError as error:
+        raise MissingDependencyError("huggingface_hub", "hf") from error
+
+    def get(file: str, commit: str | None) -> Path:
+        return Path(
+            hub.hf_hub_download(
+                repo,
+                file,
+                revision=commit,
+                cache_dir=cache_dir,
+                token=token,
+                local_files_only=local_files_only,
+            )
+        )
+
+    with _explained(name, revision), _silent():
+        folder = get(_CONFIG, revision).parent
+        if not _is_whole(folder, weights=weights):
+            if local_files_only:
+                raise InputError("only a part of it is in the cache", file=name)
+            about = hub.HfApi(token=token).model_info(repo, revision=folder.name)
+            for file in _wanted([each.rfilename for each in about.siblings or ()], weights, name):
+                with _silent(bars=bars and file.endswith(".safetensors")):
+                    get(file, folder.name)
+    _found[name] = f"{PREFIX}{repo}@{folder.name}"
+    return folder
+
+
+def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
+    """Of a repository's files those to download, in this order.
+
+    Raises:
+        InputError: if weights are wanted and there are none.
+    """
+    files = list(files)
+    found = [file for file in files if any(fnmatchcase(file, pattern) for pattern in _WEIGHTS)]
+    if weights and not found:
+        pickled = next((file for file in files if file.endswith((".bin", ".pt", ".pth", ".ckpt"))), None)
+        reason = "no weights (model.safetensors) there" + (f", only pickled ones ({pickled})" * bool(pickled))
+        hint = "pickled files are not loaded from the hub; save_pretrained of transformers writes safetensors"
+        raise InputError(reason, file=name, hint=hint if pickled else None)
+    if _WEIGHTS[0] in found:
+        found = [_WEIGHTS[0]]  # what is beside one file is an old form of it
+    return [*(file for file in files if file in _SMALL), *(found if weights else ())]
+
+
+def _is_whole(folder: Path, *, weights: bool) -> bool:
+    """Whether a folder of the cache has all that is needed."""
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
+        return False
+    if not weights or (folder / _WEIGHTS[0]).is_file():
+        return True
+    index = folder / "model.safetensors.index.json"
+    table = read_json(index) if index.is_file() else None
+    names = table.get("weight_map") if isinstance(table, dict) else None
+    return isinstance(names, dict) and all((folder / str(file)).is_file() for file in names.values())
+
+
+def name_of_snapshot(folder: str | Path) -> str | None:
+    """``owner/name@commit`` of a folder in the hub's cache; None of another one."""
+    match = _SNAPSHOT.search(str(folder))
+    return None if match is None else f"{match[1].replace('--', '/')}@{match[2]}"
+
+
+def pinned(arguments: Iterable[str]) -> list[str]:
+    """Arguments of a command with the commits that its names of models meant when it began."""
+    return [_with_commit(each) for each in arguments]
+
+
+def _with_commit(argument: str) -> str:
+    option, equals, name = argument.rpartition("=")
+    return option + equals + _found.get(name, name)
+
+
+@contextlib.contextmanager
+def _silent(*, bars: bool = False) -> Iterator[None]:
+    """Let huggingface_hub say nothing; ``bars``: but show its bars, where someone is there to see them."""
+    from huggingface_hub.utils import (
+        are_progress_bars_disabled,
+        disable_progress_bars,
+        enable_progress_bars,
+        logging,
+    )
+
+    verbosity, off = logging.get_verbosity(), are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a variable of the environment decides about bars
+        (enable_progress_bars if bars and sys.stderr.isatty() else disable_progress_bars)()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(verbosity)
+            (disable_progress_bars if off else enable_progress_bars)()
+
+
+@contextlib.contextmanager
+def _explained(name: str, revision: str | None) -> Iterator[None]:
+    """Whatever goes wrong between here and the hub, as an error of one line."""
+    from huggingface_hub import constants, errors
+
+    try:
+        yield
+    except PdtoolsError:
+        raise
+    except errors.GatedRepoError as error:
+        reason = "its owner asks who reads it: agree on its page of the hub, then log in with hf auth login"
+        raise InputError(f"a gated model: {reason}", file=name) from error
+    except errors.RepositoryNotFoundError as error:
+        hint = "a private one needs hf auth login"
+        raise InputError("no such model on the Hugging Face hub", file=name, hint=hint) from error
+    except errors.RevisionNotFoundError as error:
+        hint = "a branch, tag or commit that is gone, or never was"
+        raise InputError(f"the model has no revision {revision}", file=name, hint=hint) from error
+    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
+        if constants.HF_HUB_OFFLINE:
+            reason = "HF_HUB_OFFLINE is set, and not all of it is in the cache"
+        else:
+            reason = f"not all of it is in the cache, and {_no_answer(error.__cause__)}"
+        raise InputError(reason, file=name, hint=f"the cache is {constants.HF_HUB_CACHE}") from error
+    except errors.EntryNotFoundError as error:
+        raise InputError(f"no {_CONFIG} there: not a language model", file=name) from error
+    except Exception as error:  # requests, httpx and xet have errors of their own
+        raise InputError(_why(error), file=name) from error
+
+
+def _no_answer(error: BaseException | None) -> str:
+    """What the hub, or the way to it, has done instead of an answer."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    return "the Hugging Face hub cannot be reached" + (f" (it answers {status})" if status else "")
+
+
+def _why(error: Exception) -> str:
+    from huggingface_hub import constants
+
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        return f"no space left for it in {constants.HF_HUB_CACHE} (HF_HOME names another place)"
+    if isinstance(error, PermissionError) and error.filename:
+        return (
+            f"cannot be written: {error.strerror}: {os.fspath(error.filename)} (HF_HOME names another place)"
+        )
+    reason: Any = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if status := getattr(getattr(error, "response", None), "status_code", None):
+        reason = f"the Hugging Face hub answers {status}"
+    return f"not downloaded: {reason} (the same command goes on where it stopped)"
