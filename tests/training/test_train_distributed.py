@@ -18,6 +18,7 @@ import torch
 from action_oracle import action_model
 from safetensors.torch import load_file
 from search_oracle import tiny_model
+from toy_prompts import HOW_LATE, SAME, toy_prompts
 
 from pdtools.errors import PdtoolsError
 from pdtools.formal import make_task
@@ -128,6 +129,15 @@ def runs(
             )
             work[-1] |= {"shards": str(window_train), "valid": str(window_valid)}
         train(window_train, folder / f"one-{name}", recipe(work[-1]), valid=window_valid)
+    # One to three prompts a batch: answers by their weight, numbers by their count.
+    prompts = {**SENTENCES, "normalize": "token", "answer_weight": 3.0}
+    for name, task, model in (("answers", SAME, "pushdown"), ("numbers", HOW_LATE, "transformer")):
+        shards = toy_prompts(folder / f"{name}-shards", 10, 1, task)
+        for distribution in ("ddp", "fsdp"):
+            options = {**NO_DROPOUT, "layout": "window"}
+            add(f"{distribution}-{name}", options, prompts, model=model, distribution=distribution)
+            work[-1] |= {"shards": str(shards), "valid": str(shards)}
+        train(shards, folder / f"one-{name}", recipe(work[-1]), valid=shards)
     # Three strings a batch: two for one rank, one for the other.
     drawn = {**EVEN, "batch_sentences": 3, "batch_tokens": 0}
     add("ddp-task", NO_DROPOUT, drawn, model="transformer", task="sm", lengths=[1, 7])
@@ -204,6 +214,10 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("ddp-windows-base", "one-windows-base"),
         ("ddp-windows-treereg", "one-windows-treereg"),
         ("fsdp-windows-treereg", "one-windows-treereg"),
+        ("ddp-answers", "one-answers"),
+        ("fsdp-answers", "one-answers"),
+        ("ddp-numbers", "one-numbers"),
+        ("fsdp-numbers", "one-numbers"),
     ],
 )
 def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: str) -> None:
