@@ -1,7 +1,7 @@
 """How often intervals over seeds and items hold the true difference, in simulations.
 
 Two models of the same items; items are hard or easy for both, seeds of a model differ. ``here`` is how
-pdtools compare makes intervals (docs/reference/scoring.md); ``items`` lets the seeds be as they are;
+pdtools compare makes intervals (docs/reference/commands/compare.md); ``items`` lets the seeds be as they are;
 ``resampled`` draws seeds and items with replacement and takes percentiles, as a hierarchical bootstrap does.
 Then how often intervals of groups of any size miss: of two that do not differ, which is how often p is below
 .05, and of one group's mean.

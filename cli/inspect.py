@@ -57,7 +57,7 @@ def inspect(
     best hypothesis, and the best hypotheses, each as the constituents on its stack, with its share of the
     beam. Models of actions: their hypotheses as brackets. Models trained with TreeReg: their greedy tree and
     the scores of its splits. All others: surprisals. With --json all of it, and attention with and without
-    the depth term (docs/reference/formats.md, Traces).
+    the depth term (docs/reference/files/trace.md).
 
     Stack attention: for each layer and position, the probability that each token is on top of the stack (the
     attention map; darker is higher), the probabilities of push, pop and no-op, the likeliest of them, and the

@@ -1,4 +1,4 @@
-"""What the site has that ``docs/`` has not: a page of all commands; how links out of it and names look."""
+"""What the site does with pages of ``docs/``: anchors, links out of it, names in docstrings."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File, Files
-
-COMMANDS = "reference/commands.md"
-# Characters of a line of help: as many as a page of the site has room for.
-WIDTH = 84
+from mkdocs.structure.files import Files
 
 
 def on_config(config: Any, **_: Any) -> Any:
@@ -24,12 +20,6 @@ def on_config(config: Any, **_: Any) -> Any:
 def anchor(heading: str, separator: str) -> str:
     """Where links find a heading: several hyphens stay as they are, which Markdown's own function joins."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
-
-
-def on_files(files: Files, *, config: Any, **_: Any) -> Files:
-    """Add the page of all commands."""
-    files.append(File.generated(config, COMMANDS, content=commands()))
-    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str:
@@ -86,24 +76,3 @@ def raw_markdown(html: str) -> list[str]:
     text.feed(html)
     found = [(block, match.start()) for block in text.blocks if (match := _RAW.search(block))]
     return [block[max(0, at - 30) : at + 30].strip() for block, at in found]
-
-
-def commands() -> str:
-    """A page with what ``--help`` says of every command."""
-    from typer.main import get_command
-
-    from pdtools.cli.main import app
-
-    parts = ["# Commands\n", "What `pdtools COMMAND --help` says, of every command.\n"]
-    for names, command in _leaves(get_command(app), ("pdtools",)):
-        context = command.make_context(" ".join(names), [], resilient_parsing=True)
-        context.max_content_width = context.terminal_width = WIDTH
-        parts.append(f"## {' '.join(names[1:])}\n\n```text\n{command.get_help(context).strip()}\n```\n")
-    return "\n".join(parts)
-
-
-def _leaves(command: Any, names: tuple[str, ...]) -> Any:
-    for name, each in getattr(command, "commands", {}).items():
-        yield from _leaves(each, (*names, name))
-    if not getattr(command, "commands", {}):
-        yield names, command

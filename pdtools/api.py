@@ -5,7 +5,7 @@ Examples:
     >>> model = pdtools.load("demo")
     >>> model.surprisal("The dog that chased the cats barks.")  # doctest: +SKIP
 
-Tables are pandas DataFrames whose columns are those of the commands' files (docs/reference/formats.md).
+Tables are pandas DataFrames whose columns are those of the commands' files (docs/reference).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
                 continue
             stale += 1
             if check:
-                print(f"{page}: not what the results or the commands give (python studies/pages.py)", file=sys.stderr)
+                print(f"{page}: stale (make docs, or python studies/pages.py)", file=sys.stderr)
             else:
                 with atomic_text(page) as stream:
                     stream.write(made)

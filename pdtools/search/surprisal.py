@@ -51,11 +51,18 @@ class SurprisalRow:
 def columns(
     *, words: bool = False, parses: bool = False, seen: bool = False, measures: Sequence[Measure] = ()
 ) -> dict[str, str]:
-    """The columns of a table of surprisals by name, and the attributes of rows that are in them; before them
-    stands ``sentence_id`` (line of the input, from 1).
+    """The columns of a table of surprisals by name, and the attributes of rows that are in them.
 
-    ``token_id`` and ``token`` (``word_id`` and ``word``), ``start`` and ``end`` (characters of the sentence),
-    ``surprisal``, ``entropy`` and ``rank``, ``parse`` and ``seen`` if wanted.
+    Columns:
+        sentence_id: line of the input, from 1; stands before those that are returned.
+        token_id, token: number, from 1, and text of the token (with ``--words``: ``word_id``, ``word``).
+        start, end: its characters in the sentence.
+        surprisal: bits, or nats with ``--nats``.
+        entropy: with ``--entropy``: of the distribution that the token (of a word, its first token) is from,
+            in the same unit.
+        rank: with ``--rank``: the token's place in that distribution, from 1.
+        parse: with ``--parses``: the best hypothesis after it.
+        seen: with ``--context`` or ``--stride``: tokens read before it.
     """
     unit = "word" if words else "token"
     found = {f"{unit}_id": "number", unit: "text", "start": "start", "end": "end", "surprisal": "surprisal"}

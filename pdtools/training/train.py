@@ -84,7 +84,15 @@ class OpenRun:
         return self.report()
 
     def report(self) -> dict[str, Any]:
-        """What :func:`train` returns."""
+        """What :func:`train` returns.
+
+        Keys:
+            recipe: where the recipe was read: a bundled name, a file, ``default``, or the run's ``run.json``
+                after ``--resume``.
+            finished: ``steps``, ``patience``, or null if the run was stopped.
+            step, steps: reached, and planned.
+            best_step, best: step and scores of the best validation; null and ``{}`` without ``--valid``.
+        """
         state = self.loop.state
         return {
             "output": self.output,

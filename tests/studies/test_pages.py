@@ -68,7 +68,7 @@ def test_passages_are_made_in_lines_and_on_lines_of_their_own(
 ) -> None:
     before = page.read_text()
     assert pages("--check", page) == 1
-    assert capsys.readouterr().err == f"{page}: not what the results or the commands give (python studies/pages.py)\n"
+    assert capsys.readouterr().err == f"{page}: stale (make docs, or python studies/pages.py)\n"
     assert page.read_text() == before
 
     assert pages(page) == 0

@@ -88,7 +88,21 @@ class PairItems(Items):
 
 
 class _JudgedPairs(JudgedItems):
-    """Judged pairs: counted by paradigm, and put into a table, one row a pair."""
+    """Judged pairs: counted by paradigm, and put into a table, one row a pair.
+
+    Columns:
+        paradigm, phenomenon, field, pair: which pair.
+        sentence_good, sentence_bad: the sentences.
+        text_good, text_bad: the sentences as the model read them.
+        logprob_good, logprob_bad: log p, nats.
+        tokens_good, tokens_bad: numbers of tokens.
+        dropped_good, dropped_bad: the share of p(x) that the search is estimated to have lost.
+        beam, margin: with ``--beam auto``: where the pair ended.
+        outcome, correct: right, wrong, tie or unscorable; whether it is right.
+        surprisals_good, surprisals_bad: the tokens of the text: ``token``, ``start``, ``end`` (characters)
+            and ``surprisal`` (nats, float32), with end-of-sentence last if it counts; they add up to -log p.
+        reason: why there is no outcome.
+    """
 
     def _schema(self) -> pa.Schema:
         import pyarrow as pa

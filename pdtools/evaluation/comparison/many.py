@@ -57,7 +57,7 @@ def compare_many(
     """Compare groups of models on every evaluation that two of the models have results of.
 
     Items that one of the models could not score are left out of all, and counted. How intervals and p are
-    made is defined in ``docs/reference/scoring.md``.
+    made is defined in ``docs/reference/commands/compare.md``.
 
     Args:
         groups: of :func:`pdtools.evaluation.comparison.groups.by_seed`, or put together by hand.

@@ -1,0 +1,161 @@
+"""The reference: a page a command, whose tables say what commands take and code writes."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import pkgutil
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from pdtools.cli.main import app
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGES = REPOSITORY / "docs" / "reference"
+
+
+def load_reference() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("reference", REPOSITORY / "packaging" / "reference.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+REFERENCE = load_reference()
+COMMANDS = sorted(REFERENCE.commands())
+
+
+@functools.cache
+def everything() -> Any:
+    """All commands, which take a tenth of a second to make."""
+    return get_command(app)
+
+
+def parser_of(name: str) -> Any:
+    """The command as the command line has it."""
+    found = everything()
+    for word in name.split():
+        found = found.commands[word]
+    return found
+
+
+def named(table: str) -> set[str]:
+    """What stands in backticks in the first column."""
+    rows = [line.split(" | ")[0] for line in table.splitlines()]
+    return {name for row in rows for name in re.findall("`([^`]+)`", row)}
+
+
+def test_a_page_a_command() -> None:
+    there = {page.stem for page in (PAGES / "commands").glob("*.md")} - {"index"}
+    assert there == {name.split()[0] for name in COMMANDS}
+    menu = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
+    listed = (PAGES / "commands" / "index.md").read_text("utf-8")
+    for name in there:
+        assert f"reference/commands/{name}.md\n" in menu
+        assert f"({name}.md)" in listed
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_its_page_has_its_help_and_every_option(name: str) -> None:
+    page = (PAGES / "commands" / f"{name.split()[0]}.md").read_text("utf-8")
+    assert f"<!-- generated: reference about {name} -->" in page
+    assert f"<!-- generated: reference options {name} -->" in page
+    options = [each for each in parser_of(name).params if each.param_type_name == "option"]
+    wanted = {option for each in options for option in (*each.opts, *each.secondary_opts)}
+    assert named(REFERENCE.options(*name.split())) == wanted - {"--help", "-h"}
+
+
+def test_a_row_of_options_says_values_default_and_bounds() -> None:
+    table = REFERENCE.options("surprisal")
+    assert "| `--dtype` | " in table
+    assert " One of `float32`, `bf16`. Default: `float32`. |" in table
+    assert "| `--bos`, `--no-bos` | " in table
+    assert " Default: `--bos`. |" in table
+    assert "| `--workers` N | " in table
+    assert " From 1 to 1,024. Default: `1`. |" in table
+    assert re.search(r"\| `--model` DIR \| .* Repeatable\. Required\. \|", table)
+
+
+def test_commands_on_the_pages_have_these_options() -> None:
+    text = "\n".join(page.read_text("utf-8") for page in PAGES.rglob("*.md")).replace("\\\n", "")
+    lines = re.findall(r"^    (pdtools .*)$", text, re.MULTILINE)
+    assert len(lines) > 80
+    for line in lines:
+        words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
+        name = next(name for name in COMMANDS if words[: len(name.split())] == name.split())
+        command = parser_of(name)
+        context = command.make_context(name, [], resilient_parsing=True)
+        command.make_parser(context).parse_args(words[len(name.split()) :])
+
+
+@pytest.mark.parametrize("name", ["Trace", "Parse", "Step", "Hypothesis", "Split", "AttentionTrace"])
+def test_keys_of_traces(name: str) -> None:
+    place = f"pdtools.inspection.trace.{name}"
+    fields = {field.name for field in dataclasses.fields(pkgutil.resolve_name(place))}
+    assert named(REFERENCE.table(place)) == fields
+
+
+def test_keys_of_tasks() -> None:
+    from pdtools.prompts.tasks import Task
+
+    assert named(REFERENCE.table("pdtools.prompts.tasks.Task")) == {
+        field.name for field in dataclasses.fields(Task)
+    }
+
+
+def test_columns_are_those_that_are_written() -> None:
+    from pdtools.evaluation.reading.effects import effects_table
+    from pdtools.evaluation.sg import evaluate as sg
+    from pdtools.inspection import region_attention
+    from pdtools.search.surprisal import columns
+
+    written = {
+        "pdtools.evaluation.sg.evaluate._region_rows": sg._region_rows([], [], []).schema.names,
+        "pdtools.evaluation.sg.evaluate._item_rows": sg._item_rows([], []).schema.names,
+        "pdtools.evaluation.reading.effects.effects_table": effects_table([]).schema.names,
+        "pdtools.inspection.region_attention._Rows.table": region_attention._COLUMNS,
+        "pdtools.search.surprisal.columns": [
+            "sentence_id",
+            *columns(parses=True, seen=True, measures=("entropy", "rank")),
+        ],
+    }
+    for place, names in written.items():
+        listed = named(REFERENCE.table(place, "column")) - {"word_id", "word"}
+        assert listed - {"--words", "--entropy", "--rank"} == set(names), place
+
+
+def test_columns_of_shards_and_their_types() -> None:
+    from pdtools.shards.format import ShardSettings, arrow_schema
+
+    tokenizer: Any = SimpleNamespace(text_style="ptb", fingerprint="")
+    layouts = [
+        ShardSettings(constituents="labelled"),
+        ShardSettings(layout="window", window=9, prompts="labels"),
+        ShardSettings(layout="window", window=9, prompts="numbers"),
+    ]
+    fields = [field for settings in layouts for field in arrow_schema(settings, tokenizer, [])]
+    written = {
+        field.name: str(field.type).replace("list<element: int32>", "list of int32") for field in fields
+    }
+    written = {name: kind.replace("list<item: int32>", "list of int32") for name, kind in written.items()}
+    written = {name: kind.replace("double", "float64") for name, kind in written.items()}
+    rows = [line.split(" | ") for line in REFERENCE.table("pdtools.shards.format").splitlines()[2:]]
+    assert {name: kind for names, kind, _ in rows for name in re.findall("`([^`]+)`", names)} == written
+
+
+def test_keys_of_recipes_are_all_listed_once() -> None:
+    both = named(REFERENCE.keys("transformer")) | named(REFERENCE.keys("pushdown", "transformer"))
+    assert both == named(REFERENCE.keys("pushdown"))
+    assert {"steps", "seed", "keep_at"} < named(REFERENCE.keys())
+    page = (PAGES / "files" / "recipe.md").read_text("utf-8")
+    for name in ("layers", "pushdown_layers", "max_open", "scaffold", "stack_states", "learning_rate"):
+        assert f"| `{name}` |" in page
