@@ -212,4 +212,18 @@ def benchmarks() -> str:
     return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
 
 
-PASSAGES = {each.__name__: each for each in (about, options, summary, keys, table, recipes, benchmarks)}
+def datasets() -> str:
+    """The data sets that can be downloaded."""
+    from pdtools.datasets import bundled, read_dataset
+
+    found = map(read_dataset, bundled())
+    rows = [
+        f"| `{each.name}` | {each.title}: {each.about} | {each.size / 1e6:.1f} MB | {each.terms} |"
+        for each in found
+    ]
+    return "\n".join(["| name | | download | licence |", "|---|---|---|---|", *rows])
+
+
+PASSAGES = {
+    each.__name__: each for each in (about, options, summary, keys, table, recipes, benchmarks, datasets)
+}
