@@ -16,7 +16,6 @@ import warnings
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
@@ -48,6 +47,7 @@ _SMALL = (
     "modeling_pdtools.py",
     "training.json",
 )
+_SECONDS = 10.0  # that the hub has for an answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 
 # What names meant to this process, with their commits.
@@ -87,26 +87,32 @@ def snapshot(
         raise MissingDependencyError("huggingface_hub", "hf") from error
 
     def get(file: str, commit: str | None) -> Path:
-        return Path(
-            hub.hf_hub_download(
-                repo,
-                file,
-                revision=commit,
-                cache_dir=cache_dir,
-                token=token,
-                local_files_only=local_files_only,
-            )
-        )
+        found = hub.hf_hub_download(repo, file, revision=commit, cache_dir=cache_dir, token=token)
+        return Path(found)
 
+    kept = hub.try_to_load_from_cache(repo, _CONFIG, revision=revision, cache_dir=cache_dir)
+    folder = Path(kept).parent if isinstance(kept, str) else None
+    is_kept = folder is not None and _is_whole(folder, weights=weights)
     with _explained(name, revision), _silent():
-        folder = get(_CONFIG, revision).parent
-        if not _is_whole(folder, weights=weights):
-            if local_files_only:
-                raise InputError("only a part of it is in the cache", file=name)
-            about = hub.HfApi(token=token).model_info(repo, revision=folder.name)
-            for file in _wanted([each.rfilename for each in about.siblings or ()], weights, name):
-                with _silent(bars=bars and file.endswith(".safetensors")):
-                    get(file, folder.name)
+        if not is_kept or folder is None or folder.name != revision:  # a commit stays what it is
+            about = None
+            try:
+                if not local_files_only:
+                    about = hub.HfApi(token=token).model_info(repo, revision=revision, timeout=_SECONDS)
+            except Exception as error:  # requests and httpx have errors of their own
+                if not _is_unanswered(error):
+                    raise
+                if not is_kept:
+                    raise InputError(_missing(error), file=name, hint=f"cache: {_cache()}") from error
+            if about is None and not is_kept:
+                raise InputError("not all of it is in the cache", file=name, hint=f"cache: {_cache()}")
+            if about is not None and not (is_kept and folder is not None and folder.name == about.sha):
+                wanted = _wanted([each.rfilename for each in about.siblings or ()], weights, name)
+                folder = get(_CONFIG, revision).parent
+                for file in wanted:
+                    with _silent(bars=bars and file.endswith(".safetensors")):
+                        get(file, folder.name)
+    assert folder is not None
     _found[name] = f"{PREFIX}{repo}@{folder.name}"
     return folder
 
@@ -115,14 +121,18 @@ def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
     """Of a repository's files those to download, in this order.
 
     Raises:
-        InputError: if weights are wanted and there are none.
+        InputError: if there is no configuration, or no weights where they are wanted.
     """
     files = list(files)
+    if _CONFIG not in files:
+        raise InputError(f"no {_CONFIG} there: not a language model", file=name)
     found = [file for file in files if any(fnmatchcase(file, pattern) for pattern in _WEIGHTS)]
     if weights and not found:
         pickled = next((file for file in files if file.endswith((".bin", ".pt", ".pth", ".ckpt"))), None)
-        reason = "no weights (model.safetensors) there" + (f", only pickled ones ({pickled})" * bool(pickled))
-        hint = "pickled files are not loaded from the hub; save_pretrained of transformers writes safetensors"
+        reason = "no weights (model.safetensors) there" + f", only pickled ones ({pickled})" * bool(pickled)
+        hint = (
+            "they may hold code, and are not downloaded; save_pretrained of transformers writes safetensors"
+        )
         raise InputError(reason, file=name, hint=hint if pickled else None)
     if _WEIGHTS[0] in found:
         found = [_WEIGHTS[0]]  # what is beside one file is an old form of it
@@ -182,7 +192,7 @@ def _silent(*, bars: bool = False) -> Iterator[None]:
 @contextlib.contextmanager
 def _explained(name: str, revision: str | None) -> Iterator[None]:
     """Whatever goes wrong between here and the hub, as an error of one line."""
-    from huggingface_hub import constants, errors
+    from huggingface_hub import errors
 
     try:
         yield
@@ -197,34 +207,46 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
     except errors.RevisionNotFoundError as error:
         hint = "a branch, tag or commit that is gone, or never was"
         raise InputError(f"the model has no revision {revision}", file=name, hint=hint) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        if constants.HF_HUB_OFFLINE:
-            reason = "HF_HUB_OFFLINE is set, and not all of it is in the cache"
-        else:
-            reason = f"not all of it is in the cache, and {_no_answer(error.__cause__)}"
-        raise InputError(reason, file=name, hint=f"the cache is {constants.HF_HUB_CACHE}") from error
-    except errors.EntryNotFoundError as error:
-        raise InputError(f"no {_CONFIG} there: not a language model", file=name) from error
+    except errors.LocalEntryNotFoundError as error:
+        raise InputError(_why(error.__cause__ or error), file=name) from error
     except Exception as error:  # requests, httpx and xet have errors of their own
         raise InputError(_why(error), file=name) from error
 
 
-def _no_answer(error: BaseException | None) -> str:
-    """What the hub, or the way to it, has done instead of an answer."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return "the Hugging Face hub cannot be reached" + (f" (it answers {status})" if status else "")
+def _status(error: BaseException) -> int | None:
+    """What the hub has answered; None: nothing."""
+    status: int | None = getattr(getattr(error, "response", None), "status_code", None)
+    return status
 
 
-def _why(error: Exception) -> str:
+def _is_unanswered(error: Exception) -> bool:
+    """Whether there is no network, or a hub that has no time."""
+    status = _status(error)
+    return status is None or status == 429 or status >= 500
+
+
+def _missing(error: Exception) -> str:
+    """Why what is not in the cache cannot be had."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set, and not all of it is in the cache"
+    why = _status(error) or type(error).__name__
+    return f"the Hugging Face hub cannot be reached ({why}), and not all of it is in the cache"
+
+
+def _cache() -> str:
     from huggingface_hub import constants
 
+    return str(constants.HF_HUB_CACHE)
+
+
+def _why(error: BaseException) -> str:
+    """Why a download did not come to its end."""
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        return f"no space left for it in {constants.HF_HUB_CACHE} (HF_HOME names another place)"
+        return f"no space left for it in {_cache()} (HF_HOME names another place)"
     if isinstance(error, PermissionError) and error.filename:
-        return (
-            f"cannot be written: {error.strerror}: {os.fspath(error.filename)} (HF_HOME names another place)"
-        )
-    reason: Any = (str(error).strip().splitlines() or [type(error).__name__])[0]
-    if status := getattr(getattr(error, "response", None), "status_code", None):
-        reason = f"the Hugging Face hub answers {status}"
+        return f"{os.fspath(error.filename)} cannot be written (HF_HOME names another place)"
+    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    reason = f"the Hugging Face hub answers {status}" if (status := _status(error)) else first_line
     return f"not downloaded: {reason} (the same command goes on where it stopped)"
