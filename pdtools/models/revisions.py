@@ -1,0 +1,81 @@
+"""The checkpoints that a run kept, as revisions: a folder for each, to be a branch of a repository.
+
+BabyLM's pipeline asks for branches such as ``chck_1M`` of a repository on the Hugging Face hub, for the model
+after one million words, and ``main`` for the last word. transformers takes no revision of a local folder; so
+each is a folder of its own, which ``hf upload`` makes a branch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import read_json, remove_stale, write_json
+from pdtools.files.manifest import MANIFEST, growing
+from pdtools.models.checkpoint import BEST_FOLDER, CONFIG_FILE, checkpoint_folder
+
+MAIN, RECORD = "main", "revisions.json"
+_KEPT = re.compile(r"step-(\d+)")
+_PARTS = rf"{re.escape(RECORD)}|{MAIN}|chck_\d+[Mk]?|step-\d+"
+
+
+def revisions_of(run: str | Path) -> dict[str, Path]:
+    """The checkpoints of a run by the names of revisions, in the order of training; ``main`` is the best one.
+
+    What was kept for a number of words (``train.keep_at``) is called as in BabyLM, such as ``chck_1M``; one
+    that was kept for several has several names. Others are called as their folders, ``step-N``.
+
+    Raises:
+        InputError: if it is no run, or kept no checkpoint.
+    """
+    run = Path(run)
+    if not (run / "run.json").is_file():
+        raise InputError("not a run of pdtools train, whose kept checkpoints are the revisions", file=run)
+    kept = [(int(match[1]), path) for path in run.iterdir() if (match := _KEPT.fullmatch(path.name))]
+    if not kept:
+        raise InputError("no kept checkpoints", file=run, hint="train.keep_at says when a run keeps one")
+    found: dict[str, Path] = {}
+    for _, folder in sorted(kept):
+        config = read_json(checkpoint_folder(folder) / CONFIG_FILE)
+        words = config.get("kept_at_words") if isinstance(config, dict) else None
+        found |= dict.fromkeys([f"chck_{_short(number)}" for number in words or ()] or [folder.name], folder)
+    return {**found, MAIN: run / BEST_FOLDER}
+
+
+def _short(number: int) -> str:
+    """1M, 250k: with the largest unit that leaves a whole number."""
+    for unit, letter in ((10**6, "M"), (10**3, "k")):
+        if number % unit == 0:
+            return f"{number // unit}{letter}"
+    return str(number)
+
+
+def revisions_to_write(output: str | Path, names: Sequence[str], about: Mapping[str, Any]) -> Iterator[str]:
+    """Begin a folder of revisions, or go on with one that was begun: those that it does not hold yet.
+
+    Args:
+        output: the folder. Each revision is to appear in it whole.
+        names: of all revisions.
+        about: what they are made of and how; recorded, and compared with what was recorded.
+
+    Raises:
+        PdtoolsError: if something else is there.
+    """
+    folder, recorded = Path(output), {**about, "revisions": list(names)}
+    if (folder / RECORD).is_file():
+        if read_json(folder / RECORD) != recorded:
+            reason = "revisions that were made of something else, or otherwise"
+            raise PdtoolsError(f"{output}: holds {reason} (delete it, or choose another name)")
+    elif folder.is_dir() and any(path.name != MANIFEST for path in folder.iterdir()):
+        raise PdtoolsError(f"{output}: exists already (choose another name)")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / MANIFEST, growing("exported revisions", _PARTS))
+        write_json(folder / RECORD, recorded)
+    for name in names:
+        remove_stale(folder / name)
+        if not (folder / name).is_dir():
+            yield name
