@@ -113,7 +113,7 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal
       pdtools eval-ppl shards/test --model runs/pushdown --no-marginal --particles 300 --seed 1
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
-      pdtools eval-ppl wiki.test.txt --model gpt2/ --stride 512
+      pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
     """
     from pdtools.evaluation.perplexity.evaluate import (

@@ -163,8 +163,8 @@ def eval_reading(
     \b
     Example:
       pdtools eval-reading times.tsv --model runs/base --model runs/pushdown --wordfreq en -o results/reading
-      pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model gpt2/ --stride 512 --spillover 3
-      pdtools eval-reading sap.csv --model gpt2/ --fit filler --predict NPS_AMB,NPS_UAMB -o results/effects
+      pdtools eval-reading processed_RTs.tsv --texts all_stories.tok --model hf:gpt2 --stride 512
+      pdtools eval-reading sap.csv --model hf:gpt2 --fit filler --predict NPS_AMB,NPS_UAMB -o results/effects
       pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
     """
     from pdtools.evaluation.reading.effects import Contrast

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+
+from pdtools.files import watch_inputs
 
 from .console import message, print_json
 from .options import JsonOption, OverwriteOption, QuietOption, named_model
 from .outputs import check_target
 from .panels import input_option, output_option
+
+if TYPE_CHECKING:
+    from pdtools.models.export import ExportedDtype
 
 
 class ExportedType(str, Enum):
@@ -40,6 +47,10 @@ def export(
         ),
     ] = None,
     about: Annotated[str | None, input_option("--about", help="A paragraph for the card.")] = None,
+    revisions: Annotated[
+        bool,
+        output_option("--revisions", help="Of a run: DIR/main, and what train.keep_at kept: DIR/chck_1M ..."),
+    ] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -52,28 +63,73 @@ def export(
     without. README.md, the card, is made from what the run recorded, which is in training.json, and from
     --results.
 
+    With --revisions the folder holds such a folder for the best checkpoint, main, and for each that
+    train.keep_at kept: chck_1M, as BabyLM's pipeline names its branches, after a million words, or step-500.
+    The same command goes on with what was stopped. A branch is made of each by: hf upload OWNER/NAME
+    DIR/chck_1M . --revision chck_1M
+
     \b
     Example:
       pdtools export runs/pushdown -o to-share/pushdown
       pdtools export runs/pushdown -o to-share/pushdown --dtype float16 --results results/blimp
+      pdtools export runs/pushdown -o to-share/pushdown --revisions
     """
+    write = partial(_write, dtype=cast("ExportedDtype", dtype.value), about=about)
+    report: dict[str, Any] = {}
+    if not revisions:
+        check_target(output, folder=True, overwrite=overwrite, inputs=[model, *(results or [])], quiet=quiet)
+        write(model, output, results=results or [], overwrite=overwrite)
+        said = output
+    else:
+        if overwrite:
+            raise typer.BadParameter("--revisions go on with a folder, and replace none: leave it out")
+        report["revisions"] = _write_revisions(model, output, results or [], dtype.value, about, write)
+        said = f"{output}: {', '.join(report['revisions'])}"
+    size = sum(path.stat().st_size for path in Path(output).rglob("*") if path.is_file())
+    if as_json:
+        from pdtools.provenance import provenance
+
+        print_json({"output": output, **report, "bytes": size, "provenance": provenance({"model": model})})
+    message(f"{said}: {size / 1e6:.2f} MB", quiet=quiet)
+
+
+def _write(
+    model: str | Path,
+    output: str | Path,
+    *,
+    results: list[str],
+    dtype: ExportedDtype,
+    about: str | None,
+    name: str | None = None,
+    overwrite: bool = False,
+) -> None:
     from pdtools.models import load_checkpoint
     from pdtools.models.export import export_checkpoint, training_of
     from pdtools.report.model_card import model_card
 
-    check_target(output, folder=True, overwrite=overwrite, inputs=[model, *(results or [])], quiet=quiet)
     loaded = load_checkpoint(model)
     card = model_card(
         loaded,
-        name=Path(output).resolve().name,
+        name=name or Path(output).resolve().name,
         training=training_of(loaded.folder),
-        results=results or [],
+        results=results,
         about=about,
     )
-    export_checkpoint(loaded, output, card=card, dtype=dtype.value, overwrite=overwrite)
-    size = sum(path.stat().st_size for path in Path(output).iterdir())
-    if as_json:
-        from pdtools.provenance import provenance
+    export_checkpoint(loaded, output, card=card, dtype=dtype, overwrite=overwrite)
 
-        print_json({"output": output, "bytes": size, "provenance": provenance({"model": model})})
-    message(f"{output}: {size / 1e6:.2f} MB", quiet=quiet)
+
+def _write_revisions(
+    run: str, output: str, results: list[str], dtype: str, about: str | None, write: Callable[..., None]
+) -> list[str]:
+    """Write the revisions that are not there yet; the names of all."""
+    from pdtools.models.revisions import MAIN, revisions_of, revisions_to_write
+    from pdtools.provenance import fingerprint
+
+    found = revisions_of(run)
+    watch_inputs([*found.values(), *results])
+    made_of = {"model": {name: fingerprint(folder) for name, folder in found.items()}}
+    how = {"dtype": dtype, "about": about, "results": results}
+    for name in revisions_to_write(output, list(found), {**made_of, **how}):
+        of_this = results if name == MAIN else []
+        write(found[name], Path(output, name), results=of_this, name=Path(output).resolve().name)
+    return list(found)

@@ -108,13 +108,13 @@ def surprisal(
 
     \b
     Example:
-      pdtools surprisal stimuli.csv --model runs/pushdown --model gpt2/ -o surprisals.csv
+      pdtools surprisal stimuli.csv --model runs/pushdown --model hf:gpt2 -o surprisals.csv
       pdtools surprisal sentences.txt --model runs/pushdown -o surprisals.tsv
       pdtools surprisal --text "The horse raced past the barn fell." --model english
       pdtools surprisal --text "The dog barks." --model runs/pushdown --words --parses
-      pdtools surprisal sentences.txt --model gpt2/ --entropy --rank -o surprisals.tsv
+      pdtools surprisal sentences.txt --model hf:gpt2 --entropy --rank -o surprisals.tsv
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
-      pdtools surprisal story.txt --model gpt2/ --stride 256
+      pdtools surprisal story.txt --model hf:gpt2 --stride 256
     """
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.inputs import count_inputs, read_inputs

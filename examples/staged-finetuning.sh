@@ -1,11 +1,11 @@
 #!/bin/sh
 # GPT-2 with pushdown layers beside the plain GPT-2, finetuned in stages (Murty et al. 2023, section 4.3, table 3).
 #
-#   TOKENIZER=gpt2-medium/ WINDOW=1023 sh examples/wikitrees.sh wiki.train.raw wiki/train    # and wiki/valid
-#   sh examples/staged-finetuning.sh gpt2-medium/ wiki/train/windows wiki/valid/windows staged \
+#   TOKENIZER=hf:gpt2-medium WINDOW=1023 sh examples/wikitrees.sh wiki.train.raw wiki/train    # and wiki/valid
+#   sh examples/staged-finetuning.sh hf:gpt2-medium wiki/train/windows wiki/valid/windows staged \
 #       rte=GLUE/RTE mrpc=GLUE/MRPC sst5=sst stsb=GLUE/STS-B
 #
-# gpt2-medium/ is the folder of the model; a task is a bundled one or a TOML file (agreement.toml=data). In staged/:
+# hf:gpt2-medium is the model, or its folder; a task is a bundled one or a TOML file (agreement.toml=data). In staged/:
 #   stage1/ARM/SEED           both arms, pushdown and plain, as language models on the same windows
 #   TASK/*.jsonl, TASK/trees  the prompts, and their parses by stage1/pushdown/SEED
 #   TASK/ARM/SEED             stage 3: both arms on the prompts with these parses (which the plain arm does not see)

@@ -309,7 +309,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             self.lm,
             self._loaded.tokenizer,
             shards=config["shards"],
-            step=config.get("step"),
+            trained=self._loaded.trained,
             weights=self.lm.state_dict(),
             stub=True,
         )

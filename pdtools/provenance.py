@@ -36,7 +36,8 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         A JSON-ready dictionary: command, time (UTC), code (see :func:`pdtools.revision.code`), versions,
         hardware, and for every input its path
         and SHA-256 (of a folder: of the files that identify it, or of the list of all its files with
-        their SHA-256, as sha256sum prints it); of a checkpoint in its run's folder also ``training``: the
+        their SHA-256, as sha256sum prints it); of a checkpoint the ``step`` and the ``words`` read that it
+        was trained to, if it says so; of one in its run's folder, or exported, also ``training``: the
         ``seed``, and ``sha256``, which is the same of all runs whose recipe and data differ in that alone
         (and in settings that no weight depends on).
     """
@@ -46,17 +47,33 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         "code": dict(code()),
         "versions": _versions(),
         "hardware": _hardware(),
-        "inputs": {role: {**identify(path), **_training(path)} for role, path in (inputs or {}).items()},
+        "inputs": {
+            role: {**identify(path), **_trained(path), **_training(path)}
+            for role, path in (inputs or {}).items()
+        },
     }
 
 
+def _trained(path: str | Path) -> dict[str, int]:
+    """How far a checkpoint was trained."""
+    file = input_folder(path) / "config.json"
+    try:
+        config = read_json(file) if file.is_file() else {}
+    except InputError:
+        return {}
+    found = {name: config.get(name) for name in ("step", "words")} if isinstance(config, dict) else {}
+    return {name: value for name, value in found.items() if type(value) is int}
+
+
 def _training(path: str | Path) -> dict[str, Any]:
-    """How a checkpoint was trained, as far as it lies in the folder of its run."""
+    """How a checkpoint was trained, as far as it lies in the folder of its run, or was exported with that."""
     checkpoint = input_folder(path)
-    if not is_checkpoint_of_a_run(checkpoint):
+    is_of_run = is_checkpoint_of_a_run(checkpoint)
+    file = checkpoint.parent / "run.json" if is_of_run else checkpoint / "training.json"
+    if not file.is_file():
         return {}
     try:
-        recorded = read_json(checkpoint.parent / "run.json")
+        recorded = read_json(file)
         recipe = recorded["recipe"]
         train = {name: value for name, value in recipe["train"].items() if name not in _CHANGE_NOTHING}
         seed = train.pop("seed")

@@ -36,6 +36,9 @@ FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 BEST_FOLDER = "best"
+# What config.json says of how far a model was trained: updates; words read, as many as the tokens read have
+# in the whole corpus; and the numbers of words of train.keep_at that it was kept for.
+TRAINED = ("step", "words", "kept_at_words")
 UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"
 
 
@@ -55,6 +58,11 @@ class LoadedModel:
     tokenizer: Tokenizer
     config: dict[str, Any]
     folder: Path
+
+    @property
+    def trained(self) -> dict[str, Any]:
+        """How far it was trained, see :data:`TRAINED`."""
+        return {name: self.config[name] for name in TRAINED if name in self.config}
 
     @property
     def described(self) -> dict[str, str]:
@@ -107,7 +115,9 @@ def save_checkpoint(
         PdtoolsError: if the folder exists and may not be overwritten.
     """
     with atomic_directory(folder, kind="checkpoint", overwrite=overwrite) as temporary:
-        write_checkpoint(temporary, model, tokenizer, shards=shards, step=step, weights=model.state_dict())
+        trained = {} if step is None else {"step": step}
+        weights = model.state_dict()
+        write_checkpoint(temporary, model, tokenizer, shards=shards, trained=trained, weights=weights)
 
 
 def write_checkpoint(
@@ -116,14 +126,15 @@ def write_checkpoint(
     tokenizer: Tokenizer,
     *,
     shards: Mapping[str, Any],
-    step: int | None,
+    trained: Mapping[str, Any],
     weights: Mapping[str, torch.Tensor],
     stub: bool = False,
 ) -> None:
     """Write the files of a checkpoint into an empty folder.
 
     Args:
-        folder, model, tokenizer, shards, step: see :func:`save_checkpoint`.
+        folder, model, tokenizer, shards: see :func:`save_checkpoint`.
+        trained: how far it was trained: those of :data:`TRAINED` that are known.
         weights: the model's whole state dict, of which the model itself may hold a part.
         stub: with the stub by which transformers loads a causal model, see
             :mod:`pdtools.models.for_transformers`.
@@ -145,7 +156,7 @@ def write_checkpoint(
             "tokenizer": tokenizer.fingerprint,
             **({"labels": list(tokenizer.labels)} if model.derivation_kind.choices == "actions" else {}),
             "shards": dict(shards),
-            **({} if step is None else {"step": step}),
+            **trained,
         },
     )
     write_checksums(folder, names)

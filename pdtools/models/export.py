@@ -65,7 +65,7 @@ def export_checkpoint(
             loaded.model,
             loaded.tokenizer,
             shards=config["shards"],
-            step=config.get("step"),
+            trained=loaded.trained,
             weights=weights,
             stub=True,
         )

@@ -47,6 +47,7 @@ def model_card(
         ),
         ("rows", f"`{model.layout}`"),
         ("updates", str(loaded.config.get("step", "not known"))),
+        *([("words read", f"{loaded.config['words']:,}")] if "words" in loaded.config else []),
     ]
     parts = [
         front_matter({"library_name": "pdtools", "tags": ["pdtools", "syntax", loaded.config["model"]]}),

@@ -142,7 +142,7 @@ class TrainingLoop:
         self.state = RunState()
         self.window = zero_sums(device)  # since the last line in the log
         self._kept_steps = config.kept_at("steps")
-        self._kept_tokens = [words / train_set.words_per_token for words in config.kept_at("words")]
+        self._kept_words = sorted(config.kept_at("words"))
         self.gradient_norm = torch.zeros((), device=device)
         if resume:
             self.state, window = load_state(folder.trainer, parallel, self.optimizer, device, config.seed)
@@ -459,26 +459,33 @@ class TrainingLoop:
 
     def _keep(self, sums: torch.Tensor) -> None:
         """Write ``step-N/`` where ``train.keep_at`` has the step, or a number of words that it reached."""
-        due = self.state.step in self._kept_steps
-        if self._kept_tokens:
-            after = self.state.tokens + float(self.window[TOKENS])
+        words = []
+        if self._kept_words:
+            after, ratio = self._tokens(), self.train_set.words_per_token
             before = after - float(sums[TOKENS])
-            due |= any(before < tokens <= after for tokens in self._kept_tokens)
+            words = [number for number in self._kept_words if before < number / ratio <= after]
         folder = self.folder.kept(self.state.step)
-        if due and not folder.exists():  # a run that was stopped comes by again
+        is_due = words or self.state.step in self._kept_steps
+        if is_due and not folder.exists():  # a run that was stopped comes by again
             self._check_finite(LossSums.from_tensor(self.window))
-            self._save_model(folder)
+            self._save_model(folder, **({"kept_at_words": words} if words else {}))
 
-    def _save_model(self, folder: Path) -> None:
+    def _tokens(self) -> float:
+        """How many tokens were read."""
+        return self.state.tokens + float(self.window[TOKENS])
+
+    def _save_model(self, folder: Path, **kept: Any) -> None:
         weights = self.parallel.weights()
         if self.ranks.is_main:
             with atomic_directory(folder, kind="checkpoint", overwrite=True) as made:
-                self._write_model(made, weights)
+                self._write_model(made, weights, **kept)
 
-    def _write_model(self, folder: Path, weights: Mapping[str, torch.Tensor]) -> None:
+    def _write_model(self, folder: Path, weights: Mapping[str, torch.Tensor], **kept: Any) -> None:
         about = self.checkpointing
+        words = round(self._tokens() * self.train_set.words_per_token)
+        trained = {"step": self.state.step, "words": words, **kept}
         write_checkpoint(
-            folder, self.model, about.tokenizer, shards=about.shards, step=self.state.step, weights=weights
+            folder, self.model, about.tokenizer, shards=about.shards, trained=trained, weights=weights
         )
 
     def _save_last(self) -> None:

@@ -148,3 +148,20 @@ def test_masked_models_and_streams_read_all_words(toy_train: Path) -> None:
     assert tokens * masked.words_per_token == pytest.approx(words, rel=0.1)
     stream = Stream(shards)
     assert (len(stream.tokens) - 1) * stream.words_per_token == pytest.approx(words)
+
+
+def test_checkpoints_say_how_many_words_they_have_read(
+    plain: Path, toy_train: Path, toy_valid: Path, tmp_path: Path
+) -> None:
+    counts = ShardSet.open(toy_train).manifest["counts"]
+    ratio = counts["words"] / (counts["tokens"] + counts["sentences"])
+    read = {r["step"]: r["tokens"] * ratio for r in metrics(plain) if r["kind"] == "train"}
+    assert load_checkpoint(plain / "last").config["words"] == round(read[8])
+    points = ["2 steps", f"{round(read[3]) + 1} words", f"{round(read[3]) + 2} words", "9M words"]
+    train(toy_train, tmp_path / "run", recipe(*points), valid=toy_valid)
+    second, fourth = (load_checkpoint(tmp_path / "run" / name).trained for name in ("step-2", "step-4"))
+    assert second == {"step": 2, "words": round(read[2])}
+    reached = [round(read[3]) + 1, round(read[3]) + 2]
+    assert fourth == {"step": 4, "words": round(read[4]), "kept_at_words": reached}
+    found = provenance({"model": tmp_path / "run" / "step-4"})["inputs"]["model"]
+    assert (found["step"], found["words"]) == (4, round(read[4]))

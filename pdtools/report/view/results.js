@@ -352,9 +352,15 @@
   const section = (benchmark) => make("section", { id: benchmark.task }, benchmark.drawn || benchmark.pairs.rows.length || benchmark.pairs.means.length || benchmark.levels || benchmark.items ? [
     make("h2", {}, benchmark.title), benchmark.drawn ? drawings(benchmark) : null,
     benchmark.levels ? scores(benchmark) : null, differences(benchmark), benchmark.suites ? suitesPlace(benchmark) : null, benchmark.items ? browser(benchmark) : null] : []);
+  const curves = page.curves.length ? make("section", {}, make("h2", {}, "Learning curves"), make("div", { class: "grid" }, page.curves.map(({ id, title, x, chart: template, rows }) => {
+    const { element, place } = figure(title, id, ["run", x, title], () => rows.map((row) => [row.series, row.x, row.y]));
+    drawn.push(() => chart(place, template, rows, { label: `${title} by ${x}: ${[...new Set(rows.map((row) => row.series))].join(", ")}`, caption: true }));
+    return element;
+  }))) : null;
   frame(
     page.benchmarks.filter((benchmark) => benchmark.drawn).map(section),  // milliseconds first
     main,
+    curves,
     page.benchmarks.filter((benchmark) => !benchmark.drawn).map(section),
     make("section", {}, make("h2", {}, "How they were made"), page.folders.map((each) => opening(`${each.model}: ${each.folder}`, () => make("pre", {}, JSON.stringify({ settings: each.settings, provenance: each.provenance }, null, 1))))),
   );

@@ -17,6 +17,7 @@ from pdtools.report.view.charts import Spec, dots, with_rows
 from pdtools.report.view.drawing import Drawing, drawing_of, rounded
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.intervals import of_mean
+from pdtools.report.view.learning import figures_of, learning_curves
 from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
 from pdtools.report.view.page import Page
@@ -86,6 +87,7 @@ def results_page(
         "models": models,
         "groups": groups,
         "overview": _overview(sorted(loaded, key=lambda each: tasks.index(each.task)), models),
+        "curves": learning_curves(loaded),
         "benchmarks": benchmarks,
         "methods": methods(loaded),
         "folders": [
@@ -303,6 +305,7 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
     found: dict[str, tuple[list[str], list[list[Any]]]] = {
         "overview": (["score", *models], [[row["score"], *row["values"]] for row in document["overview"]]),
         "scores": scores_table(*_of_groups(document)),
+        **figures_of(document["curves"])[1],
     }
     for benchmark in document["benchmarks"]:
         for name, shown in _shown(benchmark).items():
@@ -334,7 +337,7 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
 
 
 def _charts(page: Page) -> dict[str, Spec]:
-    found = {}
+    found = figures_of(page.document["curves"])[0]
     for benchmark in page.document["benchmarks"]:
         for name, shown in _shown(benchmark).items():
             for level, rows in shown["levels"].items():
