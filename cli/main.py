@@ -218,7 +218,7 @@ def main() -> None:
         warnings.warn(
             f"{other}, another package of this name, is installed into the same folder, and each may have"
             f" replaced files of the other: pip uninstall pdtools, then pip install --force-reinstall"
-            f" --no-deps {DISTRIBUTION}",
+            f" --no-deps . in a checkout ({DISTRIBUTION}, when it is released)",
             stacklevel=1,
         )
     # As after Ctrl-C, unfinished outputs are removed on the way out. (train ends its step first.)

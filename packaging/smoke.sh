@@ -1,18 +1,24 @@
 #!/bin/sh
 # What a newcomer does first, with the wheel and with the source distribution: a new environment, no compiler on the
-# path, and a few commands. Usage: smoke.sh FOLDER OF DISTRIBUTIONS [PYTHON]
+# path, and a few commands. Usage: smoke.sh FOLDER OF DISTRIBUTIONS [PYTHON [FILES, such as '*.whl']]
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 dist=$(cd "${1:?name the folder of the distributions}" && pwd)
 python=${2:-python3}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+# constraints.txt is for Python 3.11 and newer: older ones get their own versions of all but torch.
+pins=$here/constraints.txt
+if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then
+    grep '^torch==' "$pins" > "$work/pins.txt"
+    pins=$work/pins.txt
+fi
 cd "$work"  # not where pdtools/ is a folder
 
-for file in "$dist"/pushdown_tools-*.whl "$dist"/pushdown_tools-*.tar.gz; do
+for file in "$dist"/pushdown_tools-${3:-*[lz]}; do
     "$python" -m venv --clear environment
     environment/bin/python -m pip install --quiet --disable-pip-version-check \
-        --constraint "$here/constraints.txt" "$file"
+        --constraint "$pins" "$file"
     mkdir -p path && ln -sf "$work/environment/bin/pdtools" path/pdtools
     for tool in cat ls mkdir rm; do ln -sf "$(command -v $tool)" path/$tool; done
     (
@@ -33,5 +39,5 @@ for file in "$dist"/pushdown_tools-*.whl "$dist"/pushdown_tools-*.tar.gz; do
         cd ..
         rm -r tried
     )
-    echo "$(basename "$file"): works"
+    echo "$(basename "$file"): works with $("$python" --version)"
 done

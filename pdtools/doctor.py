@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pdtools.devices import memory_of
-from pdtools.revision import DISTRIBUTION, code
+from pdtools.errors import how_to_install
+from pdtools.revision import code
 
 # Of packages that are not needed: which extra brings each, and what it is for.
 _OPTIONAL = {
@@ -58,7 +59,7 @@ def examine() -> Iterator[Finding]:
             found = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
             found = None
-        yield Finding(package, found, f"{use}: pip install '{DISTRIBUTION}[{extra}]'")
+        yield Finding(package, found, f"{use}: {how_to_install(extra)}")
 
 
 def _gpu() -> Finding:

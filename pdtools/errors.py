@@ -51,7 +51,12 @@ class MissingDependencyError(PdtoolsError):
 
     def __init__(self, package: str, extra: str, instead: str | None = None) -> None:
         without = f" (or {instead})" if instead else ""
-        super().__init__(f"this needs the package {package}: pip install 'pushdown-tools[{extra}]'{without}")
+        super().__init__(f"this needs the package {package}: {how_to_install(extra)}{without}")
+
+
+def how_to_install(extra: str) -> str:
+    """What brings the packages of an extra."""
+    return f"pip install '.[{extra}]' in a checkout, or 'pushdown-tools[{extra}]' when it is released"
 
 
 def is_lack_of_memory(error: BaseException) -> bool:

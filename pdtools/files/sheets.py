@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import IO, Any
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, how_to_install
 from pdtools.files.inputs import read_bytes, read_lines
 
 _COMPRESSED = (".gz", ".zst")
@@ -99,7 +99,7 @@ def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
     try:
         import openpyxl
     except ImportError as error:
-        hint = "pip install 'pushdown-tools[xlsx]', or save it as .csv"
+        hint = f"{how_to_install('xlsx')}; or save it as .csv"
         raise InputError("this needs the package openpyxl", file=name, hint=hint) from error
     try:
         book = openpyxl.load_workbook(io.BytesIO(read_bytes(name)), read_only=True, data_only=True)

@@ -1,4 +1,4 @@
-"""Pieces on the workers of a running Dask cluster (``pip install 'pushdown-tools[cluster]'``)."""
+"""Pieces on the workers of a running Dask cluster (the extra ``cluster``)."""
 
 from __future__ import annotations
 

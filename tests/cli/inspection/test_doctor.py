@@ -13,6 +13,7 @@ import torch
 import pdtools
 from pdtools import doctor
 from pdtools.cli.main import run
+from pdtools.errors import how_to_install
 
 
 def findings(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     optional = {"transformers", "benepar", "stanza", "matplotlib", "vl-convert-python", "wordfreq"}
     assert missing == {*optional, "openpyxl", "dask", "GPU", "C compiler", "functions in C", "cache"}
     assert all(found[what]["without"] for what in missing)
-    assert found["openpyxl"]["without"] == "tables from .xlsx files: pip install 'pushdown-tools[xlsx]'"
+    assert found["openpyxl"]["without"] == f"tables from .xlsx files: {how_to_install('xlsx')}"
     assert run(["doctor"]) == 0
     assert "none: everything runs on the CPU" in capsys.readouterr().out
 
