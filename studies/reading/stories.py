@@ -1,8 +1,9 @@
 """Natural Stories (Futrell et al. 2021) as one table: words, mean times, bits of GPT-3 and of unigrams.
 
-    python studies/reading/stories.py naturalstories.zip stories
+    pdtools data get natural-stories
+    python studies/reading/stories.py natural-stories stories
 
-The archive holds ``naturalstories_RTS/all_stories.tok`` and ``processed_wordinfo.tsv``,
+The folder, or a zip of it, holds ``naturalstories_RTS/all_stories.tok`` and ``processed_wordinfo.tsv``,
 ``freqs/freqs-1.tsv`` and ``probs/all_stories_gpt3.csv``, as the corpus has them. In ``stories/`` there will
 be ``stories.tsv`` (item, zone, word, time, gpt3, unigram; a cell is empty where there is no number) and
 ``counts.tsv`` (words and their counts).
@@ -21,12 +22,14 @@ from pathlib import Path
 Key = tuple[int, int]  # of a word: its story and place, from 1
 
 
-def rows(archive: zipfile.ZipFile, name: str) -> Iterator[list[str]]:
+def rows(source: Path | zipfile.Path, name: str) -> Iterator[list[str]]:
     """Cells of a table of tabs."""
-    yield from csv.reader(io.StringIO(archive.read(name).decode()), delimiter="\t", quoting=csv.QUOTE_NONE)
+    yield from csv.reader(
+        io.StringIO((source / name).read_text("utf-8")), delimiter="\t", quoting=csv.QUOTE_NONE
+    )
 
 
-def gpt3_bits(archive: zipfile.ZipFile, words: dict[Key, str]) -> dict[Key, float]:
+def gpt3_bits(source: Path | zipfile.Path, words: dict[Key, str]) -> dict[Key, float]:
     """The bits of each word: of its tokens, by their characters.
 
     Words that share a token, and those whose token has no log-probability (the first of a story), have none.
@@ -36,7 +39,7 @@ def gpt3_bits(archive: zipfile.ZipFile, words: dict[Key, str]) -> dict[Key, floa
         ValueError: if a story's tokens are not as long as its words.
     """
     tokens: dict[int, list[tuple[str, str]]] = {}
-    for row in csv.DictReader(io.StringIO(archive.read("probs/all_stories_gpt3.csv").decode())):
+    for row in csv.DictReader(io.StringIO((source / "probs/all_stories_gpt3.csv").read_text("utf-8"))):
         tokens.setdefault(int(row["story"]) + 1, []).append(("".join(row["token"].split()), row["logprob"]))
     bits = dict.fromkeys(words, 0.0)
     for story, of_story in tokens.items():
@@ -60,21 +63,21 @@ def main(source: str, target: str) -> None:
     """Write both tables."""
     folder = Path(target)
     folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(source) as archive:
-        _, *listed = rows(archive, "naturalstories_RTS/all_stories.tok")
-        words = {(int(story), int(zone)): word for word, zone, story in listed}
-        _, *timed = rows(archive, "naturalstories_RTS/processed_wordinfo.tsv")
-        times = {(int(row[2]), int(row[1])): row[4] for row in timed}
-        counts: dict[Key, float] = {}
-        of_words: dict[str, float] = {}
-        for place, _, word, number, *_ in rows(archive, "freqs/freqs-1.tsv"):
-            story, zone, what = place.split(".")[:3]
-            if number in ("", "NA") or not float(number):
-                continue
-            of_words[word] = float(number)
-            if what == "word":
-                counts[int(story), int(zone)] = float(number)
-        bits = gpt3_bits(archive, words)
+    place = Path(source) if Path(source).is_dir() else zipfile.Path(source)
+    _, *listed = rows(place, "naturalstories_RTS/all_stories.tok")
+    words = {(int(story), int(zone)): word for word, zone, story in listed}
+    _, *timed = rows(place, "naturalstories_RTS/processed_wordinfo.tsv")
+    times = {(int(row[2]), int(row[1])): row[4] for row in timed}
+    counts: dict[Key, float] = {}
+    of_words: dict[str, float] = {}
+    for key, _, word, number, *_ in rows(place, "freqs/freqs-1.tsv"):
+        story, zone, what = key.split(".")[:3]
+        if number in ("", "NA") or not float(number):
+            continue
+        of_words[word] = float(number)
+        if what == "word":
+            counts[int(story), int(zone)] = float(number)
+    bits = gpt3_bits(place, words)
     total = sum(of_words.values())
     with (folder / "stories.tsv").open("w", encoding="utf-8") as out:
         out.write("item\tzone\tword\ttime\tgpt3\tunigram\n")

@@ -30,6 +30,14 @@ def commands(page: str) -> list[str]:
     return [line.strip() for line in lines if re.match("    pdtools (?!data )", line)]
 
 
+def test_install(capfd: pytest.CaptureFixture[str]) -> None:
+    found = commands("install.md")
+    assert len(found) == 2
+    for command in found:
+        assert run(shlex.split(command)[1:]) == 0, command
+    assert "fell" in capfd.readouterr().out
+
+
 def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     for folder, file in (("articles", "train"), ("heldout", "valid")):
