@@ -177,10 +177,12 @@ def view(
         with atomic_text(output) as stream:
             stream.write(shown)
         report["bytes"] = len(shown.encode())
+        message(f"{output}: {page.kind}, {report['bytes'] / 1e6:.2f} MB", quiet=options.quiet)
         for note in [*page.notes, *([said] if said else [])]:
             message(f"{output}: {note}", quiet=options.quiet)
     if figures:
         report["files"] = write_figures(figures, module.figures(page), made, overwrite=options.overwrite)
+        message(f"{figures}: {len(report['files'])} files", quiet=options.quiet)
     if options.as_json:
         print_json({**report, "provenance": made})
 

@@ -40,6 +40,7 @@ HOSTILE = [
     "\u2028",
 ]
 KINDS = ["pushdown", "base", "treereg", "stack-attention", "rnn", "tg", "plm", "window"]
+CONTRASTS = (Path(__file__).parents[1] / "helpers" / "contrasts.js").read_text("utf-8").partition("\n")[2]
 RIGHT = np.random.default_rng(0).random((3, 6, 10)) < np.array([0.6, 0.75, 0.9])[:, None, None]
 
 
@@ -195,6 +196,30 @@ def test_a_sentence_token_by_token(opened: dict[str, Opened]) -> None:
     assert "model=%3Cb%3EB" in page.url
     assert page.evaluate("window.hit") is None
     assert opened["hostile"].complaints == []
+
+
+@pytest.mark.parametrize(("sentence", "text"), [(1, "the dogs bark ."), (2, "the dogs barks .")])
+def test_a_sentence_opens_at_its_highest_surprisal(
+    sentence: int, text: str, opened: dict[str, Opened]
+) -> None:
+    page = opened["pair"].go(f"sentence={sentence}")
+    bits = random_trace(text.split(), 3).surprisals
+    highest = max(range(1, len(bits)), key=lambda k: bits[k] or 0)
+    assert page.text_content(".where").startswith(f"{highest}/")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_are_dark_where_the_system_is(name: str, browser: Any, opened: dict[str, Opened]) -> None:
+    """Text stands out from what is behind it: 4.5:1, as WCAG wants it."""
+    for scheme in ("light", "dark"):
+        page = browser.new_page(color_scheme=scheme)
+        page.goto(f"file://{opened[name].path}")
+        page.wait_for_selector("body[data-ready]", timeout=60_000)
+        found = page.evaluate(CONTRASTS)
+        page.close()
+        assert found["ground"] == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(23, 25, 28)")
+        assert found["texts"] > 20
+        assert found["faint"] == []
 
 
 def test_the_state_is_in_the_address(opened: dict[str, Opened]) -> None:

@@ -143,7 +143,7 @@ function chart(place, template, rows, { label, sort = null, facet = false, capti
       if (y?.axis && narrow) y.axis.labelLimit = Math.round(room * 0.42);
       for (const each of [color, shape, strokeDash]) if (each?.legend && narrow) each.legend.columns = 1;
     }
-    await vegaEmbed(place, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: "light" }, logLevel: 1 });
+    await vegaEmbed(place, spec, { actions: false, ast: true, renderer: "svg", tooltip: { theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light" }, logLevel: 1 });
     const svg = place.querySelector("svg");
     svg.setAttribute("role", "img");
     svg.setAttribute("aria-label", label);

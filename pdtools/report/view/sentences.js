@@ -20,6 +20,8 @@
   const last = () => now.tokens.length - 1;
   const first = () => (now.surprisals[0] === null && now.tokens.length > 1 ? 1 : 0);
   const eos = () => (now.derivations === "attachments" ? now.tokens.length - 1 : -1);
+  // What is shown first: the token of the highest surprisal, of a model without surprisals the last.
+  const surprising = () => now.surprisals.reduce((most, bits, k) => (bits !== null && k >= first() && bits > (now.surprisals[most] ?? -1) ? k : most), last());
   const step = () => now.steps.find((each) => each.position === at.token) ?? null;
 
   // ---- what is chosen ----------------------------------------------------------------------------------------
@@ -34,7 +36,7 @@
     now = traces[at.model];
     const tree = now.tokens.reduce((sum, text) => sum + Math.max(24, textWidth(text) + 12), 0);
     (tree < 560 ? narrow : broad).append(panels.forest.element);
-    if (!at.token || (before.sentence !== at.sentence && change.token === undefined)) at.token = last();
+    if (!at.token || (before.sentence !== at.sentence && change.token === undefined)) at.token = surprising();
     at.token = Math.min(Math.max(at.token, first()), last());
     if (change.token !== undefined || change.model !== undefined || change.sentence !== undefined) at.hypothesis = change.hypothesis ?? 0;
     at.hypothesis = Math.min(Math.max(at.hypothesis, 0), Math.max((step()?.hypotheses.length ?? 1) - 1, 0));
@@ -187,7 +189,7 @@
     const open = [];
     for (const each of hypothesis.derivation) if (typeof each === "string") each.startsWith("(") ? open.push(each) : open.pop();
     show("actions",
-      make("div", { class: "tokens" }, hypothesis.derivation.map((each) => (typeof each === "number" ? make("span", { style: "background: #e3f0f8", title: `position ${each}` }, token(each)) : make("span", { class: each.startsWith("(") ? "" : "soft", style: each.startsWith("(") ? "color: #005a8e" : "background: #f0f0f0" }, each)))),
+      make("div", { class: "tokens" }, hypothesis.derivation.map((each) => (typeof each === "number" ? make("span", { style: "background: var(--chosen)", title: `position ${each}` }, token(each)) : make("span", { class: each.startsWith("(") ? "" : "soft", style: each.startsWith("(") ? "color: var(--link)" : "background: var(--shade)" }, each)))),
       make("p", { class: "soft" }, open.length ? `Open: ${open.join(" ")}` : "Nothing is open."));
   }
 
@@ -234,7 +236,7 @@
       make("div", { style: "display: flex; flex-wrap: wrap; gap: 12px" }, Array.from({ length: heads }, (_, h) => make("figure", { style: "margin: 0" },
         weightsCanvas({ n: T, now: row, weight: (i, j) => weight(at.layer, h, i, j), difference: kind === "difference", name: `attention, layer ${at.layer + 1}, head ${h + 1}` }), make("figcaption", { class: "soft" }, `head ${h + 1}`)))),
       make("p", {}, `From “${label(row)}”, mean of the heads of layer ${at.layer + 1}; choose tokens to add up their shares:`),
-      make("div", { class: "tokens" }, Array.from({ length: row + 1 }, (_, j) => make("button", { class: "pickcolumn", style: `background: ${strength(mean(row, j))}; color: #000; min-height: 26px; padding: 1px 6px${at.columns.has(j) ? "; outline: 2px solid #000" : ""}`, "aria-pressed": String(at.columns.has(j)), click: () => toggle(j) }, `${label(j)} `, make("small", {}, `${digits(100 * mean(row, j), 0)}`)))),
+      make("div", { class: "tokens" }, Array.from({ length: row + 1 }, (_, j) => make("button", { class: "pickcolumn", style: `background: ${strength(mean(row, j))}; color: var(--ink); min-height: 26px; padding: 1px 6px${at.columns.has(j) ? "; outline: 2px solid #000" : ""}`, "aria-pressed": String(at.columns.has(j)), click: () => toggle(j) }, `${label(j)} `, make("small", {}, `${digits(100 * mean(row, j), 0)}`)))),
       sums ? table([{ name: "layer", number: true }, ...Array.from({ length: heads }, (_, h) => ({ name: `head ${h + 1}`, number: true }))], sums.map((each) => each.map((x, i) => (i ? `${percent(x)}%` : x))), { caption: `From “${label(row)}” to ${[...at.columns].sort((a, b) => a - b).map(label).join(" + ")}${kind === "difference" ? ", difference in points" : ""}` }) : null);
   }
 

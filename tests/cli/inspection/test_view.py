@@ -97,7 +97,8 @@ def test_results_of_three_models(
 ) -> None:
     page, figures = tmp_path / "page.html", tmp_path / "figures"
     assert run(["view", *results, "-o", str(page), "--figures", str(figures), "--title", "T"]) == 0
-    assert capsys.readouterr().err == ""
+    said = rf"{page}: results, \d\.\d\d MB\n{figures}: {len(list(figures.iterdir())) - 2} files\n"
+    assert re.fullmatch(said, capsys.readouterr().err)
     found = document(page)
     assert (found["title"], found["models"]) == ("T", ["a", "b", "c"])
     blimp = next(each for each in found["benchmarks"] if each["task"] == "blimp")
