@@ -17,7 +17,7 @@ STUDY_FINETUNING ?= study-finetuning
 TEXTS ?= $(STUDY_STACK_LM)-sample/train.txt $(STUDY_STACK_LM)-sample/valid.txt $(STUDY_STACK_LM)-sample/test.txt
 INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo demo-model test lint bench docs golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
+.PHONY: demo demo-model test quick lint bench docs golden sweep soak study-dyck study-dcf study-cfl study-ptb study-stack-lm study-efficiency
 .PHONY: study-finetuning study-syntax dist smoke site clean
 
 # The whole pipeline on the bundled data, ending in one table.
@@ -33,6 +33,10 @@ demo-model: $(VENV)/installed
 
 test: $(VENV)/installed-dev
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
+
+# What GitHub runs on Linux, macOS and Windows.
+quick: $(VENV)/installed-dev
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal @tests/quick.txt
 
 lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .

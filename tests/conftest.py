@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,6 +22,13 @@ settings.load_profile("pdtools")
 if "PDTOOLS_CACHE" not in os.environ:
     _libraries = tempfile.TemporaryDirectory(prefix="pdtools-")
     os.environ["PDTOOLS_CACHE"] = _libraries.name
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is for Linux elsewhere."""
+    for item in items:
+        if sys.platform != "linux" and item.get_closest_marker("linux"):
+            item.add_marker(pytest.mark.skip(reason="for Linux"))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import gzip
 import json
 import os
@@ -327,6 +326,7 @@ def test_killed_at_every_step_of_a_new_file(how: str, tmp_path: Path) -> None:
         assert 0 < step < 9
 
 
+@pytest.mark.linux
 def test_what_living_processes_and_other_machines_left_stays(tmp_path: Path) -> None:
     final = tmp_path / "x.txt"
     mine = this_process()
@@ -366,6 +366,7 @@ def test_a_process_that_lives_is_known_by_its_start() -> None:
     assert may_live(f"00000000-{number}-1")
 
 
+@pytest.mark.linux
 def test_what_is_written_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str
 ) -> None:
@@ -395,11 +396,14 @@ def test_what_is_written_is_on_the_disk_before_it_has_its_name(
     assert happened[1:] == ["-> x.txt", tmp_path.name]
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("mode", [0o644, 0o444])
 def test_a_system_that_syncs_only_files_open_for_writing(
     mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: str
 ) -> None:
     """Windows, which opens no folder either, and for writing no file that is read-only."""
+    import fcntl
+
     synced: list[str] = []
     real_open, real_sync = os.open, os.fsync
 
@@ -498,6 +502,7 @@ def test_a_folder_without_a_name_cannot_be_an_output(
         pass
 
 
+@pytest.mark.linux
 def test_a_pipe_is_written_to_and_never_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -565,6 +570,7 @@ def test_an_output_that_cannot_be_written_is_named_as_the_user_named_it(tmp_path
         pass
 
 
+@pytest.mark.linux
 def test_a_full_disk_names_the_output(tmp_path: Path) -> None:
     with (
         pytest.raises(PdtoolsError, match=r"x\.txt: cannot be written: No space"),

@@ -144,6 +144,7 @@ def test_large_files_that_nobody_touched_are_not_read(listed: Path, monkeypatch:
     assert written_as(listed) is not None
 
 
+@pytest.mark.linux
 def test_what_takes_the_place_of_a_listed_file_or_folder(listed: Path, tmp_path: Path) -> None:
     shutil.move(listed / "inner", tmp_path / "mine")
     (listed / "inner").write_text("ten years")
@@ -242,6 +243,7 @@ def test_a_file_that_has_changed_since_is_named(text: str, tmp_path: Path) -> No
         written_as(folder)
 
 
+@pytest.mark.linux
 def test_a_link_or_a_folder_of_a_listed_name_is_not_the_file(tmp_path: Path) -> None:
     folder = figures(tmp_path / "figures", {"losses.svg": LOSSES})
     (folder / "losses.svg").rename(tmp_path / "mine.svg")

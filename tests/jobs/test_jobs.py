@@ -612,6 +612,7 @@ def test_slices_that_begin_at_the_same_moment(
         assert make(tmp_path / "out", work) == DOUBLED
 
 
+@pytest.mark.linux
 def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def flock(descriptor: int, operation: int) -> None:
         raise OSError(errno.ENOSYS, "not here")
@@ -626,6 +627,7 @@ def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
 
 
+@pytest.mark.linux
 def test_no_folder_with_an_open_file_is_moved(
     tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -653,6 +655,7 @@ def test_no_folder_with_an_open_file_is_moved(
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]
 
 
+@pytest.mark.linux
 def test_a_lock_that_was_deleted_under_way_counts_for_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -692,6 +695,7 @@ def test_a_full_disk_is_one_line_and_no_loss(
     assert sorted(work.done().values()) == ["once\n"] * 6 + ["once\nagain\n"]
 
 
+@pytest.mark.linux
 def test_a_limit_on_file_size_is_one_line(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import resource, signal, sys

@@ -182,6 +182,7 @@ for line in sys.argv[1:]:
 """
 
 
+@pytest.mark.linux
 def test_commands_without_what_windows_lacks(tmp_path: Path) -> None:
     """With a console of Windows, too: a letter that cp1252 does not have is replaced, or escaped."""
     (tmp_path / "words.txt").write_text("the aunt chased the nurse .\nλ – ł\n", "utf-8")
@@ -203,6 +204,7 @@ def test_commands_without_what_windows_lacks(tmp_path: Path) -> None:
 # --- other things of Windows ------------------------------------------------------------------
 
 
+@pytest.mark.linux
 def test_ctrl_break_ends_a_step_first(monkeypatch: pytest.MonkeyPatch) -> None:
     from pdtools.training.interruption import Interruption
 
@@ -311,7 +313,7 @@ def test_the_processor_of_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_where_a_folder_does_not_say_who_can_write_it(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(os, "getuid")
+    monkeypatch.delattr(os, "getuid", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     monkeypatch.setenv("PDTOOLS_CACHE", str(tmp_path / place / "cache"))
     assert kept.kept_folder() == (tmp_path / "home" / "cache" if place == "home" else None)

@@ -157,6 +157,7 @@ def test_interrupted_twice_and_a_cut_swap(
     }
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("reference", ["pushdown"], indirect=True)
 def test_killed_by_the_system(
     reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
@@ -619,6 +620,7 @@ def test_hidden_folders_of_others_beside_and_in_a_run_stay(
     assert [file.read_text() for file in others] == ["ten years"] * 2
 
 
+@pytest.mark.linux
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")
 @pytest.mark.parametrize("exchanges", [True, False])
 def test_the_old_run_stays_until_the_new_one_has_a_checkpoint(
@@ -729,6 +731,7 @@ def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
         train(toy_train, run, recipe(), resume=True)
 
 
+@pytest.mark.linux
 def test_a_full_disk(toy_train: Path, tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -750,6 +753,7 @@ def test_a_full_disk(toy_train: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.linux
 def test_a_full_disk_while_the_log_is_written(
     toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -767,6 +771,7 @@ def test_a_full_disk_while_the_log_is_written(
         log.write("train", 1, {"loss": 1.0})
 
 
+@pytest.mark.linux
 def test_the_log_of_a_run_in_the_place_of_another_names_that_place(
     toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

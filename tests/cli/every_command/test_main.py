@@ -141,6 +141,7 @@ def test_the_script_of_completion(shell: str) -> None:
     assert f"_PDTOOLS_COMPLETE=complete_{shell}" in done.stdout
 
 
+@pytest.mark.linux
 def test_completion_in_bash(tmp_path: Path) -> None:
     (tmp_path / "script").write_text(_started([], {"_PDTOOLS_COMPLETE": "source_bash"}).stdout)
     (tmp_path / "pdtools").write_text(f'#!/bin/sh\nexec {sys.executable} -m pdtools "$@"\n')
@@ -231,6 +232,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.linux
 def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
     arguments = ["parse", "-", "--from", "treebank", "-o", str(tmp_path / "out.trees")]
     code = "from pdtools.cli import entry; entry()"

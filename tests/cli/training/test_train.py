@@ -191,6 +191,7 @@ def test_a_run_is_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a run is a folder" in capsys.readouterr().err
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 138)]
 )

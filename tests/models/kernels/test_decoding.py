@@ -319,6 +319,7 @@ def fresh_library() -> Iterator[None]:
     forget()
 
 
+@pytest.mark.linux
 @pytest.mark.usefixtures("fresh_library")
 @pytest.mark.parametrize(
     "mistake",

@@ -47,6 +47,7 @@ def build(*options: str) -> ctypes.CDLL:
     return library
 
 
+@pytest.mark.linux
 def test_a_later_process_compiles_nothing(cache: Path, compiled: list[list[str]]) -> None:
     build()
     (file,) = cache.iterdir()
@@ -104,6 +105,7 @@ def test_a_damaged_library_is_compiled_again(
     assert file.read_bytes() == content
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("why", ["off", "others write", "no folder"])
 def test_where_nothing_is_kept(
     why: str, tmp_path: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
