@@ -159,7 +159,7 @@
     show("time", beamDrawing({
       steps: now.steps, families: ancestry(now.steps, k), colours: family, now: k, chosen: at.hypothesis, choose: (t) => go({ token: now.steps[t].position }),
       label: (t) => token(now.steps[t].position), name: "shares of the beam after each token, by family", room: panels.time.place.clientWidth || 560 }),
-      make("p", { class: "soft" }, `Colours are those of the list above: before “${token(at.token)}”, the hypotheses that became it; after it, those that grew from it. Light grey: nothing of it is left, or not listed.`));
+      make("p", { class: "soft" }, `Colours are those of the list above: before “${token(at.token)}”, the hypotheses that became it; after it, those that grew from it. Grey: nothing of it is left, or not listed.`));
   }
 
   const gold = () => (now.gold?.derivation ? spansOf(forestOf(now.gold.derivation, now.gold.derivation.some((x) => typeof x === "string") ? "actions" : "attachments", now.tokens.length - 1)) : null);

@@ -250,7 +250,7 @@ def test_a_bar_where_someone_sees_it(
         (["--set", "train.step=9"], "unknown key train.step (valid: steps"),
         (["--set", "config.d_model=15"], "d_model (15) must be a multiple of heads (2)"),
         (["--set", "config.vocab_size=5"], "config.vocab_size is 5, but"),
-        (["--device", "tpu9"], "--device tpu9: must be auto, cpu, cuda or cuda:N"),
+        (["--device", "tpu9"], "--device tpu9: must be auto, cpu, cuda, cuda:N or mps"),
         (["--valid", "nowhere"], "nowhere: no such folder"),
         (
             ["--set", "config.positions=learned", "--set", "config.max_length=4"],
