@@ -28,7 +28,7 @@ from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, json_text, read_json, recover_directory, replace_directory, write_json
-from pdtools.files.locks import locked
+from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import MANIFEST, growing
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
@@ -92,6 +92,10 @@ class RunFolder:
         if not self.path.is_dir() or not any(self.path.iterdir()):
             self.path.mkdir(parents=True, exist_ok=True)
             return self._begin()
+        if OPEN_FILES_STAY:
+            raise PdtoolsError(
+                f"{self.path}: a run is there, and Windows moves none whose log is open: delete it first"
+            )
         beside = self._beside(_NEW)
         beside.mkdir()
         return RunFolder(beside, replaces=self.path.resolve())._begin()

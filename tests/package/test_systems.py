@@ -23,11 +23,12 @@ from pdtools import devices
 from pdtools.cli import main
 from pdtools.cli.outputs import check_different
 from pdtools.errors import PdtoolsError
-from pdtools.files import atomic_directory, atomic_text, locks, system
+from pdtools.files import atomic_directory, atomic_text, locks, system, write_json
 from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
 from pdtools.models.kernels import kept, native
 from pdtools.search import load_scorer
+from pdtools.training.run_folder import RunFolder
 
 
 class InUse(PermissionError):
@@ -199,6 +200,18 @@ def test_commands_without_what_windows_lacks(tmp_path: Path) -> None:
     assert b"\npdtools: \\u03bb\x96\\u0142" in done.stderr
     assert (tmp_path / "out.tsv").read_text("utf-8").count("\n") == 8
     assert sorted(os.listdir(tmp_path)) == ["out.tsv", "out.tsv.rejects.jsonl", "own.toml", "words.txt"]
+
+
+def test_no_run_takes_the_place_of_another_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    folder.create(overwrite=False)
+    write_json(folder.path / "run.json", {})
+    monkeypatch.setattr("pdtools.training.run_folder.OPEN_FILES_STAY", True)
+    with pytest.raises(PdtoolsError, match="run: a run is there, and Windows .*: delete it first"):
+        folder.create(overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == ["run"]
 
 
 # --- other things of Windows ------------------------------------------------------------------
