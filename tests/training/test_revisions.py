@@ -1,0 +1,211 @@
+"""Kept checkpoints as revisions (``export --revisions``), and their scores as learning curves (``view``)."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from toy_hub import running_hub, use_hub
+
+from pdtools.cli.main import run
+from pdtools.files import read_json
+from pdtools.files.checksums import check_checksums
+from pdtools.models import export, load_checkpoint
+from pdtools.models.for_transformers import STUB_FILE
+from pdtools.models.revisions import revisions_of
+from pdtools.report.view.results import figures, results_page
+from pdtools.training import Recipe, TrainConfig, train
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "harnesses.md"
+NAMES = ["step-1", "chck_100", "chck_130", "chck_200", "main"]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: Path) -> Path:
+    """A run, in a folder ``runs``, that kept one checkpoint for a step and two for three numbers of words."""
+    folder = tmp_path_factory.mktemp("curves") / "runs" / "toy"
+    shape = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}
+    points = ("1 steps", "100 words", "130 words", "200 words", "9M words")
+    config = TrainConfig(
+        steps=6, learning_rate=1e-2, warmup_steps=1, batch_tokens=90, eval_every=6, keep_at=points
+    )
+    train(toy_train, folder, Recipe(model="transformer", options=shape, train=config), valid=toy_valid)
+    return folder
+
+
+def exported(source: Path, output: Path, *more: str) -> int:
+    return run(["export", str(source), "-o", str(output), "--revisions", *more])
+
+
+def test_each_kept_checkpoint_is_a_folder_of_its_own(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert exported(trained, tmp_path / "out", "--json") == 0
+    out, error = capsys.readouterr()
+    assert json.loads(out)["revisions"] == NAMES
+    assert error.startswith(f"{tmp_path}/out: {', '.join(NAMES)}: ")
+    sources = revisions_of(trained)
+    assert list(sources) == NAMES
+    assert sources["main"] == trained / "best"
+    words = {name: load_checkpoint(folder).config["words"] for name, folder in sources.items()}
+    for name, number in (("chck_100", 100), ("chck_130", 130), ("chck_200", 200)):
+        smaller = [each for each in words.values() if each < words[name]]
+        assert number <= words[name]
+        assert all(each < number for each in smaller)  # the first that had read so many
+    for name, source in sources.items():
+        folder = tmp_path / "out" / name
+        check_checksums(folder)
+        found, own = load_checkpoint(folder), load_checkpoint(source)
+        assert found.trained == own.trained
+        for key, values in own.model.state_dict().items():
+            assert values.equal(found.model.state_dict()[key]), key
+        assert (folder / STUB_FILE).is_file()
+        assert "# out\n" in (folder / "README.md").read_text()
+        assert (folder / "training.json").is_file()
+
+
+def test_a_revision_loads_in_transformers(trained: Path, tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    import pdtools.hf  # noqa: F401 - tests/package/test_harnesses.py has the stub
+
+    assert exported(trained, tmp_path / "out", "-q") == 0
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out" / "chck_130")
+    own = load_checkpoint(revisions_of(trained)["chck_130"]).model
+    assert model.lm.state_dict()["embedding.weight"].equal(own.state_dict()["embedding.weight"])
+
+
+def test_an_export_that_was_stopped_goes_on(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write, output, done = export.export_checkpoint, tmp_path / "out", []
+
+    def stopped(loaded: Any, place: Any, **options: Any) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(Path(place).name)
+        write(loaded, place, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(export, "export_checkpoint", stopped)
+        assert exported(trained, output, "-q") == 130
+    assert done == NAMES[:2]
+    assert sorted(path.name for path in output.iterdir() if path.is_dir()) == sorted(done)
+    times = {name: (output / name / "config.json").stat().st_mtime_ns for name in done}
+    assert exported(trained, output, "-q") == 0
+    assert times == {name: (output / name / "config.json").stat().st_mtime_ns for name in done}
+    assert exported(trained, tmp_path / "whole", "-q") == 0
+    for name in NAMES:
+        sums = [(folder / name / "SHA256SUMS").read_text() for folder in (output, tmp_path / "whole")]
+        assert sums[0] == sums[1]
+    capsys.readouterr()
+    assert exported(trained, output, "--dtype", "float16") == 1  # two kinds are not mixed
+    assert "made of something else, or otherwise" in capsys.readouterr().err
+
+
+def test_what_has_no_revisions_is_refused(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("mine")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    for source, output, said, status in (
+        (trained / "best", "out", "not a run of pdtools train", 1),
+        (tmp_path / "run", "out", "no kept checkpoints .train.keep_at", 1),
+        (trained, "mine", "exists already", 1),
+    ):
+        assert exported(source, tmp_path / output) == status
+        error = capsys.readouterr().err
+        assert re.search(said, error)
+        assert error.count("\n") == 1
+        assert not (tmp_path / "out").exists()
+    assert exported(trained, tmp_path / "out", "--overwrite") == 2
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+@pytest.fixture(scope="module")
+def scored(trained: Path) -> Path:
+    """The results of the page's commands for learning curves, with pairs of the tiny language."""
+    lines = [line.strip() for line in GUIDE.read_text().splitlines()]
+    start = lines.index("for each in runs/pushdown/step-*; do")
+    command, folder = shlex.split(lines[start + 1]), trained.parent.parent
+    pairs = folder / "pairs.tsv"
+    rows = ["sentence_good\tsentence_bad", "the dog barks\tthe dog sleeps", "a cat sleeps\ta cat sings"]
+    pairs.write_text("\n".join([*rows, ""]))
+    for checkpoint in sorted(trained.glob("step-*")):
+        places = {
+            "BLiMP.zip": str(pairs),
+            "$each": str(checkpoint),
+            "results/$(basename $each)/blimp": f"{folder}/results/{checkpoint.name}/blimp",
+        }
+        assert run([*(places.get(part, part) for part in command[1:]), "-q", "--device", "cpu"]) == 0
+    assert lines[start + 3] == "pdtools view results/* -o curves.html --figures curves"
+    return folder
+
+
+def test_scores_of_checkpoints_are_drawn_by_words(scored: Path, trained: Path) -> None:
+    folders = sorted(str(path) for path in (scored / "results").iterdir())
+    page = results_page(folders)
+    [curve] = page.document["curves"]
+    steps = {path.name: load_checkpoint(path).config["words"] for path in trained.glob("step-*")}
+    assert len(steps) == 3
+    accuracies = {
+        words: 100 * read_json(scored / "results" / name / "blimp" / "results.json")["scores"]["overall"]
+        for name, words in steps.items()
+    }
+    assert (curve["title"], curve["x"]) == (page.document["overview"][0]["score"], "words read")
+    assert {row["series"] for row in curve["rows"]} == {"toy"}
+    assert {row["x"]: row["y"] for row in curve["rows"]} == accuracies
+    assert [row["x"] for row in curve["rows"]] == sorted(accuracies)
+    made = figures(page)
+    assert made.charts[curve["id"]]["data"]["values"] == curve["rows"]
+    assert made.tables[curve["id"]][0] == ["run", "words read", curve["title"]]
+    assert not results_page(folders[:1]).document["curves"]  # one checkpoint is no curve
+
+
+def test_where_words_are_not_known_steps_are(scored: Path, tmp_path: Path) -> None:
+    """Also: two runs are two lines, and a model of others is on none."""
+    made = {}
+    for run_name in ("one", "two"):
+        for name in ("step-1", "step-3"):
+            document = read_json(next((scored / "results").glob("*/blimp/results.json")))
+            model = document["provenance"]["inputs"]["model"]
+            del model["words"]
+            model |= {"step": int(name[-1]), "path": f"runs/{run_name}/{name}"}
+            model["training"]["seed"] = run_name == "two"
+            made[f"{run_name}-{name}"] = document
+    document = json.loads(json.dumps(document))
+    document["provenance"]["inputs"]["model"] = {"path": "gpt2"}
+    made["gpt2"] = document
+    items = next((scored / "results").glob("*/blimp/items.parquet")).read_bytes()
+    for name, content in made.items():
+        (tmp_path / name / "blimp").mkdir(parents=True)
+        (tmp_path / name / "blimp" / "results.json").write_text(json.dumps(content))
+        (tmp_path / name / "blimp" / "items.parquet").write_bytes(items)
+    [curve] = results_page([str(tmp_path / name) for name in made]).document["curves"]
+    assert curve["x"] == "step"
+    assert [(row["series"], row["x"]) for row in curve["rows"]] == [
+        ("one", 1),
+        ("one", 3),
+        ("two", 1),
+        ("two", 3),
+    ]
+
+
+def test_revisions_of_the_hub_have_a_curve_too(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scored: Path
+) -> None:
+    assert exported(trained, tmp_path / "shared", "-q") == 0
+    with running_hub() as hub:
+        for name in NAMES:
+            hub.commit("lab/toy", tmp_path / "shared" / name, branch=name)
+        use_hub(monkeypatch, hub.url, tmp_path / "cache")
+        for name in ("chck_100", "chck_200"):
+            command = ["eval-blimp", str(scored / "pairs.tsv"), "--model", f"hf:lab/toy@{name}", "-q"]
+            assert run([*command, "-o", str(tmp_path / "results" / name / "blimp"), "--device", "cpu"]) == 0
+    [curve] = results_page([str(path) for path in (tmp_path / "results").iterdir()]).document["curves"]
+    assert [row["series"] for row in curve["rows"]] == ["toy", "toy"]
