@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import re
+import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -146,3 +147,15 @@ def use_hub(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
         monkeypatch.setattr(module, "HUGGINGFACE_CO_URL_TEMPLATE", url + path, raising=False)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+
+
+def keep_model(monkeypatch: pytest.MonkeyPatch, cache: Path, name: str, folder: Path) -> str:
+    """Put the model of a folder into a cache of the hub, which this process then has, without a network; its
+    commit."""
+    commit = hashlib.sha1(name.encode()).hexdigest()
+    place = cache / f"models--{name.replace('/', '--')}"
+    (place / "refs").mkdir(parents=True)
+    (place / "refs" / "main").write_text(commit)
+    shutil.copytree(folder, place / "snapshots" / commit)
+    use_hub(monkeypatch, "http://127.0.0.1:9", cache)
+    return commit

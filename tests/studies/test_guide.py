@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from toy_gpt2 import save_gpt2
+from toy_hub import keep_model
 from toy_reading import WORDS, save_models, words_of, write_counts, write_times
 
 from pdtools.cli.main import run
@@ -38,6 +39,12 @@ def test_install(capfd: pytest.CaptureFixture[str]) -> None:
     assert "fell" in capfd.readouterr().out
 
 
+def keep_gpt2(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, corpus: list[str]) -> None:
+    """A small GPT-2 in the place of ``hf:gpt2``."""
+    folder = save_gpt2(tmp_path / "saved", corpus, positions=64)
+    keep_model(monkeypatch, tmp_path / "hub", "gpt2", folder)
+
+
 def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     for folder, file in (("articles", "train"), ("heldout", "valid")):
@@ -48,7 +55,7 @@ def test_running_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pairs.tsv").write_text("sentence_good\tsentence_bad\nThe dog barks.\tThe dog bark.\n")
     (tmp_path / "suites").mkdir()
     shutil.copy(REPOSITORY / "data" / "sg" / "mini_npi_ever.json", tmp_path / "suites")
-    save_gpt2(tmp_path / "gpt2", [STORY], positions=64)
+    keep_gpt2(monkeypatch, tmp_path, [STORY])
     monkeypatch.chdir(tmp_path)
     found = commands("running-text.md")
     assert len(found) == 12
@@ -117,7 +124,7 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("transformers", "wordfreq"):
         pytest.importorskip(package)
     save_models(tmp_path / "runs")
-    save_gpt2(tmp_path / "gpt2", [" ".join(WORDS)], positions=64)
+    keep_gpt2(monkeypatch, tmp_path, [" ".join(WORDS)])
     write_times(tmp_path / "times.tsv")
     write_counts(tmp_path / "counts.tsv")
     rows = [line.split("\t") for line in (tmp_path / "times.tsv").read_text().splitlines()[1:]]
@@ -170,7 +177,7 @@ def test_pretrained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for folder in ("articles", "heldout", "more"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "a.trees").write_text("(S (NP (D the) (N dog)) (V barks))\n" * 40)
-    save_gpt2(tmp_path / "gpt2", [STORY], positions=64)
+    keep_gpt2(monkeypatch, tmp_path, [STORY])
     monkeypatch.chdir(tmp_path)
     found = commands("pretrained.md")
     assert len(found) == 6
