@@ -125,9 +125,9 @@ def test_one_command_fills_all_places(
             assert f"{place}:" in said
         readme = (tmp_path / "README.md").read_text("utf-8")
         assert f"]({new}/raw/main/docs/view.png)" in readme
-        assert f"[tutorial]({new}/blob/main/docs/guide/tutorial.md)" in readme
+        assert f"[First steps]({new}/blob/main/docs/guide/first-steps.md)" in readme
         links = re.findall(r"\]\(([^)\s]+)\)", readme)
-        assert len(links) > 30
+        assert len(links) > 15
         assert all(link.startswith(new) for link in links)
         assert links == [
             f"{new}/{'raw' if link.endswith('.png') else 'blob'}/main/{link}"

@@ -1,4 +1,4 @@
-"""``data/scripts/treebank.sh``, which is installed with the package, on the bundled treebank, and its Slurm form."""
+"""``data/scripts/treebank.sh``, installed with the package, on the bundled treebank; and its Slurm form."""
 
 from __future__ import annotations
 
