@@ -48,7 +48,8 @@ bench: $(VENV)/installed-dev
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/table.py $(BENCH_ARGS)
 	OMP_NUM_THREADS=1 $(VENV)/bin/python benchmarks/agreement.py --table
 
-# Tables and sentences of docs/ and the notebooks that come from docs/notes/results; a test says when they are stale (--check).
+# Tables and sentences of docs/ and the notebooks that come from docs/notes/results, and those of the reference that come from
+# commands and docstrings; a test says when they are stale (--check).
 docs: $(VENV)/installed-dev
 	$(VENV)/bin/python studies/pages.py
 

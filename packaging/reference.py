@@ -20,12 +20,14 @@ from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
-# Options, names with underscores, files and suffixes, as help texts have them.
+# In help texts: options (with values that are words of their own), names with underscores, files, suffixes.
+_VALUE = "(?:auto|blank|document|evalb|head|jsonl|parts|raw|skip|text|tokens|treebank|window)"
+_OPTION = rf"--[a-z][\w-]*(?: {_VALUE}\b)?"
 _CODE = re.compile(
-    r"(?<![\w-])--[a-z][\w-]*|\bpdtools (?!finds\b|has\b|wrote\b)[a-z-]+|\b\w+_\w+\b"
-    r"|\b\w+(?:\.\w+)*\.(?:csv|json|jsonl|parquet|svg|text|toml|tsv)\b|(?<![\w.])\.[a-z]+\b"
+    rf"(?<![\w-]){_OPTION}"
+    rf"|\bpdtools (?!finds\b|has\b|wrote\b)(?:data get|[a-z-]+)(?: {_OPTION})*"
+    r"|\b\w+_\w+\b|\b\w+(?:\.\w+)*\.(?:csv|json|jsonl|parquet|svg|text|toml|tsv)\b|(?<![\w.])\.[a-z]+\b"
 )
-
 # A line of a list of names in a docstring: names, their type if it is there, their meaning.
 _ENTRY = re.compile(r"    ([^\s:(]+(?:, [^\s:(]+)*)(?: \(([^)]*)\))?: (.*)")
 
