@@ -12,7 +12,7 @@ import pytest
 import torch
 from recorded import Recorded
 from safetensors.torch import load_file
-from shell import Shell
+from shell import Shell, script
 from toy_benepar import toy_trees
 
 from pdtools.shards import ShardSet
@@ -210,3 +210,20 @@ def test_the_slurm_form(tmp_path: Path) -> None:
     assert lines[0].endswith("-o out/runs/pushdown-6")
     status, lines = recorded.run(*command, **job, STAGES="runs scores", STOP="train")
     assert lines[1:] == ["stopped", "scontrol requeue 9_3"]
+
+
+def test_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of words in a row in one paragraph; case, quotes and punctuation do not count."""
+    (tmp_path / "items.txt").write_text("The dog, it didn't sleep.\nA cat saw the dog.\nShe left.\n")
+    (tmp_path / "other.txt").write_text("One two three.\n")
+    (tmp_path / "text.txt").write_text("So THE dog: it didn’t sleep\nwell. A cat saw\nthe dog.\n")
+    overlap = script(SCRIPT.parents[1] / "studies" / "english" / "overlap.py")
+    files = [str(tmp_path / name) for name in ("items.txt", "other.txt")]
+    expected = {
+        3: 'items.txt,3,2,"The dog, it didn\'t sleep."',
+        5: 'items.txt,3,1,"The dog, it didn\'t sleep."',
+        6: "items.txt,3,0,",
+    }
+    for words, row in expected.items():
+        overlap.main([*files, "--text", str(tmp_path / "text.txt"), "--words", str(words)])
+        assert capsys.readouterr().out.splitlines() == ["file,sentences,shared,first", row, "other.txt,1,0,"]
