@@ -95,12 +95,13 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
         said += ["Repeatable."] if repeatable and "repeatable" not in info.help else []
     if choices:
         said.append(f"One of {', '.join(f'`{each}`' for each in choices)}.")
-    if info.min is not None or info.max is not None:
-        upper = "" if info.max is None else f" to {info.max:,.0f}"
-        said.append(f"From {info.min:,.0f}{upper}.")
+    if info.max is not None:
+        said.append(f"From {info.min:,.0f} to {info.max:,.0f}.")
+    elif info.min:
+        said.append(f"At least {info.min:,.0f}.")
     if kind is bool and "/" in (info.param_decls or ("",))[0]:
         said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
-    elif not required and info.default not in (None, False, "", [], ()):
+    elif not required and info.default not in (None, "", [], ()) and kind is not bool:
         said.append(f"Default: `{getattr(info.default, 'value', info.default)}`.")
     said += ["Required."] if required else []
     return f"| {name} | {_cell(' '.join(said))} |"
