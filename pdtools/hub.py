@@ -26,6 +26,7 @@ REPOSITORY = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _NAME = re.compile(rf"{PREFIX}({REPOSITORY.pattern})(?:@(\S+))?", re.ASCII)
 _SNAPSHOT = re.compile(r"models--([\w.-]+)[/\\]snapshots[/\\]([0-9a-f]{40})$", re.ASCII)
 
+_FORMS = f"write {PREFIX}NAME, {PREFIX}OWNER/NAME or {PREFIX}OWNER/NAME@REVISION"
 _CONFIG = "config.json"
 _TOKENIZERS = (
     "tokenizer.json",
@@ -79,7 +80,7 @@ def snapshot(
     """
     match = _NAME.fullmatch(name)
     if match is None:
-        raise InputError("write hf:NAME, hf:OWNER/NAME or hf:OWNER/NAME@REVISION", file=name)
+        raise InputError(_FORMS, file=name)
     repo, revision = match.groups()
     try:
         import huggingface_hub as hub
@@ -90,10 +91,10 @@ def snapshot(
         found = hub.hf_hub_download(repo, file, revision=commit, cache_dir=cache_dir, token=token)
         return Path(found)
 
-    kept = hub.try_to_load_from_cache(repo, _CONFIG, revision=revision, cache_dir=cache_dir)
-    folder = Path(kept).parent if isinstance(kept, str) else None
-    is_kept = folder is not None and _is_whole(folder, weights=weights)
     with _explained(name, revision), _silent():
+        kept = hub.try_to_load_from_cache(repo, _CONFIG, revision=revision, cache_dir=cache_dir)
+        folder = Path(kept).parent if isinstance(kept, str) else None
+        is_kept = folder is not None and _is_whole(folder, weights=weights)
         if not is_kept or folder is None or folder.name != revision:  # a commit stays what it is
             about = None
             try:
@@ -207,6 +208,8 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
     except errors.RevisionNotFoundError as error:
         hint = "a branch, tag or commit that is gone, or never was"
         raise InputError(f"the model has no revision {revision}", file=name, hint=hint) from error
+    except errors.HFValidationError as error:
+        raise InputError(_FORMS, file=name) from error
     except errors.LocalEntryNotFoundError as error:
         raise InputError(_why(error.__cause__ or error), file=name) from error
     except Exception as error:  # requests, httpx and xet have errors of their own
@@ -247,6 +250,7 @@ def _why(error: BaseException) -> str:
         return f"no space left for it in {_cache()} (HF_HOME names another place)"
     if isinstance(error, PermissionError) and error.filename:
         return f"{os.fspath(error.filename)} cannot be written (HF_HOME names another place)"
-    first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    said = str(next((each for each in error.args if isinstance(each, str)), error))
+    first_line = (said.strip().splitlines() or [type(error).__name__])[0]
     reason = f"the Hugging Face hub answers {status}" if (status := _status(error)) else first_line
-    return f"not downloaded: {reason} (the same command goes on where it stopped)"
+    return f"not downloaded: {reason} (the same command goes on)"

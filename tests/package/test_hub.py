@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 from toy_gpt2 import save_gpt2
 from toy_hub import Hub, running_hub, use_hub
@@ -135,6 +136,7 @@ def test_weights_in_several_files(served: Hub, folder: Path) -> None:
         ("hf:data", "no config.json there: not a language model"),
         ("hf:a/b/c", "write hf:NAME, hf:OWNER/NAME or hf:OWNER/NAME@REVISION"),
         ("hf:", "write hf:NAME"),
+        ("hf:a--b", "write hf:NAME"),
         ("hf:toy@", "write hf:NAME"),
     ],
 )
@@ -153,8 +155,8 @@ def test_what_the_hub_does_not_have_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_download_that_breaks_off_goes_on_where_it_stopped(
-    served: Hub, monkeypatch: pytest.MonkeyPatch
+def test_a_download_that_breaks_off_goes_on(
+    served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from huggingface_hub import constants
 
@@ -163,10 +165,12 @@ def test_a_download_that_breaks_off_goes_on_where_it_stopped(
     served.breaks_at["model.safetensors"] = size // 2
     with pytest.raises(InputError, match=r"^hf:toy: not downloaded: .*the same command goes on"):
         hub.snapshot("hf:toy")
+    assert not list((tmp_path / "cache").glob("*/snapshots/*/model.safetensors"))
     served.breaks_at.clear()
     served.asked.clear()
     whole = hub.snapshot("hf:toy")
-    assert served.asked[-1][2] == size // 2 // 1024 * 1024
+    if huggingface_hub.__version__.startswith("0."):  # later ones try again by themselves, and then anew
+        assert served.asked[-1][2] == size // 2 // 1024 * 1024
     assert (whole / "model.safetensors").stat().st_size == size
 
 
