@@ -98,7 +98,7 @@ def main(folder: Path) -> None:
 
 
 def published_cells(document: dict[str, Any], objective: str) -> str:
-    """Two cells of the table in docs/guide/stack-attention.md: large perplexities without decimals."""
+    """Two cells of the table in studies/stack-lm/README.md: large perplexities without decimals."""
     cells = []
     for kind in KINDS:
         seeds = list(document["scores"][objective][kind].values())
@@ -108,7 +108,7 @@ def published_cells(document: dict[str, Any], objective: str) -> str:
     return " | ".join(cells)
 
 
-# Passages of docs/guide/stack-attention.md, from files of docs/notes/results/stack-lm.
+# Passages of studies/stack-lm/README.md, from files of docs/notes/results/stack-lm.
 PASSAGES: dict[str, Callable[..., str]] = {"cells": published_cells}
 
 
