@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from node_pages import evaluate, needs_node, save_page
 from toy_hub import running_hub, use_hub
 
 from pdtools.cli.main import run
@@ -209,3 +210,23 @@ def test_revisions_of_the_hub_have_a_curve_too(
             assert run([*command, "-o", str(tmp_path / "results" / name / "blimp"), "--device", "cpu"]) == 0
     [curve] = results_page([str(path) for path in (tmp_path / "results").iterdir()]).document["curves"]
     assert [row["series"] for row in curve["rows"]] == ["toy", "toy"]
+
+
+@needs_node
+def test_the_page_shows_curves(scored: Path, tmp_path: Path) -> None:
+    page = results_page(sorted(str(path) for path in (scored / "results").iterdir()))
+    shown = """
+const section = all("section").find((each) => each.firstChild.textContent === "Learning curves");
+const figure = section.querySelector("figure");
+figure.querySelector("details").open = true;
+await later();
+return [cells(figure), figure.querySelector(".chart").spec.data.values];
+"""
+    table, values = evaluate(save_page(page, tmp_path / "page.html"), shown)
+    [curve] = page.document["curves"]
+    assert values == curve["rows"]
+    assert table[0] == ["run", "words read", curve["title"]]
+    assert [row[0] for row in table[1:]] == ["toy"] * 3
+    single = results_page([str(next((scored / "results").iterdir()))])
+    shown = 'return all("h2").map((each) => each.textContent)'
+    assert "Learning curves" not in evaluate(save_page(single, tmp_path / "single.html"), shown)
