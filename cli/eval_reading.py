@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pdtools.errors import PdtoolsError
+from pdtools.hub import name_of_snapshot
 
 from .arguments import check_frequencies, named_columns, read_frequencies
 from .evaluating import Evaluating
@@ -187,7 +188,7 @@ def eval_reading(
         "texts": texts,
         "frequencies": frequencies,
         "trees": run.trees,
-        **{f"model {each}" if len(model) > 1 else "model": each for each in model},
+        **{f"model {name_of_snapshot(each) or each}" if len(model) > 1 else "model": each for each in model},
     }
     evaluating = Evaluating.begin(output, run, read, also=[reading.preceding], beside=[table])
     context = read_context(reading, documents=True)
