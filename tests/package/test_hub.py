@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import huggingface_hub
 import pytest
@@ -20,6 +20,7 @@ from toy_hub import Hub, running_hub, use_hub
 import pdtools
 from pdtools import data, hf, hub
 from pdtools.cli.main import run
+from pdtools.cli.train import _initial_model
 from pdtools.errors import InputError
 from pdtools.evaluation.reading.scoring import name_of
 from pdtools.files import read_json
@@ -261,6 +262,29 @@ def test_a_run_starts_from_a_model_of_the_hub(
     served.commit("toy", {**served.commits[commit], "README.md": b"new"})
     assert run([*command, "--resume"]) == 1
     assert "the init data are not the same" in capsys.readouterr().err
+
+
+def test_processes_that_train_together_start_from_one_commit(served: Hub) -> None:
+    sent: list[Any] = []
+
+    class Rank:
+        """One of two, whose gathering the test does."""
+
+        size = 2
+
+        def __init__(self, number: int) -> None:
+            self.is_main = number == 0
+
+        def gather(self, value: Any) -> list[Any]:
+            sent.append(value)
+            return sent
+
+    before = served.branches["toy"]["main"]
+    first = _initial_model("hf:toy", cast(Any, Rank(0)), quiet=True)
+    served.commit("toy", {**served.commits[before], "README.md": b"new"})
+    second = _initial_model("hf:toy", cast(Any, Rank(1)), quiet=True)
+    assert first == second
+    assert first.endswith(before)
 
 
 def test_a_model_of_ours_is_loaded_by_our_own_loader(
