@@ -6,7 +6,7 @@ from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -74,7 +74,7 @@ def export(
       pdtools export runs/pushdown -o to-share/pushdown --dtype float16 --results results/blimp
       pdtools export runs/pushdown -o to-share/pushdown --revisions
     """
-    write = partial(_write, dtype=cast("ExportedDtype", dtype.value), about=about)
+    write = partial(_write, dtype=dtype.value, about=about)
     report: dict[str, Any] = {}
     if not revisions:
         check_target(output, folder=True, overwrite=overwrite, inputs=[model, *(results or [])], quiet=quiet)

@@ -262,12 +262,32 @@ def test_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
 
 
 def test_harnesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a model to try in the place of the run."""
-    for package in ("transformers", "minicons"):
+    """With a model to try in the place of the run, and one of few words for its checkpoints."""
+    for package in ("transformers", "minicons", "vl_convert"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    (command,) = commands("harnesses.md")
-    assert run([*shlex.split(command.replace("runs/pushdown", "demo"))[1:], "--quiet"]) == 0
+    export, train, revisions, view = commands("harnesses.md")
+    assert run([*shlex.split(export.replace("runs/pushdown", "demo"))[1:], "--quiet"]) == 0
+    trees = (REPOSITORY / "data" / "treebank" / "train.mrg").read_text("utf-8").splitlines()
+    (tmp_path / "train.trees").write_text("\n".join(trees[:60]))
+    for part in ("train", "valid"):
+        assert run(["tapes", "train.trees", "--min-count", "1", "-o", f"shards/{part}", "-q"]) == 0
+    train = f"{train} --config tiny{SMALLER}".replace("1M", "100").replace("2M", "200")
+    batches = ["--set", "train.steps=4", "--set", "train.batch_tokens=200", "--device", "cpu", "-q"]
+    assert run([*shlex.split(train)[1:], *batches]) == 0
+    assert run([*shlex.split(revisions.replace("to-share/pushdown", "to-share/all"))[1:], "-q"]) == 0
+    assert {path.name for path in (tmp_path / "to-share/all").iterdir()} > {"main", "chck_100", "chck_200"}
+    steps = sorted((tmp_path / "runs" / "pushdown").glob("step-*"))
+    assert len(steps) == 2
+    pairs = str(min((REPOSITORY / "data" / "blimp").glob("*.jsonl")))
+    for step in steps:
+        scored = ["eval-blimp", pairs, "--limit", "4", "--beam", "2", "--model", str(step), "-q"]
+        assert run([*scored, "-o", f"results/{step.name}/blimp"]) == 0
+    given = [f"results/{step.name}" for step in steps]
+    command = shlex.split(view)[1:]
+    at = command.index("results/*")
+    assert run([*command[:at], *given, *command[at + 1 :], "-q"]) == 0
+    assert list((tmp_path / "curves").glob("blimp-by-words-*.svg"))
     text = (REPOSITORY / "docs" / "guide" / "harnesses.md").read_text("utf-8")
     blocks = [part.split("```")[0] for part in text.split("```python\n")[1:]]
     assert len(blocks) == 2

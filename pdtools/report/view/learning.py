@@ -40,7 +40,7 @@ def learning_curves(loaded: Sequence[Loaded]) -> list[dict[str, Any]]:
         n_points = [sum(run == name for run, _ in values) for name in names.values()]
         if max(n_points) > 1:
             rows = [{"series": run, "x": at, "y": value} for (run, at), value in sorted(values.items())]
-            series = list(dict.fromkeys(row["series"] for row in rows))
+            series = list(dict.fromkeys(run for run, _ in sorted(values)))
             chart = lines(series=series, x=title, y=score)
             curves.append(
                 {"id": f"{task}-by-{x}-{score}", "title": score, "x": title, "chart": chart, "rows": rows}
