@@ -14,7 +14,9 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks 
 
 @app.command("list", cls=PanelledCommand, short_help="The benchmarks that come with pdtools.")
 def list_benchmarks(as_json: JsonOption = False) -> None:
-    """List the benchmarks by the names that eval-benchmark --as takes. Their data do not come with pdtools.
+    """List the benchmarks by the names that eval-benchmark --as takes.
+
+    Their data do not come with pdtools.
 
     \b
     Example:
@@ -41,8 +43,8 @@ def show(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a right answer is, how it is scored, what guessing comes to, under which licence the data are
-    and where they are to be had, and what others have published.
+    """Describe a benchmark: right answers, scoring, chance level, licence, source of the data, published
+    results.
 
     \b
     Example:

@@ -50,12 +50,12 @@ def blocks(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn running text into shards: blocks of a fixed number of tokens, for models without trees.
+    """Convert running text into shards: blocks of a fixed number of tokens, for models without trees.
 
-    Words are separated by spaces. All lines that are not blank, each followed by end-of-sentence, form one
-    sequence; ROOT precedes each block. For validation and test text, use the tokenizer of the training
-    shards, or a pretrained model's. In folders, files ending in .txt, .tokens, .raw are read (also with .gz,
-    .zst).
+    Words are separated by spaces. Blank lines are ignored. All other lines form one sequence, with
+    end-of-sentence after each line. ROOT precedes each block. For validation and test text, use the tokenizer
+    of the training shards, or that of a pretrained model. In folders, files ending in .txt, .tokens, .raw are
+    read (also with .gz, .zst).
 
     \b
     Example:

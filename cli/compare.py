@@ -57,20 +57,21 @@ def compare(
 ) -> None:
     """Compare runs item by item: differences overall and by group, with their significance.
 
-    Of two, the interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite);
-    p is that of McNemar's exact test on the items that only one run gets right. Items that lack a score in
-    one of the runs are left out of both. Given two folders that hold results folders of the same names, it
-    prints the main score of each. Below the table it says what differs in how the two were made (beam, text
-    style, limit, ...).
+    Two results: the interval is a paired bootstrap interval (95%, resampling items within each paradigm or
+    suite). p is that of McNemar's exact test on the items that only one run gets right. Items without a score
+    in one of the runs are excluded from both. For two folders with results folders of the same names, it
+    prints the main score of each. Below the table it says which settings of the two differ (beam, text style,
+    limit, ...).
 
-    Of more models, or with --group or --baseline, runs that differ in their seeds alone are one group: its
-    mean, standard deviation over seeds, and the differences of all pairs, with intervals over seeds and items
-    and p corrected by Holm's method. So are two results of perplexity, F1 of parses and other scores;
-    perplexity, F1 and correlations are tested by resampling items. Between two single runs p is over items,
-    not over seeds; beside a group of several, a single run is taken to vary over seeds as these do.
+    More results, or --group or --baseline: runs that differ only in seed form one group. The table has each
+    group's mean and standard deviation over seeds, and the differences of all pairs, with intervals over
+    seeds and items. p is corrected by Holm's method. Two results of perplexity, F1 of parses and other scores
+    are compared in this way too. Perplexity, F1 and correlations are tested by resampling items. Between two
+    single runs, p is over items, not over seeds. A single run beside a group of several is assumed to vary
+    over seeds as these do.
 
-    --overview prints one table instead: the main scores of all models, means and standard deviations over
-    seeds; with --latex models × scores, for a paper.
+    --overview prints one table instead: the main scores of all models, with means and standard deviations
+    over seeds. With --latex, it is a table of models × scores, for a paper.
 
     \b
     Example:

@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List what p
 
 @app.command("list", cls=PanelledCommand, short_help="The recipes that come with pdtools.")
 def list_recipes(as_json: JsonOption = False) -> None:
-    """List the bundled recipes: their names, and what each is for.
+    """List the bundled recipes, and what each is for.
 
     \b
     Example:
@@ -52,7 +52,7 @@ def show(
         ),
     ],
 ) -> None:
-    """Print a recipe whole, after a comment that says where it is.
+    """Print a recipe, after a comment that says where it is.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def keys(
 ) -> None:
     """List every key of a recipe: config.* for each kind of model, and train.*.
 
-    Keys without a default are the tokenizer's. A key is set in a recipe or with --set.
+    Keys without a default come from the tokenizer. Set a key in a recipe or with --set.
 
     \b
     Example:

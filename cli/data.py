@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Treebanks a
 
 @app.command("list", cls=PanelledCommand, short_help="The data sets that are known.")
 def list_datasets(as_json: JsonOption = False) -> None:
-    """List the data sets that pdtools data get takes: name, download, licence, what they are.
+    """List the data sets that pdtools data get takes: name, download, licence, content.
 
     \b
     Example:
@@ -46,9 +46,10 @@ def get(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Download a data set, check every file's size and SHA-256, and unpack it. The licence is said first, and
-    stands beside the data in SOURCE.txt. If it is stopped, the same command goes on; if the data are there
-    already, nothing is done.
+    """Download a data set, check every file's size and SHA-256, and unpack it.
+
+    The licence is printed first, and kept beside the data in SOURCE.txt. If the download is stopped, the same
+    command continues it. If the data are there already, nothing is done.
 
     \b
     Example:

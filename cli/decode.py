@@ -59,26 +59,26 @@ def decode(
 ) -> None:
     """Parse sentences with a trained model: line n of the output is the best tree of line n of the input.
 
-    With --from treebank the input is trees, and only their words are read: line n is for tree n.
+    The model needs an attachment head (the base transformer can have one), or is an action model, or was
+    trained with TreeReg. TreeReg gives greedy trees (--cky: the best ones), without beam, k-best trees and
+    scores. Subwords are merged into words. A sentence that the model cannot parse becomes the flat tree (X
+    (XX word) ...), a blank line becomes (X (-NONE- *)). Both are recorded in OUTPUT.rejects.jsonl.
 
-    The model needs an attachment head; the base transformer can have one. Or it was trained with TreeReg:
-    then trees are greedy (--cky: the best ones), without beam, k-best trees and scores. Subwords are merged
-    back into words. A sentence that the model cannot parse gets a flat tree (X (XX word) ...) on its line, a
-    blank line gets (X (-NONE- *)); both are recorded in OUTPUT.rejects.jsonl.
+    With --from treebank, the input is trees. Only their words are read, and line n is for tree n. With --from
+    parts, the input is a file of pdtools prompts, and line n is for the n-th of its sentences. A model of
+    windows reads each sentence after the earlier ones of its prompt, with their best parses.
 
-    --scores has the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log p(x),
-    both in nats; with --k-best above 1 also tree; and dropped, the share of p(x) that the search is estimated
-    to have dropped. The marginal sums over the beam. Several derivations may give one tree, as a tree has no
-    nodes within words. Without --k-best the tree is that of the best derivation. --k-best K adds up the
-    probabilities of derivations in the beam that give the same tree, and gives the K most probable trees;
-    with --derivations it gives the K best derivations instead. The tree of
-    rank 1 is the one that is written.
+    --scores writes the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log
+    p(x), both in nats. With --k-best above 1, the column tree is added. The marginal sums over the beam. The
+    column dropped estimates the share of p(x) that the search lost.
 
-    With --from parts the input is a file of pdtools prompts: line n is for the n-th of its sentences. A model
-    of windows reads each after those of the same prompt, of which it keeps the best parses.
+    Several derivations may give one tree, because a tree has no nodes within words. Without --k-best, the
+    tree is that of the best derivation. --k-best K sums the probabilities of derivations in the beam that
+    give the same tree, and lists the K most probable trees. With --derivations, it lists the K best
+    derivations instead. The output has the tree of rank 1.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

@@ -7,8 +7,10 @@ from .options import JsonOption
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Say what pdtools finds on this machine (versions, compiler, threads, GPUs, cache, optional packages),
-    and what is slower or missing without the rest. For a first look when something is slow, and for reports.
+    """Report what pdtools finds on this machine, and what is slower or missing without the rest.
+
+    It lists versions, compiler, threads, GPUs, cache and optional packages. Run it first when something is
+    slow, and add its output to a report of a problem.
 
     \b
     Example:

@@ -59,15 +59,17 @@ def eval_attention(
     details: DetailsOption = False,
     latex: LatexOption = False,
 ) -> None:
-    """Attention to regions of test suites at the last position before another region, averaged over items.
+    """Measure attention to regions of test suites at the last position before another region, averaged over
+    items.
 
-    As in section 5 of the paper: how much attention the distractor noun gets when the verb is predicted, and
-    (without --region) all that precedes the verb. The weights of a region's tokens are summed. A model with
-    a tape, or of actions, reads the best incremental parse there, by beam search, or the tree in --trees.
+    As in section 5 of the Pushdown Layers paper, the measure is how much attention the distractor noun gets
+    when the verb is predicted. Without --region, it is given for all regions before the verb. The weights of
+    a region's tokens are summed. A model with a tape, or an action model, reads the best incremental parse by
+    beam search, or the tree in --trees.
 
-    Models of one recipe that differ in their seeds are one model in the results; the first model is the one
-    that others are compared with. Intervals are those of the bootstrap over items; where there are several
-    seeds, those of Student's t over seeds and items (beside several, a single run is taken to vary as these).
+    Models of one recipe that differ only in seed are one model in the results. The others are compared with
+    the first model. Intervals come from a bootstrap over items. With several seeds, they are Student-t
+    intervals over seeds and items. A single run beside several is assumed to vary as these do.
 
     \b
     Example:

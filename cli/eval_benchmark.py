@@ -102,20 +102,20 @@ def eval_benchmark(
 ) -> None:
     """Score a benchmark: does the prediction about each item's strings hold?
 
-    What the strings are, and which of their scores has to be higher, stands in a TOML file: one that comes
-    with pdtools (pdtools benchmarks list; without --as, it is known by its files where these belong to no
-    other), or one of your own. The overall score is the mean of the finest
-    groups. A tie is not right. Items with a string that the model cannot score are excluded and counted.
+    A TOML file says what the strings are, and which of their scores has to be higher. It comes with pdtools
+    (pdtools benchmarks list), or is your own. Without --as, a bundled benchmark is recognized by its files,
+    if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
+    right. Items with a string that the model cannot score are excluded and counted.
 
-    For a model outside of pdtools, --write-sentences writes every string (group, item, string, text), and
-    --surprisals reads the model's surprisals for them, as in pdtools eval-blimp. --scores reads one number a
-    string instead: predictions about scores per token are then left out.
+    For a model outside pdtools, --write-sentences writes every string (group, item, string, text).
+    --surprisals reads the model's surprisals of these strings, as in pdtools eval-blimp. --scores reads one
+    number per string instead. Predictions about scores per token are then excluded.
 
-    With --context the same sentences (one a line of FILE) are read before every string. --beam auto scores
-    every item with a narrow search, and those whose outcome could still change with wider ones.
+    With --context, the same sentences (one per line of FILE) are read before every string. --beam auto scores
+    every item with a narrow search first, and widens the search if this could change the outcome.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

@@ -48,26 +48,27 @@ def eval_blimp(
 ) -> None:
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
-    Accuracies by paradigm, phenomenon and field, and overall (the mean of the paradigms). A tie is not
-    correct. Pairs with a sentence that the model cannot score are left out and counted.
+    Accuracies are given by paradigm, phenomenon and field, and overall (the mean over paradigms). A tie is
+    not correct. Pairs with a sentence that the model cannot score are excluded and counted.
 
-    Pairs of your own need nothing but sentence_good and sentence_bad: as keys of every line (.jsonl) or as
-    the columns that the first line names (.tsv). Their paradigm is the name of the file.
+    Pairs of your own need only sentence_good and sentence_bad: as keys of every line (.jsonl), or as columns
+    that the first line names (.tsv). Their paradigm is the name of the file.
 
-    For a model outside of pdtools, --write-sentences writes every sentence (paradigm, pair, side, text: the
-    good one first), and --surprisals reads the model's surprisals for them: those of all tokens of a
-    sentence, including a row for its end, are added up. Columns, --nats, --on-error and alignment are as in
-    pdtools eval-sg. --limit has to be the same both times.
+    For a model outside pdtools, --write-sentences writes every sentence (paradigm, pair, side, text; the good
+    one first). --surprisals reads the model's surprisals of these sentences, and sums all tokens of each,
+    including a row for its end. Columns, --nats, --on-error and alignment are as in pdtools eval-sg. --limit
+    has to be the same both times.
 
-    --beam auto scores every pair with a narrow search, and those whose outcome could still change with wider
-    ones, up to a beam of 300 (items.parquet says which). A few outcomes may differ from those with 300
-    throughout.
+    --beam auto scores every pair with a narrow search first. If wider searches could change the outcome, it
+    widens the search, up to a beam of 300 (items.parquet has the beam used). A few outcomes may differ from
+    those with beam 300 throughout.
 
-    With --context the same sentences (one a line of FILE) are read before both members of every pair, as many
-    of the last ones as fit: by models of windows (pdtools tapes --layout window) and Hugging Face models.
+    With --context, the same sentences (one per line of FILE) are read before both members of every pair. If
+    not all fit, the last ones are read. This works for models of windows (pdtools tapes --layout window) and
+    Hugging Face models.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

@@ -55,8 +55,8 @@ def eval_cfl(
     """Compare a model's cross-entropy with the exact one of the language, overall and by length.
 
     Cross-entropies are in nats per symbol, counting the end of the string. The difference is 0 for a perfect
-    model. By length, the bound is conditioned on the length, which the model has to predict, as in the
-    paper's figure 2.
+    model. By length, the bound is conditioned on the length, which the model has to predict, as in figure 2
+    of DuSell and Chiang (2022).
 
     \b
     Example:

@@ -48,12 +48,13 @@ def eval_classify(
 ) -> None:
     """Answer prompts: accuracy, F1 or correlations, each with its interval.
 
-    The answer is the one of the task's answers that is most probable after the prompt and its trees; equally
-    probable ones are wrong, and counted. Numbers (STS-B) are those of the regression that train learns on
-    such prompts, within the task's range. Without labels, as in GLUE's test sets, it only predicts.
+    The answer is the one of the task's answers that is most probable after the prompt and its trees. If
+    several are equally probable, the answer counts as wrong. Numbers (STS-B) come from the regression that
+    train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test sets, the
+    command only predicts.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

@@ -38,13 +38,13 @@ def eval_dyck(
     ] = None,
     latex: LatexOption = False,
 ) -> None:
-    """Choose the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
+    """Predict the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
-    The model chooses among all closing brackets; if it has a tape, their probabilities are summed over a
-    beam of attachments. The choice is also made with the attachments given.
+    The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
+    of attachments. The choice is also made with the attachments given.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

@@ -69,11 +69,11 @@ def eval_parse(
     ] = Format.table,
     latex: LatexOption = False,
 ) -> None:
-    """Recall, precision and F1 of predicted trees against gold ones, by EVALB's rules.
+    """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
-    Predicted trees without tags (what decode writes) get the gold tags, so that punctuation is left out
-    on both sides; they have no labels either, and need --unlabeled. --format evalb compares the files as they
-    are; --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of the scores.
+    Predicted trees without tags (decode writes such trees) get the gold tags, so that punctuation is excluded
+    on both sides. They have no labels either, and need --unlabeled. --format evalb compares the files as they
+    are. --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of the scores.
     The last example is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold trees,
     without the sentences that have unknown words.
 

@@ -86,25 +86,26 @@ def eval_ppl(
     on_error: OnErrorOption = OnError.fail,
     latex: LatexOption = False,
 ) -> None:
-    """Perplexity per token and per word: given the trees, joint (strings with their trees), and marginal.
+    """Compute perplexity per token and per word: given the trees, joint (strings with their trees), and
+    marginal.
 
-    End-of-sentence counts (one more word and token per sentence), ROOT does not. The shards must be made
-    with the model's own tokenizer; a Hugging Face model reads their text instead, and has no
-    end-of-sentence: the scores named ppl_word_without_eos are those that all models have in common. A masked
-    model predicts 15% of each row's tokens (--mask-share), always the same ones, from the others.
+    End-of-sentence counts as one more word and token per sentence. ROOT does not count. The shards have to be
+    made with the model's own tokenizer. A Hugging Face model reads their text instead, and has no
+    end-of-sentence. The scores named ppl_word_without_eos are those that all models have. A masked model
+    predicts 15% of each row's tokens from the others (--mask-share), always the same ones.
 
-    Of a file of text, one sentence a line, there is the marginal alone; words are those between spaces, the
-    same for every model. With --context sentences are read after others, with --stride each document as one
-    text, in windows, as in pdtools surprisal.
+    For a file of text, one sentence per line, only the marginal is computed. Its words stand between spaces,
+    and are the same for every model. With --context, sentences are read after others. With --stride, each
+    document is read as one text, in windows. Both work as in pdtools surprisal.
 
-    A beam gives a lower bound of log p(x) and an upper bound of the perplexity; a wider beam, as a rule,
-    raises the one and lowers the other. With --particles an unbiased estimate of p(x) is made beside it
-    (ppl_token_particles and the like): such a perplexity is too high in the mean, the less the more particles
-    there are. Run it with several numbers of them, with --no-marginal if the beam's is known.
+    A beam gives a lower bound of log p(x), and an upper bound of the perplexity. A wider beam usually
+    tightens both. --particles adds an unbiased estimate of p(x) (ppl_token_particles and others). Its
+    perplexity is biased upward; the bias shrinks with more particles. Run it with several numbers of
+    particles, and with --no-marginal if the beam's result is known.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run. (None of this with --stream, where
-    each sentence needs the one before it.)
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed. This does not hold for
+    --stream, where each sentence needs the one before it.
 
     \b
     Example:

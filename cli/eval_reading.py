@@ -137,29 +137,32 @@ def eval_reading(
 ) -> None:
     """Regress reading times on surprisals: which model predicts them, and how many milliseconds is a bit?
 
-    TIMES has the columns item, word_number, word, subject, time (milliseconds) and, optionally, sentence, and
-    a row for each word and subject, or without a column of subjects for each word, with the mean time; the
-    tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok), Provo and SAP are known by
-    their columns, others are named with --column. The words of an item, with a space between them, are what
-    models read: sentence by sentence, or with --context or --stride as whole texts (as in pdtools surprisal).
-    A word's surprisal is the sum over its tokens, punctuation included.
+    TIMES has a row for each word and subject, with the columns item, word_number, word, subject, time
+    (milliseconds) and, optionally, sentence. Without a column of subjects, it has a row for each word, with
+    the mean time. The tables of Natural Stories (processed_RTs.tsv, with --texts all_stories.tok), Provo and
+    SAP are recognized by their columns. For other tables, name the columns with --column.
 
-    Mean times over subjects are regressed on length and log frequency, the baseline, and for each model on
-    its predictors besides, all of them of the words before too (--spillover). Given are the gain in
-    log-likelihood per observation on held-out items, its interval (items drawn with replacement), paired
-    permutation tests between models, and milliseconds a bit. First and last words of sentences, implausible
-    times, and words that cannot be aligned with a model's tokens, are left out and counted.
+    Models read the words of an item, with a space between them: sentence by sentence, or as whole texts with
+    --context or --stride (as in pdtools surprisal). A word's surprisal is the sum over its tokens,
+    punctuation included.
 
-    With --fit fillers --predict ambiguous,unambiguous the regressions are of the fillers, and the effect, the
-    difference of the conditions at the critical word and the two after it (column roi: 0, 1, 2), is given in
-    milliseconds, as people show it and as each model predicts it, with intervals that draw items and
-    subjects. Versions of an item (--column item=item+condition) are one group of folds and intervals.
+    Mean times over subjects are regressed on length and log frequency (the baseline). For each model, its
+    predictors are added. All of these are included for the words before too (--spillover). The results are
+    the gain in log-likelihood per observation on held-out items, its interval (items drawn with replacement),
+    paired permutation tests between models, and milliseconds per bit. First and last words of sentences,
+    implausible times, and words that cannot be aligned with a model's tokens are excluded and counted.
 
-    observations.parquet has all predictors of every subject's words, and results.json the formula of the
+    With --fit fillers --predict ambiguous,unambiguous, the regressions are fitted to the fillers. The effect
+    is the difference between the conditions at the critical word and the two after it (column roi: 0, 1, 2).
+    It is given in milliseconds, as people show it and as each model predicts it, with intervals that draw
+    items and subjects. Versions of an item (--column item=item+condition) stay together in folds and
+    intervals.
+
+    observations.parquet has all predictors of every subject's words. results.json has the formula of the
     mixed-effects model for R's lme4.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

@@ -60,30 +60,31 @@ def eval_sg(
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
-    A suite's score is the mean over its items, a circuit's the mean of its suites. sg_31 is the mean of
-    the 31 suites of Hu et al. (2020); other conventions in use are reported beside it.
+    A suite's score is the mean over its items, a circuit's score the mean over its suites. sg_31 is the mean
+    of the 31 suites of Hu et al. (2020). Other conventions in use are reported beside it.
 
-    For a model outside of pdtools, --write-sentences writes every sentence (suite, item, condition, text),
-    and --surprisals reads the model's surprisals for them: rows of sentence_id (the sentence's line, from 1,
-    not counting the header), token, surprisal (bits unless --nats), and start and end (character offsets in
-    the text), as pdtools surprisal writes them. Without start and end, as in LM-Zoo's output, tokens are
-    aligned with the words of the text. A sentence that has no rows, or whose tokens do not fit it, stops the
-    command; with --on-error skip its item is left out and counted. --text-style says how the sentences were
-    written for the model.
+    For a model outside pdtools, --write-sentences writes every sentence (suite, item, condition, text).
+    --surprisals reads the model's surprisals of these sentences, in the columns that pdtools surprisal
+    writes: sentence_id (the sentence's line, from 1, not counting the header), token, surprisal (bits unless
+    --nats), start and end (character offsets in the text). Without start and end, as in LM-Zoo's output,
+    tokens are aligned with the words of the text. A sentence without rows, or with tokens that do not fit it,
+    stops the command. With --on-error skip, its item is excluded and counted. --text-style says how the
+    sentences were written for the model.
 
-    --from-items aggregates tables with the columns model (name_corpus_seed), suite, item, correct into the
-    scores of each run and their means over seeds. The seeds of a model named ngram are
-    combined into one by majority vote.
+    --from-items aggregates tables with the columns model (name_corpus_seed), suite, item, correct. It gives
+    the scores of each run and their means over seeds. The seeds of a model named ngram are combined by
+    majority vote.
 
-    --beam auto scores every item with a narrow search, and those of which a prediction could still change
-    with wider ones, up to a beam of 300 (items.parquet says which), and no sentence beyond the last region
-    that a prediction needs. A few outcomes may differ from those with 300 throughout.
+    --beam auto scores every item with a narrow search first. If wider searches could change a prediction, it
+    widens the search, up to a beam of 300 (items.parquet has the beam used). It reads no sentence beyond the
+    last region that a prediction needs. A few outcomes may differ from those with beam 300 throughout.
 
-    With --context the same sentences (one a line of FILE) are read before every sentence, as many of the last
-    ones as fit: by models of windows (pdtools tapes --layout window) and Hugging Face models.
+    With --context, the same sentences (one per line of FILE) are read before every sentence. If not all fit,
+    the last ones are read. This works for models of windows (pdtools tapes --layout window) and Hugging Face
+    models.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

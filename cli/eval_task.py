@@ -50,10 +50,10 @@ def eval_task(
     threads: ThreadsOption = 0,
     latex: LatexOption = False,
 ) -> None:
-    """Predict y from x for a model of train --task; accuracy of y's symbols, by length and on average.
+    """Predict y from x with a model of train --task; accuracy of y's symbols, by length and on average.
 
-    A masked model predicts all of y at once, a causal model symbol by symbol, each time the likeliest one
-    given those that it chose before. Generate the pairs with pdtools generate task.
+    A masked model predicts all of y at once. A causal model predicts one symbol after the other, each time
+    the most probable one given those that it chose before. Generate the pairs with pdtools generate task.
 
     \b
     Example:

@@ -55,18 +55,17 @@ def export(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Write a model to give to others: weights, tokenizer, how it was trained, and a model card.
+    """Write a model to share: weights, tokenizer, how it was trained, and a model card.
 
-    The folder is a checkpoint, which every command takes as --model. The classes AutoModelForCausalLM and
-    AutoTokenizer of transformers load it too, in any program where pdtools is installed: with
-    trust_remote_code=True, for a file of a few lines that imports pdtools, or after "import pdtools.hf"
-    without. README.md, the card, is made from what the run recorded, which is in training.json, and from
-    --results.
+    The folder is a checkpoint, which every command takes as --model. AutoModelForCausalLM and AutoTokenizer
+    of transformers load it too, in any program where pdtools is installed. Either use trust_remote_code=True,
+    which runs a file of a few lines that imports pdtools; or write "import pdtools.hf" first. README.md is
+    the card. It is made from what the run recorded (training.json), and from --results.
 
-    With --revisions the folder holds such a folder for the best checkpoint, main, and for each that
-    train.keep_at kept: chck_1M, as BabyLM's pipeline names its branches, after a million words, or step-500.
-    The same command goes on with what was stopped. A branch is made of each by: hf upload OWNER/NAME
-    DIR/chck_1M . --revision chck_1M
+    With --revisions, such a folder is written for the best checkpoint (main) and for each that train.keep_at
+    kept. The latter are named chck_1M after a million words, as in BabyLM's pipeline, or step-500. The same
+    command continues what was stopped. To upload one as a branch: hf upload OWNER/NAME DIR/chck_1M .
+    --revision chck_1M
 
     \b
     Example:

@@ -75,10 +75,10 @@ def dyck(
 ) -> None:
     """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
 
-    At each step, with probability 1/2 the innermost open bracket is closed (if none is open, the string
-    ends); otherwise a bracket of one of the types is opened. At the greatest depth, the innermost one is
+    At each step, with probability 1/2, the innermost open bracket is closed. (If none is open, the string
+    ends.) Otherwise a bracket of one of the types is opened. At the greatest depth, the innermost bracket is
     always closed. Attachments: an opener shifts, a closer attaches to its opener. The same seed gives the
-    same strings; a larger --number only appends more.
+    same strings. A larger --number only appends more.
 
     \b
     Example:
@@ -132,11 +132,11 @@ def dyck_prefixes(
 ) -> None:
     """Make prefixes whose last open bracket has to be closed, for pdtools eval-dyck; one prefix per string.
 
-    With --dependency they are cut from strings of the free automaton, before a closer that is at least this
-    far from its opener. With --depths they are nests of brackets without their last closer, with a string
-    like those of training (generate dyck) inserted somewhere. Output is TSV with a header: prefix, closer,
-    dependency, depth. The same seed draws the same strings for every --dependency, and those of generate
-    dyck for --depths: use different seeds.
+    With --dependency, prefixes are cut from strings of the free automaton, before a closer that is at least
+    this far from its opener. With --depths, they are nests of brackets without their last closer. A string
+    like those of training (generate dyck) is inserted somewhere in each. The output is TSV with the columns
+    prefix, closer, dependency, depth. The same seed draws the same strings for every --dependency, and those
+    of generate dyck for --depths: use different seeds.
 
     \b
     Example:

@@ -50,8 +50,8 @@ def cfl(
 ) -> None:
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
-    For every batch, one length is drawn uniformly from those at which the language has strings. A grammar is
-    a text file, one line per symbol: S -> '0' S '0' [1/2] | '#' [1/2]; docs/guide/context-free.md describes
+    For every batch, one length is drawn uniformly from the lengths of the language's strings. A grammar is a
+    text file with one line per symbol: S -> '0' S '0' [1/2] | '#' [1/2]. docs/guide/context-free.md describes
     the format. dyck-released is dyck as the code of DuSell and Chiang (2022) draws it.
 
     \b

@@ -39,9 +39,9 @@ def task(
 ) -> None:
     """Draw strings x of a task, each with its answer y: TSV with the columns length, x and y.
 
-    rs: reverse a string. sm: a stack after operations on it. ma: the value of an expression modulo 5.
-    se: the unknown digit of an equation modulo 5. Train with pdtools train --task NAME, which draws other
-    strings on the fly, and test with pdtools eval-task.
+    The tasks are rs (reverse a string), sm (a stack after operations on it), ma (the value of an expression
+    modulo 5) and se (the unknown digit of an equation modulo 5). Train with pdtools train --task NAME, which
+    draws other strings while it trains. Test with pdtools eval-task.
 
     \b
     Example:

@@ -51,22 +51,22 @@ def inspect(
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at what a model does while it reads a sentence.
+    """Show what a model does while it reads a sentence.
 
-    A Pushdown LM: after every token its surprisal, what it attaches to (over the whole beam), the tape of the
-    best hypothesis, and the best hypotheses, each as the constituents on its stack, with its share of the
-    beam. Models of actions: their hypotheses as brackets. Models trained with TreeReg: their greedy tree and
-    the scores of its splits. All others: surprisals. With --json all of it, and attention with and without
-    the depth term (docs/reference/files/trace.md).
+    Pushdown LMs: for every token, its surprisal, what it attaches to (over the whole beam), the tape of the
+    best hypothesis, and the best hypotheses. Each hypothesis is shown as the constituents on its stack, with
+    its share of the beam. Action models: their hypotheses as brackets. Models trained with TreeReg: their
+    greedy tree and the scores of its splits. All other models: surprisals. --json prints all of it, and
+    attention with and without the depth term (docs/reference/files/trace.md).
 
     Stack attention: for each layer and position, the probability that each token is on top of the stack (the
-    attention map; darker is higher), the probabilities of push, pop and no-op, the likeliest of them, and the
-    stack that these actions would make. A model of a task reads x and answers; its answer is shown beside
-    the tokens.
+    attention map; darker is higher). Then the probabilities of push, pop and no-op, the most probable of
+    them, and the stack that these actions would make. A model of a task reads x and answers; its answer is
+    shown beside the tokens.
 
-    Recurrent models with a stack: surprisal (of a masked model of a task, which reads x: its answer) and
-    shares of actions after each token; for a nondeterministic stack, also what is on top, and the
-    highest-weight run of its automaton as a trace, indented by the stack's height.
+    Recurrent models with a stack: after each token, its surprisal and the shares of actions. (A masked model
+    of a task reads x, and its answer is shown instead of surprisals.) For a nondeterministic stack, also what
+    is on top, and the highest-weight run of its automaton, indented by the stack's height.
 
     \b
     Example:

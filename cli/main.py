@@ -183,7 +183,7 @@ _command("doctor", short_help="What is there on this machine, and what is slower
 def _help(
     command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="One of them.")] = None,
 ) -> None:
-    """Print what a command does, its options and examples, as --help does.
+    """Print the help of a command: what it does, examples and options, as --help does.
 
     \b
     Example:

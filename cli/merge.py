@@ -32,11 +32,11 @@ def merge(
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
     In the script of a Slurm job array (sbatch --array=0-7), for instance, each job calls pdtools decode
-    big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8; merge is called when all are done.
+    big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8. Call merge when all jobs are done.
 
-    The command is run again with the same options except --shard, in the folder where it was run before; it
-    reads the pieces in OUTPUT.job, computes none itself, and fails if some are missing. When the output is
-    made, the pieces are deleted; merging again changes nothing. Only what is named here is written.
+    merge runs the command again with the same options except --shard, in the folder where it was run before.
+    It reads the pieces in OUTPUT.job and computes none itself. If some are missing, it fails. When the output
+    is made, the pieces are deleted; merging again changes nothing. Only files named here are written.
 
     \b
     Example:

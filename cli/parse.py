@@ -192,29 +192,34 @@ def parse(
     ] = None,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
-    """Turn a treebank, or text through a parser, into binarized trees, one per line.
+    """Convert a treebank, or parse text, into binarized trees, one per line.
 
-    Traces, phrases left empty and wrappers such as ROOT are removed; binarization and collapsed unary chains
-    carry nltk's labels and can be undone. In folders and zip archives, files ending in .txt are read with
-    --from text, .txt, .tok and .tokens with tokens; with --from treebank .mrg, .ptb, .tree, .trees, .parse,
-    .psd, .bracket(s), .fid, .nw, .bn, .mz, .tre and .txt that begins with a bracket (also with .gz, .zst).
+    Traces, empty phrases and wrappers such as ROOT are removed. Binarization and collapsed unary chains carry
+    nltk's labels and can be undone.
 
-    Other forms of treebanks: penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export (.export,
-    .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The), conllu (.conllu,
-    .conll: dependencies, made constituents). Forms with brackets are also found by --from treebank.
+    In folders and zip archives, the name's ending decides which files are read (also with .gz, .zst). --from
+    text reads .txt. --from tokens reads .txt, .tok and .tokens. --from treebank reads .mrg, .ptb, .tree,
+    .trees, .parse, .psd, .bracket(s), .fid, .nw, .bn, .mz, .tre, and .txt that begins with a bracket.
 
-    With text and tokens, line n of the output is the tree of line n of the input. A sentence that the
-    parser cannot parse gets the flat tree (X (XX word) ...) there, a blank line gets (X (-NONE- *)), and both
-    are recorded in OUTPUT.rejects.jsonl: this is not an error. With --split such sentences are left out, and
-    recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank. With text,
-    OUTPUT.text has the sentences as they were written, line for line, for pdtools tapes --text-style raw.
+    Other forms of treebanks are penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export
+    (.export, .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The) and
+    conllu (.conllu, .conll: dependencies, converted to constituents). --from treebank also recognizes the
+    forms with brackets.
 
-    With --split-words parser, words are those of Stanza's tokenizer of the language, syntactic ones where a
-    token has several (de le for du), and with --split-sentences so are sentences, within blank lines; a
-    sentence that its words do not spell is written with these in OUTPUT.text, and counted.
+    With text and tokens, line n of the output is the tree of line n of the input. A sentence that the parser
+    cannot parse becomes the flat tree (X (XX word) ...), a blank line becomes (X (-NONE- *)). Both are
+    recorded in OUTPUT.rejects.jsonl and are no errors. With --split, such sentences are excluded, and
+    recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    With text, OUTPUT.text has the sentences as written, line for line, for pdtools tapes --text-style raw.
+
+    With --split-words parser, Stanza's tokenizer of the language splits text into words. A token that stands
+    for several syntactic words becomes these (du becomes de le). With --split-sentences, it also finds the
+    sentences, which end at blank lines at the latest. If the words do not spell their sentence, OUTPUT.text
+    has the words instead, and the sentence is counted.
+
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

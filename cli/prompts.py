@@ -65,15 +65,16 @@ def prompts(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Turn the data of a task (classification, regression) into prompts: Premise: ... Hypothesis: ... Label:
+    """Convert the data of a task (classification, regression) into prompts: Premise: ... Hypothesis: ...
+    Label:
 
-    DATA: a table with tabs whose first line names the columns (GLUE; quotes are letters), trees whose roots
-    have the labels, or lines with a label before the sentence (SST), JSON lines, or Parquet. Labels may be
-    missing, as in test sets. Whole numbers as labels of a task that has names for them are refused, unless
-    --label-names says what they mean. A task is a TOML file: parts, answer, answers, metric.
+    DATA is a table with tabs whose first line names the columns (GLUE; quotes are ordinary characters), trees
+    whose roots have the labels, lines with a label before the sentence (SST), JSON lines, or Parquet. Labels
+    may be missing, as in test sets. If labels are whole numbers, but the task names its labels, --label-names
+    has to say what the numbers mean. A task is a TOML file with parts, answer, answers and metric.
 
-    The sentences of the prompts are to be parsed: pdtools decode --from parts, or any other parser, a tree
-    for each. pdtools tapes --prompts then makes shards of the two.
+    The sentences of the prompts have to be parsed next, one tree for each: by pdtools decode --from parts, or
+    by any other parser. pdtools tapes --prompts then makes shards of prompts and trees.
 
     \b
     Example:

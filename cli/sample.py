@@ -35,9 +35,9 @@ def sample(
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
-    Trees need a model with an attachment head; --strings works with every causal one. The empty string is
-    written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same draws; a
-    larger --number only appends more.
+    Trees need a model with an attachment head, or an action model. --strings works with every causal model.
+    The empty string is written as the tree (X (-NONE- *)), or as a blank line. The same seed gives the same
+    draws. A larger --number only appends more.
 
     \b
     Example:

@@ -69,19 +69,22 @@ def show(
 ) -> None:
     """Print one sentence of the shards with its tree, constituents, tokens, attachments and tape.
 
-    The tree is the binary one that the attachments describe; the sentences of a window have one each.
-    Constituents are labelled and not binarized; a label that the training shards do not have is ? (shards
-    made by an older pdtools have none).
+    The tree is the binary tree that the attachments describe. In a window, each sentence has one.
+    Constituents are labelled and not binarized. A label that the training shards do not have is ?. Shards
+    made by older versions of pdtools have no constituents.
 
-    With --actions it is the row of a model that writes the tree into the string: actions, depths, and what
-    each position sees (of tg also pop, the position that takes it off the stack).
+    A token that attaches to itself only shifts. Row k of the tape is the depth of every position after token
+    k and its reduces.
 
-    With --text it is a tree of your own, cleaned and right-binarized as by pdtools parse, a token a word.
-    A token that attaches to itself only shifts. The tape's row k is the depth of every position after
-    token k and its reduces.
+    --actions prints the row as action models read it: actions, depths, and what each position sees. For tg it
+    also prints pop, the position that takes this one off the stack.
 
-    With --tree it is the tree alone: that of --text as it is, labelled and not binarized where the shards
-    have its constituents. LaTeX needs the package of that name; svg is a file for browsers and Inkscape.
+    --text takes a tree of your own. It is cleaned and right-binarized as by pdtools parse, and each word is
+    one token.
+
+    --tree prints only the tree. A tree of --text is printed as given. A tree of the shards is labelled and
+    not binarized, if they have its constituents. LaTeX needs the package of that name; svg is a file for
+    browsers and Inkscape.
 
     \b
     Example:

@@ -67,44 +67,46 @@ def surprisal(
     correct_spaces: CorrectSpacesOption = False,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
-    """Print the surprisal of every token, or region of a table, in bits unless --nats, with a header.
+    """Print the surprisal of every token, or of every region of a table of stimuli, in bits.
 
-    Columns: sentence_id (the input's line, from 1), token_id (from 1), token, start and end (characters of
-    the sentence), surprisal. Models that predict the end of a sentence have a row for it, and the rows of a
-    sentence then sum to its -log p. With --parses a last column holds the constituents on the best
+    The columns are sentence_id (line of the input, from 1), token_id (from 1), token, start and end
+    (characters of the sentence), and surprisal. Models that predict the end of a sentence have a row for it.
+    The rows of a sentence then sum to its -log p. --parses adds a column with the constituents on the best
     hypothesis' stack after the token, such as "(X the dog) barks".
 
-    --entropy and --rank add columns about the distribution of next tokens that the model had before each: its
-    entropy (in bits unless --nats; of a word, before its first token), and the token's place in it. Where a
-    search sums over derivations it is the mixture over the beam.
+    --entropy and --rank describe the distribution of next tokens before each token: its entropy, and the
+    token's rank in it. The entropy of a word is the one before its first token. If a search sums over
+    derivations, the distribution is the mixture over the beam.
 
-    With --words rows are words (word_id, word): of running text its text words, which stand between spaces
-    ("happy."), with --from tokens or treebank its words ("happy", "."). They and their start and end, in the
-    line as it is written, are the same for every model.
+    With --words, rows are words (word_id, word). In running text, a word stands between spaces ("happy.").
+    With --from tokens or treebank, words are those of the input ("happy", "."). Words, start and end refer to
+    the line as written, and are the same for every model.
 
-    Hugging Face models read a beginning-of-sentence token first, and have no row for the end. Without it
-    (--no-bos) the first token has no surprisal and no row.
+    Hugging Face models read a beginning-of-sentence token first, and have no row for the end. With --no-bos,
+    the first token has no surprisal and no row.
 
-    With --context a sentence is read after others, as many whole ones as fit: those of a file, or, of running
-    text, those of its document before it (a document ends with its file, or at a blank line). With --stride a
-    document is read as one text, in windows. Both add a column: how many tokens each one saw. They are for
-    models of windows (pdtools tapes --layout window) and of Hugging Face; --stride for those without trees.
-    Texts that are longer than a model without trees are read in windows that move by half of one.
+    With --context, a sentence is read after others, as many whole ones as fit: the sentences of a file, or
+    the earlier ones of its document. In running text, a document ends with its file or at a blank line. With
+    --stride, a document is read as one text, in windows. Both add the column seen: how many tokens were read
+    before. Both work for models of windows (pdtools tapes --layout window) and Hugging Face models, --stride
+    only for those without trees. Without either, text too long for a model without trees is read in windows
+    that move by half their length.
 
-    A sentence that the model cannot score stops the command; with --on-error skip it has no rows, and is
-    recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text,
-    offsets of tokens refer to the words written as running text. TSV is not quoted: in pandas, quoting=3.
+    A sentence that the model cannot score stops the command. With --on-error skip, it has no rows, and is
+    recorded in OUTPUT.rejects.jsonl. Blank lines have no rows. With --from tokens and a model of raw text, a
+    token's start and end refer to the words written as running text. TSV is not quoted: in pandas, use
+    quoting=3.
 
-    A table of stimuli (.csv with , or ;, .tsv, .xlsx, .parquet) comes back with its columns, in the order
-    of its rows (-o to .csv, .tsv or .parquet), for each --model. It has a row for each sentence (column
-    sentence, with | or [ ] between regions, if there are any), or for each region (item, condition, region,
-    text), or word (word). Added are the model, the region, its surprisal, and numbers of its tokens, of
-    unknown ones, and of those that reach over its end and count where they begin; of models with trees the
-    expected surprisal of attachments, and number of constituents closed. With --words a row is a word, with
-    the surprisals of the two words before it, its length and (--wordfreq) log frequency.
+    A table of stimuli (.csv with , or ;, .tsv, .xlsx, .parquet) is written with its columns, in the order of
+    its rows, once for each --model (-o to .csv, .tsv or .parquet). Each row of it is a sentence (column
+    sentence, with | or [ ] between regions, if any), a region (item, condition, region, text), or a word
+    (word). The command adds the model, the region, its surprisal, and the numbers of its tokens, of unknown
+    ones, and of tokens that cross its end. Such tokens count where they begin. Models with trees add the
+    expected surprisal of attachments, and the number of constituents closed. With --words, a row is a word,
+    with the surprisals of the two words before it, its length and (--wordfreq) log frequency.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run.
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
     Example:

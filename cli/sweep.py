@@ -81,12 +81,12 @@ def sweep(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Train a model for every combination of some settings' values, and list the runs, the best first.
+    """Train a model for every combination of some settings' values, and list the runs, best first.
 
-    Each run is what pdtools train would make of it. Side by side, small recurrent models are computed as one:
-    the same results, but for rounding, in a fraction of the time. The same command continues a sweep that was
-    stopped; values can be added, and steps where pdtools train --resume takes more. Several processes may
-    work on one sweep: each takes runs that no other is training.
+    Each run is the same as with pdtools train. --at-once computes small recurrent models side by side. The
+    results are the same up to rounding, in a fraction of the time. The same command continues a sweep that
+    was stopped. You can add values, and steps where pdtools train --resume allows more. Several processes may
+    work on one sweep: each takes runs that no other process is training.
 
     \b
     Example:

@@ -130,28 +130,31 @@ def tapes(
     ] = None,
     on_error: OnErrorOption = OnError.fail,
 ) -> None:
-    """Turn trees into shards: Parquet files of tokens, attachments, stack tapes and labelled constituents.
+    """Convert trees into shards: Parquet files of tokens, attachments, stack tapes and labelled constituents.
 
-    Trees are those of a treebank, or binarized ones from pdtools parse. In folders, files ending in .mrg,
+    TREES are trees of a treebank, or binarized ones from pdtools parse. In folders, files ending in .mrg,
     .ptb, .tree, .trees are read (also with .gz, .zst). For validation and test sets, use the tokenizer of the
-    training shards: labels are numbered as there too. Sentences with words that --no-unk leaves unknown,
-    trees that consist only of traces, and the flat trees that pdtools parse writes for sentences that it
-    could not parse are left out and listed in rejects.jsonl: this is not an error, whatever --on-error says.
+    training shards. Labels then have the same numbers too.
 
-    With --layout window a row is running text: as many whole sentences of a document as fit, each with its
-    own ROOT, no end-of-sentence; longer sentences are left out and listed too. A document is a file, or, with
-    --documents blank, what stands between blank lines: in files of trees, or in the text that pdtools parse
-    read, which writes (X (-NONE- *)) for a blank line.
+    Three kinds of sentences are excluded and listed in rejects.jsonl, whatever --on-error says: sentences
+    with words that --no-unk leaves unknown, trees that consist only of traces, and the flat trees that
+    pdtools parse writes for sentences that it could not parse.
 
-    With --prompts a row is a prompt with its answer, TREES has one tree for each of its sentences, in order,
-    and the tokenizer is that of a model or of other shards. Longer prompts are left out and listed.
+    With --layout window, a row is running text: as many whole sentences of a document as fit. Each sentence
+    has its own ROOT, and no end-of-sentence. Sentences longer than a window are excluded and listed too. A
+    document is a file. With --documents blank, it ends at a blank line: in files of trees, or in the text
+    that pdtools parse read, where the tree (X (-NONE- *)) stands for a blank line.
 
-    With --text-style raw, sentences are those of TREES.text where there is such a file (pdtools parse writes
-    it), else words are written as people would.
+    With --prompts, a row is a prompt with its answer. TREES has one tree for each sentence of the prompts, in
+    order. The tokenizer has to be that of a model or of other shards. Prompts longer than a window are
+    excluded and listed.
 
-    Work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler), with the same result; --resume continues a killed run. If a tokenizer is made, or that of
-    --tokenizer has no labels, run an array twice: the first run collects words and labels.
+    With --text-style raw, sentences are read from TREES.text, if this file exists (pdtools parse writes it).
+    Otherwise words are joined as in ordinary writing.
+
+    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed. If a tokenizer is made,
+    or if that of --tokenizer has no labels, run an array twice: the first run collects words and labels.
 
     \b
     Example:

@@ -132,9 +132,9 @@ def train(
 ) -> None:
     """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
-    Ctrl-C, SIGTERM or SIGUSR1 ends the run after the current step (status 130, 143, 138); --resume continues
-    as if it had never stopped. DIR also gets metrics.jsonl, tensorboard/ and run.json. Under torchrun many
-    processes train together, with each batch divided among them.
+    DIR also gets metrics.jsonl, tensorboard/ and run.json. Ctrl-C, SIGTERM or SIGUSR1 ends the run after the
+    current step (exit status 130, 143, 138). --resume continues as if the run had never stopped. Under
+    torchrun, many processes train together and divide each batch.
 
     \b
     Example:

@@ -85,18 +85,18 @@ def view(
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
 ) -> None:
-    """Make one HTML file that shows what happened; it opens anywhere, and needs no network.
+    """Write one HTML file that shows sentences, results or runs; it opens in any browser, without a network.
 
-    Sentences (with --model): surprisal, hypotheses of the beam and their stacks, tape and attention after
-    each token, of each model. --pair shows two side by side, and where their surprisals part.
+    Sentences (with --model): surprisal, hypotheses of the beam with their stacks, tape and attention after
+    each token, for each model. --pair shows two sentences side by side, and where their surprisals part.
 
     Results: the scores of any number of models with intervals, differences with p corrected for their number,
-    test suites by region, and the items one by one.
+    test suites by region, and single items.
 
     Tables of stimuli, as pdtools surprisal writes them: mean surprisal by region and condition, with
-    intervals, a panel for each model, and the items one by one.
+    intervals, a panel for each model, and single items.
 
-    Runs: losses, accuracies, learning rate, speed, of several runs together.
+    Runs: losses, accuracies, learning rate and speed, for several runs together.
 
     \b
     Example:
