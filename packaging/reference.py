@@ -10,6 +10,7 @@ import inspect
 import json
 import pkgutil
 import re
+import tomllib
 import types
 import typing
 from dataclasses import replace
@@ -200,8 +201,13 @@ def recipes() -> str:
     from pdtools.cli.config import _first_sentence
     from pdtools.training.recipe import bundled_recipes, recipe_text
 
-    rows = [f"| `{name}` | {_first_sentence(recipe_text(name)[0])} |" for name in bundled_recipes()]
-    return "\n".join(["| recipe | |", "|---|---|", *rows])
+    def row(name: str) -> str:
+        text = recipe_text(name)[0]
+        config = tomllib.loads(text).get("config", {})
+        shape = [f"{config[key]} {key}" for key in ("layers", "d_model", "heads", "hidden_size") if key in config]
+        return f"| `{name}` | {_first_sentence(text)} | {', '.join(shape)} |"
+
+    return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, bundled_recipes())])
 
 
 def benchmarks() -> str:
