@@ -10,13 +10,13 @@ import inspect
 import json
 import pkgutil
 import re
-import tomllib
 import types
 import typing
 from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+import tomllib
 from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
@@ -201,11 +201,13 @@ def recipes() -> str:
     from pdtools.cli.config import _first_sentence
     from pdtools.training.recipe import bundled_recipes, recipe_text
 
+    shapes = {"layers": "{} layers", "d_model": "d {}", "heads": "{} heads", "hidden_size": "{} units"}
+
     def row(name: str) -> str:
         text = recipe_text(name)[0]
         config = tomllib.loads(text).get("config", {})
-        shape = [f"{config[key]} {key}" for key in ("layers", "d_model", "heads", "hidden_size") if key in config]
-        return f"| `{name}` | {_first_sentence(text)} | {', '.join(shape)} |"
+        shape = ", ".join(form.format(config[key]) for key, form in shapes.items() if key in config)
+        return f"| `{name}` | {_first_sentence(text)} | {shape} |"
 
     return "\n".join(["| recipe | | shape |", "|---|---|---|", *map(row, bundled_recipes())])
 
