@@ -348,6 +348,48 @@ def test_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list((tmp_path / "figures").glob("*.svg"))
 
 
+PAGES = {"formal.md": 11, "context-free.md": 5, "stack-rnns.md": 10, "stack-attention.md": 7}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_languages_and_stacks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few strings, and models that are hardly trained."""
+    trees = (REPOSITORY / "data" / "treebank" / "valid.mrg").read_text("utf-8").splitlines()[:40]
+    lines = [" ".join(re.findall(r"([^\s()]+)\)", tree)) for tree in trees]
+    for name in ("ptb.train.txt", "ptb.valid.txt", "wiki.train.raw", "wiki.valid.raw"):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    for folder in ("suites", "data"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(REPOSITORY / "data" / "sg" / "mini_npi_ever.json", tmp_path / "suites")
+    for name in ("train-1", "train-2", "valid-1", "valid-2"):
+        (tmp_path / "data" / name).symlink_to(tmp_path / "shards" / name.partition("-")[0])
+    monkeypatch.chdir(tmp_path)
+    if page == "stack-attention.md":
+        pytest.importorskip("transformers")
+        keep_gpt2(monkeypatch, tmp_path, lines)
+        assert run(["generate", "dyck", "--number", "20", "--shards", "-o", "shards/train", "--quiet"]) == 0
+    found = commands(page)
+    assert len(found) == PAGES[page]
+    for command in found:
+        command = command.partition("   ")[0].replace("--number 512", "--number 1")
+        command = re.sub("--number [0-9]{2,}", "--number 36", command)
+        command = command.replace("--per-length 100 --lengths 40-100", "--per-length 1 --lengths 40-42")
+        command = command.replace("--at-once 20 \\", "--at-once 2 --grid train.seed=1,2 -o runs/jm")
+        if re.search("--config (dyck|dcf) | --model transformer ", command):
+            command += SMALLER
+        elif re.search(" (train|sweep) ", command):
+            command += " --set train.steps=2"
+        elif " generate cfl " in command and "--number" not in command and "--per-length" not in command:
+            command += " --number 36"
+        command += " --beam 2 --limit 2" if " eval-dyck " in command else ""
+        command += " --length 32" if " blocks wiki" in command else ""
+        command += " --overwrite" if "ptb" in command else ""  # the page begins anew
+        if "shards/test" in command and page == "stack-rnns.md":
+            shutil.copytree("shards/valid", "shards/test")
+        quiet = [] if " inspect " in command else ["--quiet"]
+        assert run([*shlex.split(command)[1:], *quiet]) == 0, command
+
+
 def test_the_notebook() -> None:
     """Its cells, one after the other, as a notebook runs them."""
     cells = json.loads((REPOSITORY / "examples" / "pdtools.ipynb").read_text("utf-8"))["cells"]
