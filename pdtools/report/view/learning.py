@@ -48,6 +48,21 @@ def learning_curves(loaded: Sequence[Loaded]) -> list[dict[str, Any]]:
     return curves
 
 
+def without_earlier(of_task: Sequence[Loaded]) -> list[Loaded]:
+    """Results of one evaluation; of a run with three checkpoints or more only those of the last: curves say how
+    a model has changed, not tests of every two."""
+    places = [(_run(found), found.get("step")) for found in map(_model, of_task)]
+    steps: dict[tuple[str, ...], set[int]] = {}
+    for run, step in places:
+        if type(step) is int:
+            steps.setdefault(run, set()).add(step)
+    return [
+        each
+        for each, (run, step) in zip(of_task, places, strict=True)
+        if type(step) is not int or len(steps[run]) < 3 or step == max(steps[run])
+    ]
+
+
 def figures_of(curves: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Spec], dict[str, Any]]:
     """The charts and their tables, by names of files."""
     charts = {each["id"]: with_rows(each["chart"], each["rows"]) for each in curves}

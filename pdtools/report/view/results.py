@@ -17,7 +17,7 @@ from pdtools.report.view.charts import Spec, dots, with_rows
 from pdtools.report.view.drawing import Drawing, drawing_of, rounded
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.intervals import of_mean
-from pdtools.report.view.learning import figures_of, learning_curves
+from pdtools.report.view.learning import figures_of, learning_curves, without_earlier
 from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
 from pdtools.report.view.page import Page
@@ -79,7 +79,10 @@ def results_page(
                 notes += said
                 packed[f"items-{task}"] = drawing.items(kept, of_task)
                 found |= {"items": len(kept), "is_right": drawing.is_right}
-        found["pairs"], of_seeds = pairwise(of_task, groups, seed=seed)
+        compared = without_earlier(of_task)
+        if len(compared) < len(of_task):
+            notes.append(f"{found['title']}: of a run, only its last checkpoint is compared with others")
+        found["pairs"], of_seeds = pairwise(compared, groups, seed=seed)
         if record and record.outcomes and any(of_seeds.values()):
             found["grouped"] = _grouped(found, groups, of_seeds)
         benchmarks.append(found)
