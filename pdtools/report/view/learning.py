@@ -49,8 +49,8 @@ def learning_curves(loaded: Sequence[Loaded]) -> list[dict[str, Any]]:
 
 
 def without_earlier(of_task: Sequence[Loaded]) -> list[Loaded]:
-    """Results of one evaluation; of a run with three checkpoints or more only those of the last: curves say how
-    a model has changed, not tests of every two."""
+    """Results of one evaluation; of a run with three checkpoints or more only those of the last: curves say
+    how a model has changed, not tests of every two."""
     places = [(_run(found), found.get("step")) for found in map(_model, of_task)]
     steps: dict[tuple[str, ...], set[int]] = {}
     for run, step in places:
