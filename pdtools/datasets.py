@@ -57,7 +57,7 @@ class Dataset:
         licence: as they state it.
         non_commercial: what of it is for non-commercial use only: ``all``, ``in part``, or nothing.
         gives: what is in the folder.
-        page: the page of the guide where it is used.
+        page: the page of the guide where it is used, of those that come with pdtools.
         unpack: of zip archives among the files, the members to be unpacked; the archives go.
         files: what is downloaded.
     """
@@ -69,7 +69,7 @@ class Dataset:
     licence: str
     non_commercial: str = ""
     gives: str
-    page: str
+    page: str = ""
     unpack: tuple[str, ...] = ()
     files: tuple[File, ...]
 
@@ -126,7 +126,7 @@ def _dataset(table: Mapping[str, Any], name: str) -> Dataset:
             raise ValueError(f"unknown key {key!r} (known: {', '.join(sorted(known))})")
         if type(value) is not kinds.get(key, str):
             raise ValueError(f"{key}: {value!r} is not a {kinds.get(key, str).__name__}")
-    if missing := known - {"non_commercial", "unpack"} - table.keys():
+    if missing := known - {"non_commercial", "page", "unpack"} - table.keys():
         raise ValueError(f"without {', '.join(sorted(missing))}")
     if table.get("non_commercial", "") not in _SHARES:
         raise ValueError(f"non_commercial: one of {', '.join(filter(None, _SHARES))}")

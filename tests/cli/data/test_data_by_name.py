@@ -120,7 +120,7 @@ def record(server: Server, name: str = "mine", unpack: bool = True, **files: byt
     lines = [f"{len(data)} {hashlib.sha256(data).hexdigest()} {path}" for path, data in served.items()]
     text = (
         'title = "Mine"\nabout = "mine"\nhome = "http://example.org"\nlicence = "CC BY-NC 4.0"\n'
-        'non_commercial = "all"\ngives = "trees"\npage = "guide/treebanks.md"\n'
+        'non_commercial = "all"\ngives = "trees"\n'
         + ('unpack = ["data/*.jsonl"]\n' if unpack else "")
         + f'[[from]]\nurl = "{server.url}"\nfiles = """\n'
         + "\n".join(lines)
@@ -395,3 +395,10 @@ def test_benchmarks_are_read_from_their_folder(
     files = data_files(name, read_benchmark(name))
     number = re.match(r"\d+", dataset.gives)
     assert len(files) == (int(number[0]) if number else 2 if name == "colorlessgreen" else 1)
+
+
+def test_the_record_of_the_reference_is_one(tmp_path: Path) -> None:
+    page = (REPOSITORY / "docs" / "reference" / "files" / "datasets.md").read_text("utf-8")
+    (tmp_path / "mine.toml").write_text(page.split("```toml\n")[1].split("```")[0])
+    dataset = read_dataset(str(tmp_path / "mine.toml"))
+    assert [file.url for file in dataset.files] == ["https://example.org/treebank/v1/LICENSE"]
