@@ -12,9 +12,9 @@ from .options import JsonOption, PanelledCommand
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks that come as TOML files.")
 
 
-@app.command("list", cls=PanelledCommand, short_help="The benchmarks that come with pdtools.")
+@app.command("list", cls=PanelledCommand, short_help="List the benchmarks that come with pdtools.")
 def list_benchmarks(as_json: JsonOption = False) -> None:
-    """List the benchmarks by the names that eval-benchmark --as takes.
+    """List the benchmarks by the names that pdtools eval-benchmark --as takes.
 
     Their data do not come with pdtools.
 
@@ -33,13 +33,11 @@ def list_benchmarks(as_json: JsonOption = False) -> None:
         typer.echo(f"{name:<{width}}{benchmark.title} ({benchmark.about['cite']})")
 
 
-@app.command(
-    "show", cls=PanelledCommand, short_help="What a benchmark is, and where its files are to be had."
-)
+@app.command("show", cls=PanelledCommand, short_help="Describe a benchmark, and where to get its files.")
 def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of pdtools benchmarks list, or a file.")],
     toml: Annotated[
-        bool, typer.Option("--toml", help="Print its file, to be changed into one's own.")
+        bool, typer.Option("--toml", help="Print its TOML file, as a start for your own.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

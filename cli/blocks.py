@@ -34,7 +34,7 @@ def blocks(
             "--tokenizer",
             metavar="word|bpe|DIR",
             callback=named_tokenizer,
-            help="Make one from this text, or use that of shards, of a model (hf:gpt2), or a file.",
+            help="Make one from this text; or use that of shards, of a model (hf:gpt2), or of a file.",
         ),
     ] = "word",
     vocab_size: VocabSizeOption = None,
@@ -44,7 +44,9 @@ def blocks(
     lower_case: LowerCaseOption = False,
     text_style: Annotated[
         TokenizerStyle | None,
-        input_option("--text-style", help="Words as in a treebank (the default), or raw text."),
+        input_option(
+            "--text-style", help="ptb: words as in a treebank (default). raw, typed: ordinary text."
+        ),
     ] = None,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,

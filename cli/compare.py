@@ -27,7 +27,7 @@ def compare(
         list[str] | None,
         typer.Argument(
             metavar="RESULTS...",
-            help="Results folders of one evaluation; or folders of several, one for each model.",
+            help="Results folders of one evaluation; or folders with several, one for each model.",
             show_default=False,
         ),
     ] = None,
@@ -36,14 +36,16 @@ def compare(
         input_option(
             "--group",
             metavar="NAME=FOLDERS",
-            help="Models that are one but for their seeds: folders, commas between them; * stands for any"
-            " letters (repeatable).",
+            help="Runs that differ only in seed: folders, separated by commas; * stands for any "
+            "letters (repeatable).",
         ),
     ] = None,
     baseline: Annotated[
         str | None,
         input_option(
-            "--baseline", metavar="NAME", help="A group: compare all others with it, instead of every pair."
+            "--baseline",
+            metavar="NAME",
+            help="Compare all other groups with this one, instead of every pair.",
         ),
     ] = None,
     overview: Annotated[

@@ -14,10 +14,12 @@ import typer
 from .console import print_json
 from .options import JsonOption, PanelledCommand, complete_recipes
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List what pdtools train can be told.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="List recipes and settings of pdtools train."
+)
 
 
-@app.command("list", cls=PanelledCommand, short_help="The recipes that come with pdtools.")
+@app.command("list", cls=PanelledCommand, short_help="List the recipes that come with pdtools.")
 def list_recipes(as_json: JsonOption = False) -> None:
     """List the bundled recipes, and what each is for.
 
@@ -65,10 +67,10 @@ def show(
     typer.echo(f"# {place}\n{text}", nl=False)
 
 
-@app.command("keys", cls=PanelledCommand, short_help="Every key, with its type, default and meaning.")
+@app.command("keys", cls=PanelledCommand, short_help="List every key with its type, default and meaning.")
 def keys(
     model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Only those of this kind of model.")
+        str | None, typer.Option("--model", metavar="NAME", help="Only keys of this kind of model.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

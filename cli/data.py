@@ -11,10 +11,12 @@ from .options import JsonOption, OverwriteOption, PanelledCommand, QuietOption
 from .outputs import check_target
 from .panels import output_option
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Treebanks and benchmarks by name.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Download treebanks and benchmarks by name."
+)
 
 
-@app.command("list", cls=PanelledCommand, short_help="The data sets that are known.")
+@app.command("list", cls=PanelledCommand, short_help="List the data sets.")
 def list_datasets(as_json: JsonOption = False) -> None:
     """List the data sets that pdtools data get takes: name, download, licence, content.
 
@@ -36,7 +38,7 @@ def list_datasets(as_json: JsonOption = False) -> None:
         typer.echo(f"{'':<{width + 10}}{each.terms}")
 
 
-@app.command("get", cls=PanelledCommand, short_help="Download one of them.")
+@app.command("get", cls=PanelledCommand, short_help="Download a data set.")
 def get(
     name: Annotated[str, typer.Argument(metavar="NAME", help="One of pdtools data list, or a TOML file.")],
     output: Annotated[

@@ -37,23 +37,23 @@ def decode(
     source: Annotated[
         Source,
         input_option(
-            "--from", help="Running text, words separated by spaces, the words of trees, or prompts."
+            "--from",
+            help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
+            "trees), or parts (of pdtools prompts).",
         ),
     ] = Source.text,
     k_best: Annotated[
-        int, search_option("--k-best", min=1, help="Different trees per sentence in --scores.")
+        int, search_option("--k-best", min=1, help="Number of different trees per sentence in --scores.")
     ] = 1,
     derivations: Annotated[
         bool,
-        search_option(
-            "--derivations", help="--k-best: the best derivations, of which several may give one tree."
-        ),
+        search_option("--derivations", help="--k-best: list derivations; several may give one tree."),
     ] = False,
     cky: CkyOption = False,
     scores: Annotated[
         str | None,
         output_option(
-            "--scores", metavar="FILE.tsv", help="Log-probabilities of the trees, in nats (or a .csv)."
+            "--scores", metavar="FILE.tsv", help="A table of the trees' log-probabilities, in nats (or .csv)."
         ),
     ] = None,
 ) -> None:

@@ -30,11 +30,12 @@ def eval_attention(
     model: Annotated[
         list[str],
         models_folder(
-            help="A checkpoint or a run of a transformer; repeatable. Seeds of one recipe are one model."
+            help="A checkpoint or a run of a transformer; repeatable. Runs that differ only in "
+            "seed are one model."
         ),
     ],
     at: Annotated[
-        str, typer.Option("--at", metavar="REGION", help="The region that is predicted, its name or number.")
+        str, typer.Option("--at", metavar="REGION", help="The region to predict: its name or number.")
     ],
     run: RunOptions,
     region: Annotated[
@@ -42,7 +43,7 @@ def eval_attention(
         typer.Option(
             "--region",
             metavar="REGION",
-            help="A region that attention goes to; repeatable (default: all before --at, and ROOT).",
+            help="A region that is attended to; repeatable (default: all before --at, and ROOT).",
         ),
     ] = None,
     suite: Annotated[

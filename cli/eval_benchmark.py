@@ -53,7 +53,7 @@ def eval_benchmark(
             "--good",
             rich_help_panel="Input",
             metavar="COLUMN",
-            help="Instead of --as: pairs, whose better sentence is in this column.",
+            help="Instead of --as: minimal pairs, with the better sentence in this column.",
         ),
     ] = None,
     bad: Annotated[
@@ -68,7 +68,7 @@ def eval_benchmark(
             "--level",
             rich_help_panel="Input",
             metavar="COLUMN",
-            help="--good, --bad: a column of groups; repeatable, the finest last.",
+            help="--good, --bad: a column of groups; repeatable, with the finest last.",
         ),
     ] = None,
     given_scores: Annotated[
@@ -77,13 +77,13 @@ def eval_benchmark(
             "--scores",
             rich_help_panel="Input",
             metavar="FILE",
-            help="Instead of a model: one published score of each string (columns item, string, score).",
+            help="Instead of a model: one score for each string (columns item, string, score).",
         ),
     ] = None,
     lower_is_better: Annotated[
         bool,
         typer.Option(
-            "--lower-is-better", rich_help_panel="Input", help="--scores are surprisals or the like."
+            "--lower-is-better", rich_help_panel="Input", help="--scores: lower is better, as for surprisals."
         ),
     ] = False,
     model: EvaluatedModelOption = None,

@@ -37,7 +37,7 @@ def eval_cfl(
     beam: BeamOptions,
     options: ResultOptions,
     model: Annotated[
-        str | None, models_folder(help="A checkpoint or a run; without it, only the bound.")
+        str | None, models_folder(help="A checkpoint or a run. Without it, only the bound is computed.")
     ] = None,
     output: ResultsFolderOption = None,
     plot: Annotated[
@@ -45,7 +45,7 @@ def eval_cfl(
     ] = None,
     beside: Annotated[
         list[str] | None,
-        typer.Option(metavar="RESULTS", help="--plot: results of other models on this language, drawn too."),
+        typer.Option(metavar="RESULTS", help="--plot: also draw results of other models on this language."),
     ] = None,
     max_batch: MaxBatchOption = None,
     device: DeviceOption = "auto",

@@ -38,7 +38,7 @@ def eval_classify(
         output_option(
             "--predictions",
             metavar="FILE.tsv",
-            help="Predicted labels or numbers in the form that GLUE takes (index, prediction).",
+            help="Write predicted labels or numbers in GLUE's form (index, prediction).",
         ),
     ] = None,
     samples: SamplesOption = 10_000,
@@ -50,8 +50,8 @@ def eval_classify(
 
     The answer is the one of the task's answers that is most probable after the prompt and its trees. If
     several are equally probable, the answer counts as wrong. Numbers (STS-B) come from the regression that
-    train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test sets, the
-    command only predicts.
+    pdtools train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test
+    sets, the command only predicts.
 
     The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.

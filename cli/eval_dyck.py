@@ -29,7 +29,9 @@ def eval_dyck(
     strings: Annotated[
         str | None,
         input_option(
-            "--strings", metavar="SHARDS", help="Whole strings, for a comparison with the exact entropy."
+            "--strings",
+            metavar="SHARDS",
+            help="Whole strings: compare the model's entropy on them with the exact one.",
         ),
     ] = None,
     limit: Annotated[

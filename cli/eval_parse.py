@@ -48,7 +48,9 @@ def eval_parse(
     prm: Annotated[
         str | None,
         typer.Option(
-            "--prm", metavar="FILE", help="EVALB parameters. Default: delete punctuation, traces and TOP."
+            "--prm",
+            metavar="FILE",
+            help="A parameter file of EVALB. Default: delete punctuation, traces and TOP.",
         ),
     ] = None,
     unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Compare spans, not labels.")] = False,
@@ -60,22 +62,24 @@ def eval_parse(
         typer.Option(
             "--left-out",
             metavar="FILE",
-            help="rejects.jsonl of decode: leave out and count the lines that it lists.",
+            help="rejects.jsonl of decode: exclude and count the lines that it lists.",
         ),
     ] = None,
     form: Annotated[
         Format,
-        typer.Option("--format", help="evalb: EVALB's own table, obeying MAX_ERROR; jsonl: every sentence."),
+        typer.Option(
+            "--format", help="evalb: EVALB's own table, which obeys MAX_ERROR; jsonl: every sentence."
+        ),
     ] = Format.table,
     latex: LatexOption = False,
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
-    Predicted trees without tags (decode writes such trees) get the gold tags, so that punctuation is excluded
-    on both sides. They have no labels either, and need --unlabeled. --format evalb compares the files as they
-    are. --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of the scores.
-    The last example is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold trees,
-    without the sentences that have unknown words.
+    Predicted trees without tags (pdtools decode writes such trees) get the gold tags, so that punctuation is
+    excluded on both sides. They have no labels either, and need --unlabeled. --format evalb compares the
+    files as they are. --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of
+    the scores. The last example is the measure of the Pushdown Layers paper: unlabeled F1 over binarized gold
+    trees, without the sentences that have unknown words.
 
     \b
     Example:

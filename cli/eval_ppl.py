@@ -59,7 +59,7 @@ def eval_ppl(
             "--particles",
             min=1,
             metavar="N",
-            help="Estimate the marginal by so many particles too (sequential Monte Carlo), without a beam.",
+            help="Also estimate the marginal with N particles (sequential Monte Carlo), without a beam.",
         ),
     ] = None,
     seed: SeedOption = 0,
@@ -67,7 +67,7 @@ def eval_ppl(
         bool, typer.Option("--stream", help="Read all rows as one text (recurrent models).")
     ] = False,
     streams: Annotated[
-        int, typer.Option("--streams", min=1, help="--stream: number of parts that are read in parallel.")
+        int, typer.Option("--streams", min=1, help="--stream: number of parts to read in parallel.")
     ] = 1,
     mask_share: Annotated[
         float | None,
@@ -76,12 +76,13 @@ def eval_ppl(
     masking: Annotated[
         Replacement | None,
         typer.Option(
-            help="Masked models: bert reads 80% of these as the mask, 10% as random tokens, 10% unchanged;"
-            " mask reads all as the mask (default: bert)."
+            help="Masked models: bert replaces 80% of these by the mask and 10% by random tokens; "
+            "mask replaces all by the mask (default: bert)."
         ),
     ] = None,
     mask_draws: Annotated[
-        int | None, typer.Option(min=1, help="Masked models: draws of tokens to predict (default: 1).")
+        int | None,
+        typer.Option(min=1, help="Masked models: number of draws of tokens to predict (default: 1)."),
     ] = None,
     on_error: OnErrorOption = OnError.fail,
     latex: LatexOption = False,
@@ -104,8 +105,8 @@ def eval_ppl(
     particles, and with --no-marginal if the beam's result is known.
 
     The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
-    (--scheduler). The result is the same. --resume continues a run that was killed. This does not hold for
-    --stream, where each sentence needs the one before it.
+    (--scheduler). The result is the same. --resume continues a run that was killed. None of this is possible
+    with --stream, where each sentence needs the one before it.
 
     \b
     Example:

@@ -51,7 +51,7 @@ class Predictor(str, Enum):
 @option_blocks()
 def eval_reading(
     times: Annotated[
-        str, typer.Argument(metavar="TIMES", help="A table with a row per subject and word: TSV, or .csv.")
+        str, typer.Argument(metavar="TIMES", help="A table with a row per subject and word (TSV or .csv).")
     ],
     run: RunOptions,
     reading: ContextOptions,
@@ -61,24 +61,29 @@ def eval_reading(
     output: ResultsFolderOption = None,
     table: Annotated[
         str | None,
-        output_option("--table", metavar="FILE", help="The observations as .csv or .tsv too, for R."),
+        output_option("--table", metavar="FILE", help="Also write the observations as .csv or .tsv, for R."),
     ] = None,
     format: Annotated[
-        Format | None, input_option("--format", help="Whose columns TIMES has (default: told by the header).")
+        Format | None,
+        input_option(
+            "--format", help="The corpus whose columns TIMES has (default: recognized by the header)."
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
         input_option(
             "--column",
             metavar="NAME=COLUMN",
-            help="Another column for item, number, word, subject, time, sentence, condition or roi; A+B: two"
-            " together. surprisal=A,B: bits of other models.",
+            help="The column of item, number, word, subject, time, sentence, condition or roi; "
+            "A+B: two together. surprisal=A,B: bits of other models.",
         ),
     ] = None,
     group: Annotated[
         str | None,
         input_option(
-            "--group", metavar="COLUMN", help="What folds and intervals take together (default: item)."
+            "--group",
+            metavar="COLUMN",
+            help="Rows with the same value stay together in folds and intervals (default: item).",
         ),
     ] = None,
     fit: Annotated[
@@ -86,7 +91,7 @@ def eval_reading(
         typer.Option(
             "--fit",
             metavar="CONDITION,…",
-            help="Fit these conditions alone (fillers), or rows by another column: list=train.",
+            help="Fit only these conditions (fillers), or rows by another column: list=train.",
         ),
     ] = None,
     predict: Annotated[
@@ -94,7 +99,7 @@ def eval_reading(
         typer.Option(
             "--predict",
             metavar="A,B",
-            help="With --fit: the effect of condition A over B, predicted; repeatable.",
+            help="--fit: predict the effect of condition A over B; repeatable.",
         ),
     ] = None,
     texts: Annotated[
@@ -107,31 +112,35 @@ def eval_reading(
     wordfreq: WordfreqOption = None,
     predictor: Annotated[
         list[Predictor] | None,
-        typer.Option("--predictor", help="What of a model predicts times; repeatable (default: surprisal)."),
+        typer.Option(
+            "--predictor", help="A model's quantity that predicts times; repeatable (default: surprisal)."
+        ),
     ] = None,
     correct_spaces: CorrectSpacesOption = False,
     beams: Annotated[
         str | None,
-        search_option("--beams", metavar="N,N,…", help="Each model that searches by each of these beams."),
+        search_option(
+            "--beams", metavar="N,N,…", help="Run every model that needs a search with each of these beams."
+        ),
     ] = None,
     spillover: Annotated[
         int,
-        typer.Option("--spillover", min=0, max=20, help="How many words before a word predict its time too."),
+        typer.Option(
+            "--spillover", min=0, max=20, help="Number of words before a word that also predict its time."
+        ),
     ] = 2,
-    edges: Annotated[
-        bool, typer.Option("--edges", help="Keep the first and the last word of sentences.")
-    ] = False,
+    edges: Annotated[bool, typer.Option("--edges", help="Keep first and last words of sentences.")] = False,
     least: Annotated[
-        float, typer.Option("--min-time", min=0, help="Leave out times below so many milliseconds.")
+        float, typer.Option("--min-time", min=0, help="Exclude times below this many milliseconds.")
     ] = 100,
     most: Annotated[
-        float, typer.Option("--max-time", min=0, help="Leave out times above so many milliseconds.")
+        float, typer.Option("--max-time", min=0, help="Exclude times above this many milliseconds.")
     ] = 3000,
     folds: Annotated[
-        int, typer.Option("--folds", min=2, help="Parts, of whole items, that are held out in turn.")
+        int, typer.Option("--folds", min=2, help="Cross-validation folds, of whole items.")
     ] = 10,
     samples: Annotated[
-        int, typer.Option("--samples", min=100, help="Of the bootstrap and of permutation tests.")
+        int, typer.Option("--samples", min=100, help="Samples of the bootstrap and of permutation tests.")
     ] = 10_000,
     seed: SeedOption = 0,
 ) -> None:
@@ -152,11 +161,11 @@ def eval_reading(
     paired permutation tests between models, and milliseconds per bit. First and last words of sentences,
     implausible times, and words that cannot be aligned with a model's tokens are excluded and counted.
 
-    With --fit fillers --predict ambiguous,unambiguous, the regressions are fitted to the fillers. The effect
-    is the difference between the conditions at the critical word and the two after it (column roi: 0, 1, 2).
-    It is given in milliseconds, as people show it and as each model predicts it, with intervals that draw
-    items and subjects. Versions of an item (--column item=item+condition) stay together in folds and
-    intervals.
+    With --fit and --predict, the regressions are fitted to some conditions (fillers). The effect is the
+    difference between two others (ambiguous and unambiguous) at the critical word and the two after it
+    (column roi: 0, 1, 2). It is given in milliseconds, as people show it and as each model predicts it, with
+    intervals that draw items and subjects. Versions of an item (--column item=item+condition) stay together
+    in folds and intervals.
 
     observations.parquet has all predictors of every subject's words. results.json has the formula of the
     mixed-effects model for R's lme4.

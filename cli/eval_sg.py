@@ -53,7 +53,9 @@ def eval_sg(
     output: ResultsFolderOption = None,
     text_style: Annotated[
         Style,
-        input_option("--text-style", help="How the sentences are written: words spaced, or as people write."),
+        input_option(
+            "--text-style", help="How the sentences are written: as in a treebank, or as people write."
+        ),
     ] = Style.ptb,
     details: DetailsOption = False,
     latex: LatexOption = False,

@@ -32,13 +32,14 @@ def eval_task(
     options: ResultOptions,
     output: ResultsFolderOption = None,
     plot: Annotated[
-        str | None, output_option("--plot", metavar="FILE", help="Accuracy by length (.svg, .pdf, .png).")
+        str | None,
+        output_option("--plot", metavar="FILE", help="A figure of accuracy by length (.svg, .pdf, .png)."),
     ] = None,
     teacher_forced: Annotated[
         bool,
         typer.Option(
             "--teacher-forced",
-            help="Causal models: predict each symbol after the correct ones, not after its own.",
+            help="Causal models: predict each symbol after the correct ones, not after the predicted ones.",
         ),
     ] = False,
     dropout: Annotated[
@@ -50,7 +51,8 @@ def eval_task(
     threads: ThreadsOption = 0,
     latex: LatexOption = False,
 ) -> None:
-    """Predict y from x with a model of train --task; accuracy of y's symbols, by length and on average.
+    """Predict y from x with a model of pdtools train --task; accuracy of y's symbols, by length and on
+    average.
 
     A masked model predicts all of y at once. A causal model predicts one symbol after the other, each time
     the most probable one given those that it chose before. Generate the pairs with pdtools generate task.

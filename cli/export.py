@@ -43,13 +43,18 @@ def export(
     results: Annotated[
         list[str] | None,
         input_option(
-            "--results", metavar="DIR", help="Results of the model, whose scores the card lists; repeatable."
+            "--results",
+            metavar="DIR",
+            help="Results folder of the model: the card lists its scores; repeatable.",
         ),
     ] = None,
     about: Annotated[str | None, input_option("--about", help="A paragraph for the card.")] = None,
     revisions: Annotated[
         bool,
-        output_option("--revisions", help="Of a run: DIR/main, and what train.keep_at kept: DIR/chck_1M ..."),
+        output_option(
+            "--revisions",
+            help="Write the best checkpoint (DIR/main) and those that train.keep_at kept (DIR/chck_1M ...).",
+        ),
     ] = False,
     overwrite: OverwriteOption = False,
     as_json: JsonOption = False,
@@ -64,8 +69,8 @@ def export(
 
     With --revisions, such a folder is written for the best checkpoint (main) and for each that train.keep_at
     kept. The latter are named chck_1M after a million words, as in BabyLM's pipeline, or step-500. The same
-    command continues what was stopped. To upload one as a branch: hf upload OWNER/NAME DIR/chck_1M .
-    --revision chck_1M
+    command continues what was stopped. To upload one as a branch: "hf upload OWNER/NAME DIR/chck_1M .
+    --revision chck_1M".
 
     \b
     Example:

@@ -38,7 +38,7 @@ class Setting(str, Enum):
     free = "free"
 
 
-@_command("dyck", short_help="Well-nested strings of several bracket types.")
+@_command("dyck", short_help="Draw well-nested strings of several bracket types.")
 @option_blocks()
 def dyck(
     number: NumberOption,
@@ -51,7 +51,7 @@ def dyck(
         Setting,
         typer.Option(
             "--setting",
-            help="released-like: 6 tokens or more, no dependency over 27; free: the automaton alone.",
+            help="released-like: at least 6 tokens, no dependency over 27; free: no such limits.",
         ),
     ] = Setting.released_like,
     min_length: Annotated[
@@ -75,8 +75,8 @@ def dyck(
 ) -> None:
     """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
 
-    At each step, with probability 1/2, the innermost open bracket is closed. (If none is open, the string
-    ends.) Otherwise a bracket of one of the types is opened. At the greatest depth, the innermost bracket is
+    At each step, with probability 1/2, the innermost open bracket is closed, or the string ends if none is
+    open. Otherwise a bracket of one of the types is opened. At the greatest depth, the innermost bracket is
     always closed. Attachments: an opener shifts, a closer attaches to its opener. The same seed gives the
     same strings. A larger --number only appends more.
 
@@ -102,7 +102,7 @@ def dyck(
     )
 
 
-@_command("dyck-prefixes", short_help="Prefixes whose last open bracket has to be closed.")
+@_command("dyck-prefixes", short_help="Make prefixes whose last open bracket has to be closed.")
 @option_blocks()
 def dyck_prefixes(
     options: ResultOptions,
@@ -134,9 +134,9 @@ def dyck_prefixes(
 
     With --dependency, prefixes are cut from strings of the free automaton, before a closer that is at least
     this far from its opener. With --depths, they are nests of brackets without their last closer. A string
-    like those of training (generate dyck) is inserted somewhere in each. The output is TSV with the columns
-    prefix, closer, dependency, depth. The same seed draws the same strings for every --dependency, and those
-    of generate dyck for --depths: use different seeds.
+    like those of training (pdtools generate dyck) is inserted somewhere in each. The output is TSV with the
+    columns prefix, closer, dependency, depth. The same seed draws the same strings for every --dependency,
+    and those of pdtools generate dyck for --depths: use different seeds.
 
     \b
     Example:
@@ -182,5 +182,5 @@ def dyck_prefixes(
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=options.quiet)
 
 
-_command("cfl", short_help="Strings of a weighted context-free grammar, by length.")(generate_cfl.cfl)
-_command("task", short_help="Strings x of a task, each with its answer y.")(generate_task.task)
+_command("cfl", short_help="Draw strings of a weighted context-free grammar.")(generate_cfl.cfl)
+_command("task", short_help="Draw strings x of a task, each with its answer y.")(generate_task.task)

@@ -41,7 +41,7 @@ def cfl(
     per_length: Annotated[
         int | None,
         typer.Option(
-            "--per-length", min=1, help="Instead of drawing lengths: this many strings of each length."
+            "--per-length", min=1, help="Draw this many strings of each length, instead of drawing lengths."
         ),
     ] = None,
     output: OutputOption = STDIO,
@@ -50,9 +50,10 @@ def cfl(
 ) -> None:
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
-    For every batch, one length is drawn uniformly from the lengths of the language's strings. A grammar is a
-    text file with one line per symbol: S -> '0' S '0' [1/2] | '#' [1/2]. docs/guide/context-free.md describes
-    the format. dyck-released is dyck as the code of DuSell and Chiang (2022) draws it.
+    For every batch, one length is drawn uniformly from those in --lengths at which the language has strings.
+    A grammar is a text file with one line per symbol, such as "S -> '0' S '0' [1/2] | '#' [1/2]".
+    docs/guide/context-free.md describes the format. dyck-released is dyck as the code of DuSell and Chiang
+    (2022) draws it.
 
     \b
     Example:

@@ -16,7 +16,7 @@ from .panels import input_option
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[
-    bool, typer.Option("--as-released", help="Follow the authors' code where it differs from the paper.")
+    bool, typer.Option("--as-released", help="Follow the authors' code if it differs from the paper.")
 ]
 
 

@@ -28,7 +28,7 @@ from .running import pick_device
 @option_blocks()
 def inspect(
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence; for models with stacks, words between spaces.")
+        str, typer.Argument(metavar="TEXT", help="A sentence; for stack models, words separated by spaces.")
     ],
     model: ScoredModelOption,
     beam: BeamOptions,
@@ -37,14 +37,15 @@ def inspect(
         output_option("--output", "-o", metavar="FILE", help="A picture of the stacks: .svg, .png or .pdf."),
     ] = None,
     layers: Annotated[
-        str | None, typer.Option(metavar="N,M-K", help="Stack attention: these layers only (default: all).")
+        str | None,
+        typer.Option(metavar="N,M-K", help="Stack attention: show only these layers (default: all)."),
     ] = None,
     hypotheses: Annotated[
-        int, typer.Option("--hypotheses", min=1, help="How many of each beam are shown.")
+        int, typer.Option("--hypotheses", min=1, help="Number of hypotheses to show for each beam.")
     ] = 3,
     gold: Annotated[
         str | None,
-        typer.Option("--gold", metavar="TREE", help="The sentence's tree; what goes with it is marked."),
+        typer.Option("--gold", metavar="TREE", help="The sentence's tree: what agrees with it is marked."),
     ] = None,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,

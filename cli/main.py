@@ -130,10 +130,10 @@ app = typer.Typer(
 )
 
 _command = functools.partial(app.command, cls=PanelledCommand)
-_command("parse", short_help="A treebank, or text through a parser, into binarized trees.")(parse.parse)
-_command("tapes", short_help="Trees into shards: tokens, attachments and stack tapes.")(tapes.tapes)
-_command("blocks", short_help="Running text into shards, for models without trees.")(blocks.blocks)
-_command("prompts", short_help="The data of a classification task into prompts.")(prompts.prompts)
+_command("parse", short_help="Convert a treebank, or parse text, into binarized trees.")(parse.parse)
+_command("tapes", short_help="Convert trees into shards: tokens, attachments, stack tapes.")(tapes.tapes)
+_command("blocks", short_help="Convert running text into shards, for models without trees.")(blocks.blocks)
+_command("prompts", short_help="Convert the data of a classification task into prompts.")(prompts.prompts)
 _command("show", short_help="Print one sentence of the shards, with its tree and tape.")(show.show)
 _command("train", short_help="Train a language model on shards, or on a task.")(train.train)
 _command("sweep", short_help="Train a model for every combination of some settings' values.")(sweep.sweep)
@@ -141,47 +141,49 @@ _command("decode", short_help="Parse sentences with a trained model.")(decode.de
 _command("sample", short_help="Draw strings with their trees from a model.")(sample.sample)
 _command("inspect")(inspect.inspect)
 _command("surprisal", short_help="Print the surprisal of every token or word.")(surprisal.surprisal)
-_command("eval-parse", short_help="Recall, precision and F1 of predicted trees, as EVALB's.")(
+_command("eval-parse", short_help="Recall, precision and F1 of predicted trees, like EVALB.")(
     eval_parse.eval_parse
 )
-_command("eval-ppl", short_help="Perplexity per token and per word.")(eval_ppl.eval_ppl)
+_command("eval-ppl", short_help="Compute perplexity per token and per word.")(eval_ppl.eval_ppl)
 _command("eval-blimp", short_help="Score minimal pairs (BLiMP).")(eval_blimp.eval_blimp)
 _command("eval-sg", short_help="Score test suites in SyntaxGym's format.")(eval_sg.eval_sg)
-_command("eval-benchmark", short_help="Score any benchmark of strings, by its file.")(
+_command("eval-benchmark", short_help="Score any benchmark of strings that a TOML file describes.")(
     eval_benchmark.eval_benchmark
 )
-_command("eval-attention", short_help="Attention to regions of test suites, by layer and head.")(
+_command("eval-attention", short_help="Measure attention to regions of test suites.")(
     eval_attention.eval_attention
 )
 _command("eval-cfl", short_help="Compare a model's cross-entropy with a language's exact one.")(
     eval_cfl.eval_cfl
 )
-_command("eval-dyck", short_help="Closing brackets of long or deep bracket strings.")(eval_dyck.eval_dyck)
+_command("eval-dyck", short_help="Predict closing brackets in long or deep bracket strings.")(
+    eval_dyck.eval_dyck
+)
 _command("eval-reading", short_help="Regress reading times on surprisals.")(eval_reading.eval_reading)
-_command("eval-task", short_help="Predict y from x, for a model of train --task.")(eval_task.eval_task)
+_command("eval-task", short_help="Predict y from x with a model of pdtools train --task.")(
+    eval_task.eval_task
+)
 _command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations.")(
     eval_classify.eval_classify
 )
-_command("compare", short_help="Compare two models' results, item by item.")(compare.compare)
-_command("view", short_help="One HTML file to look at: sentences, results, runs.")(view.view)
-_command("export", short_help="Write a model to give to others, with a card.")(export.export)
+_command("compare", short_help="Compare models' results, item by item.")(compare.compare)
+_command("view", short_help="Write one HTML file that shows sentences, results or runs.")(view.view)
+_command("export", short_help="Write a model to share, with a model card.")(export.export)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
-app.add_typer(
-    benchmarks.app, name="benchmarks", short_help="List benchmarks that are known, say what one is."
-)
-app.add_typer(config.app, name="config", short_help="List bundled recipes, print one, list every key.")
+app.add_typer(benchmarks.app, name="benchmarks", short_help="List the bundled benchmarks, or describe one.")
+app.add_typer(config.app, name="config", short_help="List the bundled recipes, print one, or list every key.")
 app.add_typer(data.app, name="data", short_help="Download treebanks and benchmarks by name.")
 app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
 
 
-_command("doctor", short_help="What is there on this machine, and what is slower without the rest.")(
+_command("doctor", short_help="Report what this machine has, and what is slower without the rest.")(
     doctor.doctor
 )
 
 
 @_command("help", short_help="Print the help of a command.")
 def _help(
-    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="One of them.")] = None,
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="Its name.")] = None,
 ) -> None:
     """Print the help of a command: what it does, examples and options, as --help does.
 

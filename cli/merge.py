@@ -26,13 +26,15 @@ def merge(
     ],
     scores: Annotated[
         str | None,
-        output_option("--scores", metavar="FILE.tsv", help="decode: the other file, as named in the jobs."),
+        output_option(
+            "--scores", metavar="FILE.tsv", help="decode: the file of --scores, as named in the jobs."
+        ),
     ] = None,
 ) -> None:
     """Make the output of a command whose work was divided among jobs with --shard I/N.
 
-    In the script of a Slurm job array (sbatch --array=0-7), for instance, each job calls pdtools decode
-    big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8. Call merge when all jobs are done.
+    In the script of a Slurm job array (sbatch --array=0-7), for instance, each job calls "pdtools decode
+    big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8". Call merge when all jobs are done.
 
     merge runs the command again with the same options except --shard, in the folder where it was run before.
     It reads the pieces in OUTPUT.job and computes none itself. If some are missing, it fails. When the output

@@ -127,22 +127,22 @@ InputsArgument = Annotated[
 ]
 GivenTextOption = Annotated[
     list[str] | None,
-    input_option("--text", metavar="SENTENCE", help="Instead of files: a sentence (or tree); repeatable."),
+    input_option("--text", metavar="SENTENCE", help="A sentence (or tree), instead of files; repeatable."),
 ]
 ResultsFolderOption = Annotated[
-    str | None, output_option("--output", "-o", metavar="DIR", help="A folder: results.json, tables.")
+    str | None, output_option("--output", "-o", metavar="DIR", help="A folder for results.json and tables.")
 ]
 TableOption = Annotated[
-    str, output_option("--output", "-o", help="A TSV file, or CSV (.csv); also compressed (.gz, .zst); or -.")
+    str, output_option("--output", "-o", help="A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.")
 ]
 OverwriteOption = Annotated[
     bool,
-    output_option("--overwrite", help="Replace an output that exists; a folder only if pdtools wrote it."),
+    output_option("--overwrite", help="Replace existing output; a folder only if pdtools wrote it."),
 ]
-JsonOption = Annotated[bool, output_option("--json", help="One JSON document on standard output.")]
+JsonOption = Annotated[bool, output_option("--json", help="Print one JSON document on standard output.")]
 LatexOption = Annotated[bool, output_option("--latex", help="Print tables for LaTeX (booktabs).")]
 DetailsOption = Annotated[
-    bool, output_option("--details", help="Print the scores of every paradigm or suite too.")
+    bool, output_option("--details", help="Also print the scores of every paradigm or suite.")
 ]
 QuietOption = Annotated[  # eager: what other options say depends on it
     bool, output_option("--quiet", "-q", is_eager=True, help="No progress, no messages.")
@@ -153,9 +153,7 @@ DeviceOption = Annotated[str, parallel_option("--device", help="auto, cpu, cuda,
 ThreadsOption = Annotated[int, parallel_option("--threads", min=0, max=1024, help="CPU threads (0: all).")]
 WorkersOption = Annotated[
     int,
-    parallel_option(
-        "--workers", min=1, max=1024, help="Number of processes; the result does not depend on it."
-    ),
+    parallel_option("--workers", min=1, max=1024, help="Number of processes. It does not change the result."),
 ]
 ShardOption = Annotated[
     str | None,
@@ -168,10 +166,13 @@ SchedulerOption = Annotated[
     parallel_option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers do the work."),
 ]
 ResumeOption = Annotated[
-    bool, parallel_option("--resume", help="Continue an earlier run that was interrupted, if there was one.")
+    bool, parallel_option("--resume", help="Continue an interrupted run, if there is one.")
 ]
 OnErrorOption = Annotated[
-    OnError, input_option("--on-error", help="On bad input: stop, or record it in the rejects and continue.")
+    OnError,
+    input_option(
+        "--on-error", help="At bad input: stop (fail), or exclude it, record it and continue (skip)."
+    ),
 ]
 ModelKindOption = Annotated[
     str | None,
@@ -185,11 +186,13 @@ ModelKindOption = Annotated[
 VocabSizeOption = Annotated[
     int | None,
     typer.Option(
-        "--vocab-size", min=1, help="Special tokens included (default: no limit for word, 10000 for bpe)."
+        "--vocab-size",
+        min=1,
+        help="Vocabulary size with special tokens (default: no limit for word, 10000 for bpe).",
     ),
 ]
 LowerCaseOption = Annotated[
-    bool, typer.Option("--lower-case", help="word: convert to lower case, in evaluation too.")
+    bool, typer.Option("--lower-case", help="word: convert words to lower case, in evaluation too.")
 ]
 ModelOption = Annotated[
     str,
@@ -208,22 +211,26 @@ FrequenciesOption = Annotated[
     input_option(
         "--frequencies",
         metavar="FILE",
-        help="Words and their counts, two columns: log frequency is in the baseline, or the table.",
+        help="Two columns, words and counts: adds log frequency to the baseline, or the table.",
     ),
 ]
 WordfreqOption = Annotated[
     str | None,
-    input_option("--wordfreq", metavar="LANGUAGE", help="The same by the package wordfreq, such as en."),
+    input_option(
+        "--wordfreq",
+        metavar="LANGUAGE",
+        help="Frequencies from the package wordfreq for a language, such as en.",
+    ),
 ]
 CorrectSpacesOption = Annotated[
     bool,
-    typer.Option("--correct-spaces", help="A word's surprisal holds the space after it, not the one before."),
+    typer.Option(
+        "--correct-spaces", help="Count the space after a word in its surprisal, not the space before."
+    ),
 ]
 SurprisalsOption = Annotated[
     str | None,
-    input_option(
-        "--surprisals", metavar="FILE", help="Instead of a model: surprisals that were computed elsewhere."
-    ),
+    input_option("--surprisals", metavar="FILE", help="Surprisals computed elsewhere, instead of a model."),
 ]
 WriteSentencesOption = Annotated[
     str | None,
@@ -232,13 +239,16 @@ WriteSentencesOption = Annotated[
     ),
 ]
 TextOnlyOption = Annotated[
-    bool, output_option("--text-only", help="--write-sentences: only the text, without a header.")
+    bool, output_option("--text-only", help="--write-sentences: only the texts, without a header.")
 ]
 RecordedOnErrorOption = Annotated[
-    OnError, input_option("--on-error", help="If --surprisals do not fit a sentence: stop, or leave it out.")
+    OnError,
+    input_option(
+        "--on-error", help="If --surprisals do not fit a sentence: stop (fail), or exclude it (skip)."
+    ),
 ]
-RecordedNatsOption = Annotated[bool, input_option("--nats", help="--surprisals are in nats, not bits.")]
-_KEPT = "Hypotheses kept after each token (models of actions: action)"
+RecordedNatsOption = Annotated[bool, input_option("--nats", help="--surprisals: they are in nats, not bits.")]
+_KEPT = "Number of hypotheses kept after each token (action models: each action)"
 _beam = partial(search_option, "--beam", "--action-beam", metavar="N", parser=parse_beam)
 # int | Literal["auto"], which typer does not take
 BeamOption = Annotated[Any, _beam(help=f"{_KEPT}.")]
@@ -247,7 +257,7 @@ WordBeamOption = Annotated[
     search_option(
         "--word-beam",
         min=1,
-        help="Models of actions: hypotheses kept after each token (default: a tenth of the beam).",
+        help="Action models: hypotheses kept after each token (default: a tenth of the beam).",
     ),
 ]
 FastTrackOption = Annotated[
@@ -255,7 +265,7 @@ FastTrackOption = Annotated[
     search_option(
         "--fast-track",
         min=0,
-        help="Models of actions: as many more that generated the token (default: a twentieth of the beam).",
+        help="Action models: this many more that generated the token (default: a twentieth of the beam).",
     ),
 ]
 MarginOption = Annotated[
@@ -265,7 +275,7 @@ MarginOption = Annotated[
         min=0,
         max=1e6,
         metavar="NATS",
-        help="Drop hypotheses that are this much less probable than the best (default: none).",
+        help="Drop hypotheses this many nats behind the best one (default: none).",
     ),
 ]
 PrecedingOption = Annotated[
@@ -273,14 +283,14 @@ PrecedingOption = Annotated[
     input_option(
         "--context",
         metavar="FILE|document",
-        help="What is read before a sentence: the sentences of a file, or those before it in its document.",
+        help="Read each sentence after the sentences of a file, or after earlier ones of its document.",
     ),
 ]
 ContextParsesOption = Annotated[
     ContextParses | None,
     search_option(
         "--context-parses",
-        help="--context: keep the best derivation of each sentence before (the default), or the whole beam.",
+        help="--context: keep the best derivation of each earlier sentence (default), or the whole beam.",
     ),
 ]
 WindowOption = Annotated[
@@ -288,20 +298,20 @@ WindowOption = Annotated[
     input_option(
         "--window",
         min=2,
-        help="--context, --stride: tokens read at once, at most (default: as many as the model reads).",
+        help="--context, --stride: the most tokens read at once (default: all that the model allows).",
     ),
 ]
 StrideOption = Annotated[
     int | None,
     input_option(
-        "--stride", min=1, help="Read each document as one text, in windows that move by so many tokens."
+        "--stride", min=1, help="Read each document as one text, in windows that move by this many tokens."
     ),
 ]
 CkyOption = Annotated[
     bool,
     search_option(
         "--cky",
-        help="Models trained with TreeReg: the best tree by the sum of its scores, not the greedy one.",
+        help="Models trained with TreeReg: the tree with the highest sum of scores, not the greedy one.",
     ),
 ]
 TreesOption = Annotated[
@@ -309,7 +319,7 @@ TreesOption = Annotated[
     search_option(
         "--trees",
         metavar="FILE",
-        help="Search nothing: sum over these trees (blocks of lines, or id<TAB>tree).",
+        help="Sum over these trees, without a search (blocks of lines, or id<TAB>tree).",
     ),
 ]
 MaxBatchOption = Annotated[
@@ -318,7 +328,9 @@ MaxBatchOption = Annotated[
 ]
 DtypeOption = Annotated[
     Dtype,
-    model_option("--dtype", help="Type of the weights. bf16: faster on processors that have it, less exact."),
+    model_option(
+        "--dtype", help="Type of the weights. bf16 is faster on processors that support it, and less exact."
+    ),
 ]
 BosOption = Annotated[
     bool,
@@ -423,7 +435,7 @@ COMPARING: Mapping[str, Any] = {
     "preceding": Annotated[
         str | None,
         input_option(
-            "--context", metavar="FILE", help="The sentences that are read before each, a line each."
+            "--context", metavar="FILE", help="Sentences to read before every sentence, one per line."
         ),
     ],
     "window": Annotated[
@@ -431,7 +443,7 @@ COMPARING: Mapping[str, Any] = {
         input_option(
             "--window",
             min=2,
-            help="--context: tokens read at once, at most (default: as many as the model reads).",
+            help="--context: the most tokens read at once (default: all that the model allows).",
         ),
     ],
 }

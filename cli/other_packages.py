@@ -60,7 +60,7 @@ def _command(record: Evaluation) -> Any:
 
     @option_blocks()
     def command(
-        data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Files that it reads.")],
+        data: Annotated[list[str], typer.Argument(metavar="DATA...", help="Input files.")],
         run: RunOptions,
         model: ScoredModelOption,
         output: ResultsFolderOption = None,

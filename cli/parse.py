@@ -107,29 +107,30 @@ def parse(
     run: RunOptions,
     inputs: InputsArgument = None,
     output: Annotated[
-        str, output_option("--output", "-o", help="A file (.gz, .zst), - , or a folder with --split.")
+        str, output_option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --split.")
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
         TreeSource,
         input_option(
             "--from",
-            help="Sentences as text, as words separated by spaces, or of pdtools prompts; or trees, by form.",
+            help="Form of the input. Sentences: text, tokens (words separated by spaces), parts "
+            "(of pdtools prompts). All others: trees.",
         ),
     ] = TreeSource.text,
     split_sentences: Annotated[
         bool,
         input_option(
             "--split-sentences",
-            help="The text is not one sentence per line: split it into sentences (blank lines stay).",
+            help="Split text that is not one sentence per line into sentences (blank lines stay).",
         ),
     ] = False,
     split_words: Annotated[
         SplitWords,
         input_option(
             "--split-words",
-            help="text: as in the Penn Treebank, or by the parser's own tokenizer (stanza), which "
-            "--split-sentences then asks too.",
+            help="text: split words as in the Penn Treebank, or by the parser's own tokenizer "
+            "(stanza), which then also serves --split-sentences.",
         ),
     ] = SplitWords.penn,
     parser: Annotated[
@@ -145,7 +146,8 @@ def parse(
         str | None,
         model_option(
             "--model",
-            help="Of benepar (default: benepar_en3) or stanza (default: en): a path or an installed name.",
+            help="Model of benepar (default: benepar_en3) or stanza (default: en): a path or an "
+            "installed name.",
         ),
     ] = None,
     cky: CkyOption = False,
@@ -153,41 +155,48 @@ def parse(
         bool,
         input_option(
             "--surface",
-            help="conllu: words as they are written (du), not syntactic words (de le).",
+            help="conllu: use words as written (du), not syntactic words (de le).",
         ),
     ] = False,
     discontinuous: Annotated[
         Discontinuous | None,
         input_option(
             "--discontinuous",
-            help="export, tiger-xml, discbracket: constituents with gaps: raise (default), split, or skip.",
+            help="export, tiger-xml, discbracket: raise (default) or split constituents with gaps, "
+            "or skip such trees.",
         ),
     ] = None,
     punctuation: Annotated[
         Punctuation | None,
         input_option(
             "--punctuation",
-            help="The same forms: move punctuation from the root to where it stands (default), or leave it.",
+            help="export, tiger-xml, discbracket: move punctuation from the root to where it "
+            "stands (default), or leave it.",
         ),
     ] = None,
     lemmas: Annotated[
         Lemmas | None,
         input_option(
             "--lemmas",
-            help="penn-historical: cut them off words that have them (default), or keep.",
+            help="penn-historical: cut lemmas off words (default), or keep them.",
         ),
     ] = None,
     binarize: Annotated[
         Binarize,
-        typer.Option("--binarize", help="right, left, head (conllu; all collapse unaries), or none."),
+        typer.Option(
+            "--binarize",
+            help="Branch to the right, the left, or by heads (conllu), and collapse unary chains; or none.",
+        ),
     ] = Binarize.right,
     functions: Annotated[
-        Functions, typer.Option("--functions", help="Function tags: NP-SBJ becomes NP, or stays.")
+        Functions, typer.Option("--functions", help="Strip function tags (NP-SBJ becomes NP), or keep them.")
     ] = Functions.STRIP,
     split: Annotated[
         str | None,
         typer.Option(
-            "--split", metavar="F,F[,F]", help="Shares of train, valid and test, such as 0.9,0.05,0.05."
+            "--split",
+            metavar="F,F[,F]",
+            help="Split into train, valid and test with these shares, such as 0.9,0.05,0.05.",
         ),
     ] = None,
     on_error: OnErrorOption = OnError.fail,
@@ -199,7 +208,7 @@ def parse(
 
     In folders and zip archives, the name's ending decides which files are read (also with .gz, .zst). --from
     text reads .txt. --from tokens reads .txt, .tok and .tokens. --from treebank reads .mrg, .ptb, .tree,
-    .trees, .parse, .psd, .bracket(s), .fid, .nw, .bn, .mz, .tre, and .txt that begins with a bracket.
+    .trees, .parse, .psd, .bracket, .brackets, .fid, .nw, .bn, .mz, .tre, and .txt that begins with a bracket.
 
     Other forms of treebanks are penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export
     (.export, .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The) and
@@ -208,7 +217,7 @@ def parse(
 
     With text and tokens, line n of the output is the tree of line n of the input. A sentence that the parser
     cannot parse becomes the flat tree (X (XX word) ...), a blank line becomes (X (-NONE- *)). Both are
-    recorded in OUTPUT.rejects.jsonl and are no errors. With --split, such sentences are excluded, and
+    recorded in OUTPUT.rejects.jsonl; this is not an error. With --split, such sentences are excluded, and
     recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank.
 
     With text, OUTPUT.text has the sentences as written, line for line, for pdtools tapes --text-style raw.

@@ -35,29 +35,29 @@ def prompts(
         str, input_option("--task", metavar="NAME|FILE", help="rte, mrpc, sst5, stsb, or a TOML file.")
     ],
     output: Annotated[str, output_option("--output", "-o", help="A file (.jsonl; .gz, .zst), or -.")] = STDIO,
-    split: Annotated[
-        str, input_option("--split", help="DATA is a folder: which file of it is read.")
-    ] = "train",
+    split: Annotated[str, input_option("--split", help="If DATA is a folder: the file to read.")] = "train",
     label_names: Annotated[
         str | None,
         input_option(
-            "--label-names", metavar="NAME,NAME...", help="What the labels 0, 1, ... of the data mean."
+            "--label-names", metavar="NAME,NAME...", help="Names of the labels 0, 1, ... of the data."
         ),
     ] = None,
     full_stops: Annotated[
-        FullStops, input_option("--full-stops", help="Drop one of two full stops, or leave both.")
+        FullStops, input_option("--full-stops", help="Drop one of two full stops in a row, or keep both.")
     ] = FullStops.single,
     split_sentences: Annotated[
         bool,
         input_option(
             "--split-sentences/--no-split-sentences",
-            help="Parts of several sentences are split, or each is read as one.",
+            help="Split parts into sentences, or read each part as one sentence.",
         ),
     ] = True,
     hold_out: Annotated[
         str | None,
         output_option(
-            "--hold-out", metavar="FILE", help="A tenth of the items goes there, always the same ones."
+            "--hold-out",
+            metavar="FILE",
+            help="Write a tenth of the items there instead, always the same ones.",
         ),
     ] = None,
     on_error: OnErrorOption = OnError.fail,

@@ -20,13 +20,13 @@ from .running import pick_device
 def sample(
     model: ModelOption,
     options: ResultOptions,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="How many.")] = 10,
+    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of strings.")] = 10,
     output: Annotated[str, output_option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
     strings: Annotated[bool, output_option("--strings", help="Words only, without their trees.")] = False,
     max_tokens: Annotated[
         int,
         typer.Option(
-            "--max-tokens", min=1, max=10**6, help="Strings that are longer are cut here, and counted."
+            "--max-tokens", min=1, max=10**6, help="Cut longer strings at this length, and count them."
         ),
     ] = 200,
     seed: SeedOption = 0,

@@ -52,17 +52,22 @@ def show(
         int | None, typer.Argument(metavar="ID", help="The row's id, from 0; optional with --words.")
     ] = None,
     text: Annotated[
-        str | None, typer.Option("--text", metavar="TREE", help="Instead of SHARDS: a tree in brackets.")
+        str | None, typer.Option("--text", metavar="TREE", help="A tree in brackets, instead of SHARDS.")
     ] = None,
-    words: Annotated[bool, typer.Option("--words", help="Only the words, a line for each sentence.")] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Print only the words, one sentence per line.")
+    ] = False,
     actions: Annotated[
         Actions | None,
-        typer.Option("--actions", help="Instead of attachments: the actions that this kind of model reads."),
+        typer.Option(
+            "--actions", help="Print the actions that this kind of model reads, instead of attachments."
+        ),
     ] = None,
     tree: Annotated[
         Drawn | None,
         typer.Option(
-            "--tree", help="Only the tree: as text, a picture (SVG), or LaTeX (packages forest, qtree)."
+            "--tree",
+            help="Print only the tree: as text, as a picture (SVG), or for LaTeX (packages forest, qtree).",
         ),
     ] = None,
     as_json: JsonOption = False,

@@ -41,26 +41,38 @@ def surprisal(
     output: TableOption = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source, input_option("--from", help="Running text, words separated by spaces, or the words of trees.")
+        Source,
+        input_option(
+            "--from",
+            help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
+            "trees), or parts (of pdtools prompts).",
+        ),
     ] = Source.text,
-    nats: Annotated[bool, typer.Option("--nats", help="Nats instead of bits.")] = False,
-    words: Annotated[bool, typer.Option("--words", help="A row per word, or per text word of text.")] = False,
-    entropy: Annotated[
-        bool, typer.Option("--entropy", help="Add the entropy of the distribution that it is from.")
+    nats: Annotated[bool, typer.Option("--nats", help="Print nats instead of bits.")] = False,
+    words: Annotated[
+        bool, typer.Option("--words", help="Print a row per word instead of per token.")
     ] = False,
-    rank: Annotated[bool, typer.Option("--rank", help="Add the token's rank in that, from 1.")] = False,
-    parses: Annotated[bool, search_option("--parses", help="Add the best incremental parse.")] = False,
+    entropy: Annotated[
+        bool, typer.Option("--entropy", help="Add the entropy of the distribution of next tokens.")
+    ] = False,
+    rank: Annotated[
+        bool, typer.Option("--rank", help="Add the token's rank in that distribution, from 1.")
+    ] = False,
+    parses: Annotated[
+        bool, search_option("--parses", help="Add the best incremental parse after each token.")
+    ] = False,
     column: Annotated[
         list[str] | None,
         input_option(
             "--column",
             metavar="NAME=COLUMN",
-            help="A table's column for item, condition, sentence (A,B: several), region, number, text, word.",
+            help="Tables: the column of item, condition, sentence (A,B: several), region, number, "
+            "text or word.",
         ),
     ] = None,
     glue: Annotated[
         str | None,
-        input_option("--glue", help="Of a table: what stands between regions (default: a space)."),
+        input_option("--glue", help="Tables: text between regions (default: a space)."),
     ] = None,
     frequencies: FrequenciesOption = None,
     wordfreq: WordfreqOption = None,

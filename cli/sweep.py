@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 def sweep(
     shards: Annotated[
-        str, typer.Argument(metavar="SHARDS", help="Training data; {KEY} stands for a run's value of it.")
+        str,
+        typer.Argument(metavar="SHARDS", help="Training data; {KEY} stands for the run's value of that key."),
     ],
     valid: Annotated[
         str, typer.Option("--valid", metavar="SHARDS", help="Validation data; {KEY} as in SHARDS.")
@@ -40,15 +41,17 @@ def sweep(
     grid: Annotated[
         list[str],
         typer.Option(
-            "--grid", metavar="KEY=VALUES", help="train.learning_rate=0.01,0.005, ... (repeatable)."
+            "--grid",
+            metavar="KEY=VALUES",
+            help="Values of a setting: train.learning_rate=0.01,0.005 (repeatable).",
         ),
     ],
     output: Annotated[
-        str, output_option("--output", "-o", metavar="DIR", help="Folder of the runs' folders.")
+        str, output_option("--output", "-o", metavar="DIR", help="Folder for the runs' folders.")
     ],
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="PATTERN", help="Name of a run's folder, with {KEY}s in it."),
+        typer.Option("--name", metavar="PATTERN", help="Name of each run's folder, with {KEY} for values."),
     ] = None,
     model: ModelKindOption = None,
     init: Annotated[
@@ -56,7 +59,7 @@ def sweep(
         model_option(
             "--init",
             metavar="DIR",
-            help="Model to take first weights and sizes from, as in pdtools train; {KEY} as in SHARDS.",
+            help="Start from this model's weights and sizes, as in pdtools train; {KEY} as in SHARDS.",
         ),
     ] = None,
     config: Annotated[
@@ -70,10 +73,10 @@ def sweep(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting of all runs (repeatable)."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A setting for all runs (repeatable)."),
     ] = None,
     at_once: Annotated[
-        int, typer.Option("--at-once", min=1, help="Runs that are trained side by side (recurrent models).")
+        int, typer.Option("--at-once", min=1, help="Number of runs to train side by side (recurrent models).")
     ] = 1,
     on_error: OnErrorOption = OnError.fail,
     device: DeviceOption = "auto",

@@ -77,7 +77,7 @@ def tapes(
             "--tokenizer",
             metavar="word|bpe|DIR",
             callback=named_tokenizer,
-            help="Make one from these trees, or use that of shards, of a model (hf:gpt2), or a file.",
+            help="Make one from these trees; or use that of shards, of a model (hf:gpt2), or of a file.",
         ),
     ] = "word",
     vocab_size: VocabSizeOption = None,
@@ -87,35 +87,39 @@ def tapes(
     ] = None,
     unk: Annotated[
         bool | None,
-        typer.Option("--unk/--no-unk", help="word: give unknown words a token (the default), or none."),
+        typer.Option(
+            "--unk/--no-unk", help="word: give unknown words a token (default), or exclude their sentences."
+        ),
     ] = None,
     lower_case: LowerCaseOption = False,
     text_style: Annotated[
         TokenizerStyle | None,
         input_option(
             "--text-style",
-            help="Words as in a treebank (the default), as people write, or (bpe) as they type:"
-            " raw, with typographic quotes, dashes and ellipses read as plain ones.",
+            help="ptb: words as in a treebank (default). raw: as people write. typed (bpe only): "
+            "raw, with typographic quotes, dashes and ellipses read as plain ones.",
         ),
     ] = None,
-    layout: Annotated[Layout, input_option("--layout", help="What a row is.")] = Layout.sentence,
+    layout: Annotated[Layout, input_option("--layout", help="Content of a row.")] = Layout.sentence,
     window: Annotated[
         int | None,
         typer.Option(
-            "--window", min=2, help="--layout window: the most positions of a row (words' tokens and ROOTs)."
+            "--window", min=2, help="--layout window: the most positions of a row (tokens and ROOTs)."
         ),
     ] = None,
     documents: Annotated[
         Documents | None,
         typer.Option(
             "--documents",
-            help="--layout window: what no window crosses the end of: blank lines end a document, or files do"
-            " (the default), or nothing does.",
+            help="--layout window: documents end at blank lines, with their file (default), or "
+            "never (none). No window crosses the end of a document.",
         ),
     ] = None,
     tape: Annotated[
         Tape | None,
-        typer.Option("--tape", help="Store the stack tapes, or not (default: packed, but none for windows)."),
+        typer.Option(
+            "--tape", help="Store the stack tapes (packed), or not (default: packed, but none for windows)."
+        ),
     ] = None,
     binarize: Annotated[
         Factor, typer.Option("--binarize", help="Right- or left-branching binarization.")
@@ -125,7 +129,7 @@ def tapes(
         input_option(
             "--prompts",
             metavar="FILE",
-            help="--layout window: the prompts that TREES are of, a window for each (pdtools prompts).",
+            help="--layout window: the prompts of TREES, from pdtools prompts; each gets a window.",
         ),
     ] = None,
     on_error: OnErrorOption = OnError.fail,

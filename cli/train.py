@@ -50,7 +50,9 @@ def train(
     task: Annotated[
         str | None,
         input_option(
-            "--task", metavar="NAME", help="Instead of SHARDS: strings of rs, sm, ma or se, drawn on the fly."
+            "--task",
+            metavar="NAME",
+            help="Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.",
         ),
     ] = None,
     lengths: Annotated[
@@ -58,14 +60,12 @@ def train(
         input_option(
             "--lengths",
             metavar="FIRST-LAST",
-            help="--task: number of symbols of x (1-40); one length per step.",
+            help="--task: number of symbols of x (default: 1-40); one length per step.",
         ),
     ] = None,
     as_released: Annotated[
         bool,
-        input_option(
-            "--as-released", help="--task: follow its authors' code where it differs from the paper."
-        ),
+        input_option("--as-released", help="--task: follow its authors' code if it differs from the paper."),
     ] = False,
     model: ModelKindOption = None,
     init: Annotated[
@@ -73,7 +73,7 @@ def train(
         model_option(
             "--init",
             metavar="DIR",
-            help="Model to take first weights and sizes from: GPT-2 or RoBERTa (or hf:gpt2), or a run.",
+            help="Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.",
         ),
     ] = None,
     config: Annotated[
@@ -90,7 +90,8 @@ def train(
         model_option(
             "--set",
             metavar="KEY=VALUE",
-            help="config.layers=4, train.steps=100, ... (repeatable); pdtools config keys lists all.",
+            help="A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools config "
+            "keys lists all.",
         ),
     ] = None,
     valid: Annotated[
@@ -98,8 +99,8 @@ def train(
         input_option(
             "--valid",
             metavar="SHARDS",
-            help="Validation data, to choose the best checkpoint; without, the newest is kept"
-            " (--task: a file of pairs).",
+            help="Validation data, which choose the best checkpoint (--task: a file of pairs). "
+            "Default: keep the newest.",
         ),
     ] = None,
     treereg_shards: Annotated[
@@ -107,11 +108,11 @@ def train(
         input_option(
             "--treereg-shards",
             metavar="SHARDS",
-            help="Parsed sentences for TreeReg's loss alone; without, it is that of SHARDS.",
+            help="Parsed sentences used only for TreeReg's loss (default: SHARDS).",
         ),
     ] = None,
     resume: Annotated[
-        bool, output_option("--resume", help="Continue the run in DIR; start one if there is none.")
+        bool, output_option("--resume", help="Continue the run in DIR, or start one if there is none.")
     ] = False,
     overwrite: OverwriteOption = False,
     on_error: OnErrorOption = OnError.fail,
@@ -122,7 +123,7 @@ def train(
         Distributed,
         parallel_option(
             "--distributed",
-            help="Under torchrun: each process holds the whole model (ddp), or a part (fsdp).",
+            help="Under torchrun, each process holds the whole model (ddp) or a part (fsdp).",
         ),
     ] = Distributed.ddp,
     device: DeviceOption = "auto",

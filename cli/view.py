@@ -43,7 +43,7 @@ def view(
         list[str] | None,
         typer.Argument(
             metavar="PATH",
-            help="Results folders, of any number of models; stimuli; runs; or, with --model, sentences.",
+            help="Results folders of any number of models; stimuli; runs; or, with --model, sentences.",
         ),
     ] = None,
     model: Annotated[
@@ -53,31 +53,35 @@ def view(
     text: GivenTextOption = None,
     pair: Annotated[
         tuple[str, str] | None,
-        input_option("--pair", metavar="GOOD BAD", help="A minimal pair, side by side."),
+        input_option("--pair", metavar="GOOD BAD", help="Show a minimal pair side by side."),
     ] = None,
     source: Annotated[
         Source,
         input_option(
             "--from",
-            help="Sentences: running text, words between spaces, or trees (which are the gold ones).",
+            help="Form of the sentences: text, tokens (words separated by spaces), or treebank "
+            "(trees, used as gold trees).",
         ),
     ] = Source.text,
     gold: Annotated[
-        str | None, input_option("--gold", metavar="FILE", help="Trees of the sentences, in their order.")
+        str | None,
+        input_option("--gold", metavar="FILE", help="Gold trees of the sentences, in the same order."),
     ] = None,
     hypotheses: Annotated[
-        int, search_option("--hypotheses", min=1, help="Of each beam, as many are listed.")
+        int, search_option("--hypotheses", min=1, help="Number of hypotheses to list for each beam.")
     ] = 10,
     output: Annotated[
-        str | None, output_option("--output", "-o", metavar="FILE", help="The page, an HTML file.")
+        str | None, output_option("--output", "-o", metavar="FILE", help="The HTML file to write.")
     ] = None,
     figures: Annotated[
         str | None,
         output_option(
-            "--figures", metavar="DIR", help="Every figure as SVG and PDF, every table as LaTeX and CSV."
+            "--figures",
+            metavar="DIR",
+            help="Also write every figure as SVG and PDF, every table as LaTeX and CSV.",
         ),
     ] = None,
-    title: Annotated[str | None, output_option("--title", help="Of the page.")] = None,
+    title: Annotated[str | None, output_option("--title", help="Title of the page.")] = None,
     most_mb: Annotated[
         float, output_option("--max-mb", min=0, max=1e6, help="Refuse to write a larger page.")
     ] = 20,

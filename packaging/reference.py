@@ -14,6 +14,7 @@ import types
 import typing
 from dataclasses import replace
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import tomllib
@@ -21,13 +22,14 @@ from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
-# In help texts: options (with values that are words of their own), names with underscores, files, suffixes.
-_VALUE = "(?:auto|blank|document|evalb|head|jsonl|parts|raw|skip|text|tokens|treebank|window)"
-_OPTION = rf"--[a-z][\w-]*(?: {_VALUE}\b)?"
-_CODE = re.compile(
-    rf"(?<![\w-]){_OPTION}"
-    rf"|\bpdtools (?!finds\b|has\b|wrote\b)(?:data get|[a-z-]+)(?: {_OPTION})*"
-    r"|\b\w+_\w+\b|\b\w+(?:\.\w+)*\.(?:csv|json|jsonl|parquet|svg|text|toml|tsv)\b|(?<![\w.])\.[a-z]+\b"
+# What is code in help texts, besides options and commands.
+_CODE = (
+    r'"[^"]+"',
+    r"\(X \([^()]*\)[^()]*\)",  # a tree
+    r"(?<![\w/.])\w[\w/-]*(?:\.\w+)*\.(?:csv|job|json|jsonl|md|parquet|svg|text|tok|toml|tsv|txt)\b",
+    r"\b\w+(?:\.\w+)+=[\w.,]*\w",  # settings
+    r"\$?\b(?:\w+[./])*[A-Za-z]\w*_\w+(?:=[\w.,]*\w)?\b",  # names with underscores
+    r"(?<![\w.])\.[a-z]+\b",  # suffixes
 )
 # A line of a list of names in a docstring: names, their type if it is there, their meaning.
 _ENTRY = re.compile(r"    ([^\s:(]+(?:, [^\s:(]+)*)(?: \(([^)]*)\))?: (.*)")
@@ -57,8 +59,33 @@ def about(*command: str) -> str:
 
 def _prose(text: str) -> str:
     """A paragraph of help as one of Markdown."""
-    text = " ".join(text.split()).replace("<", "&lt;").replace("*", r"\*").replace("](", "] (")
-    return _CODE.sub(lambda match: f"`{match[0]}`", text)
+    text = " ".join(text.split())
+    done, end = "", 0
+    for match in _code().finditer(text):
+        done += _escaped(text[end : match.start()]) + f"`{match[0].strip(chr(34))}`"
+        end = match.end()
+    return done + _escaped(text[end:])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("*", r"\*").replace("](", "] (")
+
+
+@cache
+def _code() -> re.Pattern[str]:
+    """Code in help texts: commands, options with a value that is a choice or in capitals, and the rest."""
+    choices: dict[str, set[str]] = {"--beam": {"auto"}, "--context": {"document"}}
+    for function in commands().values():
+        for parameter in get_params_from_function(function).values():
+            kind, _ = _type(parameter.annotation)
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                for option in getattr(parameter.default, "param_decls", None) or ():
+                    choices.setdefault(option, set()).update(str(each.value) for each in kind)
+    chosen = "|".join(f"{name} (?:{'|'.join(sorted(values))})" for name, values in choices.items())
+    other = r"--[a-z][\w-]*(?:=[\w/-]+| [A-Z]+(?:[/=][A-Z]+)*| \w+(?:[=+,]\w+)+)?"
+    option = rf"(?<![\w-])(?:(?:{chosen})\b|{other}\b)"
+    named = "|".join(sorted({*commands(), *(name.split()[0] for name in commands())}, key=len, reverse=True))
+    return re.compile("|".join([_CODE[0], rf"\bpdtools (?:{named})\b(?: {option})?", option, *_CODE[1:]]))
 
 
 def options(*command: str) -> str:
@@ -100,7 +127,7 @@ def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> st
         said.append(f"From {info.min:,.0f} to {info.max:,.0f}.")
     elif info.min:
         said.append(f"At least {info.min:,.0f}.")
-    if kind is bool and "/" in (info.param_decls or ("",))[0]:
+    if kind is bool and info.default is not None and "/" in (info.param_decls or ("",))[0]:
         said.append(f"Default: `{info.param_decls[0].split('/')[0 if info.default else 1]}`.")
     elif not required and info.default not in (None, "", [], ()) and kind is not bool:
         said.append(f"Default: `{getattr(info.default, 'value', info.default)}`.")

@@ -82,7 +82,38 @@ def test_a_row_of_options_says_values_default_and_bounds() -> None:
     assert " Default: `--bos`. |" in table
     assert "| `--workers` N | " in table
     assert " From 1 to 1,024. Default: `1`. |" in table
+    assert (
+        "Default"
+        not in re.findall(r".*`--no-unk`.*", REFERENCE.options("tapes"))[0].partition("(default)")[2]
+    )
     assert re.search(r"\| `--model` DIR \| .* Repeatable\. Required\. \|", table)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("any program where pdtools is installed", "any program where pdtools is installed"),
+        ("with trust_remote_code=True, for", "with `trust_remote_code=True`, for"),
+        ("--beam auto scores every pair", "`--beam auto` scores every pair"),
+        ("--beam scores, --words Rows", "`--beam` scores, `--words` Rows"),
+        (
+            "as in pdtools generate cfl, or pdtools eval-sg",
+            "as in `pdtools generate cfl`, or `pdtools eval-sg`",
+        ),
+        ("(pdtools tapes --layout window)", "(`pdtools tapes --layout window`)"),
+        ("With --from tokens or treebank", "With `--from tokens` or treebank"),
+        ("(sbatch --array=0-7) --shard I/N.", "(sbatch `--array=0-7`) `--shard I/N`."),
+        ("--column item=item+condition", "`--column item=item+condition`"),
+        (
+            'such as "import pdtools.hf" or (X (-NONE- *)).',
+            "such as `import pdtools.hf` or `(X (-NONE- *))`.",
+        ),
+        ("files/trace.md (.txt, a*b <x>)", r"`files/trace.md` (`.txt`, a\*b &lt;x>)"),
+        ("train.learning_rate=0.01,0.005 or layers", "`train.learning_rate=0.01,0.005` or layers"),
+    ],
+)
+def test_code_in_help(said: str, shown: str) -> None:
+    assert REFERENCE._prose(said) == shown
 
 
 def test_commands_on_the_pages_have_these_options() -> None:
