@@ -69,11 +69,13 @@ def parse_range(text: str, smallest: int = 1) -> range:
     if not dash:
         last = first
     if not all(number.isascii() and number.isdecimal() for number in (first, last)):
-        raise typer.BadParameter(f"{text!r} is no range such as 15-50")
+        raise typer.BadParameter(f"{text!r} is not a range such as 15-50")
     if max(len(first), len(last)) > _MOST_DIGITS:
         raise typer.BadParameter(f"{text!r}: numbers have at most {_MOST_DIGITS} digits here")
     if not smallest <= int(first) <= int(last):
-        raise typer.BadParameter(f"{text!r}: a range goes from {smallest} or more upwards, such as 15-50")
+        raise typer.BadParameter(
+            f"{text!r}: a range begins at {smallest} or more and goes upwards, such as 15-50"
+        )
     return range(int(first), int(last) + 1)
 
 
@@ -91,7 +93,7 @@ def named_columns(given: Sequence[str] | None) -> dict[str, str]:
 def check_frequencies(frequencies: str | None, wordfreq: str | None) -> None:
     """Refuse two sources of frequencies."""
     if frequencies is not None and wordfreq is not None:
-        raise typer.BadParameter("--frequencies and --wordfreq: one of them")
+        raise typer.BadParameter("give only one of --frequencies and --wordfreq")
 
 
 def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency | None:

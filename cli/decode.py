@@ -92,11 +92,13 @@ def decode(
     """
     check_json_output(run.as_json, output)
     if scores == STDIO and (run.as_json or output == STDIO):
-        raise typer.BadParameter("standard output is taken: name a file for --scores")
+        raise typer.BadParameter("the trees go to standard output: name a file for --scores")
     if k_best > 1 and scores is None:
-        raise typer.BadParameter("--k-best over 1 needs --scores, where the other trees go")
+        raise typer.BadParameter("--k-best above 1 needs --scores: the other trees are written there")
     if derivations and k_best == 1:
-        raise typer.BadParameter("--derivations goes with --k-best: one tree is that of the best derivation")
+        raise typer.BadParameter(
+            "--derivations needs --k-best: a single tree is always that of the best derivation"
+        )
     from pdtools.models.checkpoint import reads_windows
     from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines

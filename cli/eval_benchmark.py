@@ -147,7 +147,7 @@ def eval_benchmark(
         benchmark = benchmark_of_columns(Path(data).stem, str(good), str(bad), level or [])
     if benchmark.suites:
         if given_scores is not None or limit is not None:
-            raise typer.BadParameter("suites go without --scores and --limit")
+            raise typer.BadParameter("--scores and --limit cannot be combined with test suites")
         score_suites(data, run, recorded, reading, model, output, details=details, latex=latex)
         return
     inputs = {"data": data, "benchmark": None if name in (None, *bundled()) else name}

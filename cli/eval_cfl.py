@@ -104,7 +104,7 @@ def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
     document, _ = read_results(folder)
     settings = document["settings"]
     if settings.get("task") != "cfl" or settings["model"] is None:
-        raise InputError("these are no results of eval-cfl --model", file=folder)
+        raise InputError("not results of pdtools eval-cfl --model", file=folder)
     if settings["language"]["rules"] != grammar.text:
         name = settings["language"]["grammar"]
         raise InputError(f"these are results of another grammar: {name}, with its rules", file=folder)

@@ -158,7 +158,7 @@ def eval_ppl(
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
     if hidden and stream:
-        raise PdtoolsError(f"{hiding}: with --stream nothing is hidden")
+        raise PdtoolsError(f"{hiding}: with --stream no tokens are masked")
     is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     inputs = {"text" if is_text else "shards": shards, "model": model, "trees": run.trees}
     evaluating = Evaluating.begin(output, run, inputs, also=[reading.preceding], latex=latex)
@@ -197,7 +197,7 @@ def eval_ppl(
         return
     sentences, show = ShardFolder.open(shards), evaluating.bar("sentences")
     if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
-        raise PdtoolsError(f"{hiding}: {model} is no masked model, nothing is hidden from it")
+        raise PdtoolsError(f"{hiding}: {model} is not a masked model, so no tokens are masked")
     described = {
         "shards": sentences.sha256,
         "marginal": marginal,

@@ -190,11 +190,15 @@ def eval_reading(
     names = named_columns(column) | ({} if group is None else {"group": group})
     model = model or []
     if not model and "surprisal" not in names:
-        raise typer.BadParameter("--model, or --column surprisal=COLUMN, is needed")
+        raise typer.BadParameter("give --model, or --column surprisal=COLUMN")
     if predict and fit is None:
-        raise PdtoolsError("--predict: --fit says what milliseconds a bit are fitted to, such as fillers")
+        raise PdtoolsError(
+            "--predict needs --fit: the conditions that the regression is fitted to, such as fillers"
+        )
     if table is not None and run.shard is not None:
-        raise PdtoolsError("--table: with --shard take observations.parquet, which holds the same")
+        raise PdtoolsError(
+            "--table cannot be combined with --shard: observations.parquet has the same content"
+        )
     read = {
         "times": times,
         "texts": texts,

@@ -86,7 +86,9 @@ def export(
         said = output
     else:
         if overwrite:
-            raise typer.BadParameter("--revisions go on with a folder, and replace none: leave it out")
+            raise typer.BadParameter(
+                "--revisions continues a folder and never replaces one: leave out --overwrite"
+            )
         report["revisions"] = _write_revisions(model, output, results or [], dtype.value, about, write)
         said = f"{output}: {', '.join(report['revisions'])}"
     size = sum(path.stat().st_size for path in Path(output).rglob("*") if path.is_file())

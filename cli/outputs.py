@@ -129,8 +129,8 @@ def check_output_or_done(
         if unfinished and not (overwrite and (is_to_replace(output) or not plan.merging)):
             replace = "" if plan.merging else ", pass --overwrite --resume to replace it"
             raise PdtoolsError(
-                f"{output}: exists already, but not as the unfinished run in {job_path(output)} made it; its"
-                f" pieces are kept (move it away{replace}, or delete that folder if it is what you want)"
+                f"{output}: exists already, but the unfinished run in {job_path(output)} did not make it;"
+                f" its pieces are kept (move {output} away{replace}, or delete the unfinished run to keep {output})"
             )
     quiet = quiet or plan.slice is not None  # which leaves it to pdtools merge
     check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)
@@ -144,7 +144,7 @@ def check_output_or_done(
 def check_form(*, as_json: bool, latex: bool) -> None:
     """Refuse two forms of one table."""
     if as_json and latex:
-        raise typer.BadParameter("--json and --latex both own standard output: one of them")
+        raise typer.BadParameter("--json and --latex both print on standard output: give only one")
 
 
 def check_json_output(as_json: bool, output: str) -> None:

@@ -257,7 +257,7 @@ def parse(
         raise typer.BadParameter("--split writes several files: name a folder with -o")
     checkpoint = _is_checkpoint(parser)
     if model is not None and checkpoint:
-        raise typer.BadParameter("--model is benepar's or stanza's: --parser names the checkpoint already")
+        raise typer.BadParameter("--model is for benepar and stanza: --parser already names the checkpoint")
     if cky and not checkpoint:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
     if source not in _SENTENCES and (parser != BENEPAR or model is not None or run.search.given):
@@ -286,7 +286,9 @@ def parse(
     if fractions is None and source in (TreeSource.text, TreeSource.conllu):
         beside.append(str(texts or STDIO))
     elif texts is not None and os.path.lexists(texts) and not os.path.lexists(output):
-        raise InputError("sentences of other trees, which these have none of: move the file away", file=texts)
+        raise InputError(
+            "these sentences would be taken for those of the new trees: move the file away", file=texts
+        )
     read = [*files, *(name for name in (parser, model) if name and Path(name).exists())]
     checked = Output.check(output, run, folder=fractions is not None, inputs=read, beside=beside)
     plan = checked.plan

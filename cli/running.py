@@ -179,7 +179,9 @@ def read_context(options: ContextOptions, *, documents: bool) -> Context:
         raise PdtoolsError("--window goes with --context" + " or --stride" * documents)
     sentences: tuple[str, ...] = ()
     if of == DOCUMENT and not documents:
-        raise PdtoolsError("--context document: these sentences are of no document: name a file of sentences")
+        raise PdtoolsError(
+            "--context document: these sentences belong to no document: name a file of sentences"
+        )
     if of is not None and of != DOCUMENT:
         sentences = tuple(text for _, text in read_lines(of) if text.strip())
         if not sentences:

@@ -54,7 +54,7 @@ def sample(
     loaded.model.check_causal()
     if not strings and not loaded.model.derivation_kind.exist:
         raise PdtoolsError(
-            f"{model}: this model has no attachment head, and so no trees: --strings draws strings"
+            f"{model}: this model has no attachment head, and so no trees: use --strings to draw strings"
         )
     draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()

@@ -110,7 +110,7 @@ def show(
     if words and as_json:
         raise typer.BadParameter("--words and --json exclude each other")
     if tree is not None and (words or as_json or actions is not None):
-        raise typer.BadParameter("--tree goes without --words, --json and --actions")
+        raise typer.BadParameter("--tree cannot be combined with --words, --json or --actions")
 
     from rich.console import Console
     from rich.text import Text

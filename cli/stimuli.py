@@ -60,11 +60,11 @@ def surprisal_of_table(
     from pdtools.stimuli.written import check_name, make_table, new_columns, write
 
     if rank:
-        raise typer.BadParameter("--rank is that of a token: it does not go with a table")
+        raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with a table")
     if run.trees is not None:
-        raise PdtoolsError("--trees are those of lines of text: they do not go with a table")
+        raise PdtoolsError("--trees belong to lines of text: they cannot be combined with a table")
     if not words and (frequencies or wordfreq):
-        raise typer.BadParameter("frequencies are those of words: add --words")
+        raise typer.BadParameter("frequencies are given for words: add --words")
     check_frequencies(frequencies, wordfreq)
     check_name(output)
     read = [file, *model, frequencies, reading.preceding]

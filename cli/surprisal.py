@@ -167,11 +167,11 @@ def surprisal(
         if value is not None:
             raise typer.BadParameter(f"--{name} goes with a table of stimuli (.csv, .tsv, .xlsx, .parquet)")
     if rank and words:
-        raise typer.BadParameter("--rank is that of a token: it does not go with --words")
+        raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with --words")
     if parses and (entropy or rank):
-        raise typer.BadParameter("--parses goes without --entropy and --rank: ask for them in another run")
+        raise typer.BadParameter("--parses cannot be combined with --entropy or --rank: use another run")
     if parses and run.trees is not None:
-        raise PdtoolsError("--parses are those of a search: they do not go with --trees")
+        raise PdtoolsError("--parses cannot be combined with --trees")
     files = sentence_files(inputs, text, source.value)
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]

@@ -199,7 +199,9 @@ def tapes(
         raise typer.BadParameter("--window, --documents and --prompts are for --layout window")
     if prompts is not None:
         if shards.plan != Plan() or documents is not None:
-            raise typer.BadParameter("--prompts are read in one go, without --documents: each is one")
+            raise typer.BadParameter(
+                "--prompts cannot be combined with --documents: each prompt is a document"
+            )
         if isinstance(used, TokenizerSettings):
             raise typer.BadParameter("--prompts need the --tokenizer of a model, or of other shards")
         manifest = prompt_shards(

@@ -136,7 +136,7 @@ def view(
     if models:
         names = list(short_names([Path(each) for each in models]).values())
         if len(names) < len(models):
-            raise typer.BadParameter("--model: each model once")
+            raise typer.BadParameter("--model: a model is given twice")
         files = [] if pair else sentence_files(paths, text, source.value)
         made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
         trees = gold or (files[0] if source == Source.treebank and len(files) == 1 else None)

@@ -179,7 +179,7 @@ class Model:
         rejects = Rejects("skip" if skip else "fail", hint="skip=True leaves it out")
         if hasattr(sentences, "iloc"):
             if rank:
-                raise PdtoolsError("ranks are of tokens: they do not go with a table")
+                raise PdtoolsError("ranks are of tokens: they cannot be combined with a table")
             sheet = sheet_of_pandas(cast("pd.DataFrame", sentences))
             stimuli = read_stimuli(sheet, columns, words=words, glue=glue)
             new_columns(stimuli, frequency=frequency is not None, parses=parses)
@@ -246,7 +246,7 @@ class Model:
         known = read_benchmark(benchmark)
         if known.suites:
             if limit is not None:
-                raise PdtoolsError("suites go without a limit")
+                raise PdtoolsError("test suites have no limit")
             return evaluate_sg(SuiteFiles(data), self._scorer())
         return evaluate_benchmark(Items(data, known, limit), self._scorer())
 

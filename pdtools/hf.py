@@ -150,7 +150,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         texts = [text] if isinstance(text, str) else text
         in_parts = options.get("is_split_into_words") or options.get("return_overflowing_tokens")
         if text_pair is not None or in_parts or not all(isinstance(each, str) for each in texts):
-            raise PdtoolsError("offsets are known of whole single texts: leave out return_offsets_mapping")
+            raise PdtoolsError("offsets exist only for single whole texts: leave out return_offsets_mapping")
         found = super().__call__(text, text_pair, *arguments, **options)
         rows = [found["input_ids"]] if isinstance(text, str) else found["input_ids"]
         split = options.get("split_special_tokens", self.split_special_tokens)

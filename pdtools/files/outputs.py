@@ -103,7 +103,7 @@ def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool
     if folder is not None and is_folder != folder and os.path.exists(path):
         there, wanted = ("folder", "file") if is_folder else ("file", "folder")
         raise PdtoolsError(
-            f"{path}: exists already, and is a {there}, where a {wanted} is to be (choose another name)"
+            f"{path}: exists already as a {there}, but a {wanted} is to be written (choose another name)"
         )
     if not overwrite:
         raise PdtoolsError(f"{path}: exists already (choose another name, or pass --overwrite)")

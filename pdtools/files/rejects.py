@@ -43,7 +43,7 @@ class Rejects:
         hint: what to do about the first one then; None where there is nothing to advise.
     """
 
-    def __init__(self, on_error: str = "fail", *, hint: str | None = "--on-error skip leaves it out") -> None:
+    def __init__(self, on_error: str = "fail", *, hint: str | None = "--on-error skip excludes it") -> None:
         self.on_error = on_error
         self._hint = hint
         self._counts: Counter[str] = Counter()

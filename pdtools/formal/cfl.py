@@ -52,7 +52,7 @@ class ContextFree:
     def __post_init__(self) -> None:
         if not 0 <= self.shortest <= self.longest:
             raise PdtoolsError(
-                f"lengths must be from 0 up, the shortest first, not {self.shortest} to {self.longest}"
+                f"lengths must be at least 0, the shortest first, not {self.shortest} to {self.longest}"
             )
         if self.batch < 1:
             raise PdtoolsError(f"a batch has at least 1 string, not {self.batch}")

@@ -70,7 +70,7 @@ class Predictions:
     def __init__(self, loaded: LoadedModel, search: SearchOptions) -> None:
         if not has_attention(loaded.model):
             raise PdtoolsError(
-                f"{loaded.folder}: no transformer that reads from left to right: it has no such attention"
+                f"{loaded.folder}: not a transformer that reads from left to right: it has no such attention"
             )
         self._loaded = loaded
         self._trees = search.trees

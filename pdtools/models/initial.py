@@ -140,7 +140,7 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
         list(tokenizer.labels),
     ):
         raise PdtoolsError(
-            f"{folder}: a model of actions has the tokens and labels of its own training shards"
+            f"{folder}: an action model has the tokens and labels of its own training shards"
             f" (make these with --tokenizer {folder})"
         )
     return Pretrained(kind=kind, options=options, weights=loaded.model.state_dict())

@@ -175,7 +175,7 @@ def load(model: str | None, device: str) -> StanzaParser:
     if reads_tags and not tagged:
         folder_of_taggers = _home(Path(files[f"{parser}_model_path"])) / _TAGGER
         raise PdtoolsError(
-            f"{name}: this parser reads tags, and {folder_of_taggers} holds no one tagger (.pt)"
+            f"{name}: this parser reads tags, and {folder_of_taggers} does not hold exactly one tagger (.pt)"
         )
     return StanzaParser(pipeline)
 
@@ -284,12 +284,12 @@ def _splitter_files(model: str | None) -> dict[str, str]:
     tokenizer, expander = _file_of(home, _TOKENIZER, known), _file_of(home, _EXPANDER, known)
     if tokenizer is None:
         raise PdtoolsError(
-            f"{home}: no one tokenizer (.pt) in {_TOKENIZER}/" + (f" ({hint})" if known else "")
+            f"{home}: not exactly one tokenizer (.pt) in {_TOKENIZER}/" + (f" ({hint})" if known else "")
         )
     listed = known.get("packages", {}).get("default", {}).get(_EXPANDER)
     if expander is None and (listed is not None or _any(home / _EXPANDER)):
         raise PdtoolsError(
-            f"{home}: no one model of multi-word tokens (.pt) in {_EXPANDER}/"
+            f"{home}: not exactly one model of multi-word tokens (.pt) in {_EXPANDER}/"
             + (f" ({hint})" if known else "")
         )
     return _with_what_they_read({_TOKENIZER: tokenizer, _EXPANDER: expander}, home, known, hint)
@@ -396,8 +396,8 @@ def _lemmatizer(home: Path, known: dict[str, Any]) -> Path | None:
     if found is None and (listed != _IDENTITY or _any(home / _LEMMATIZER)):
         hint = f" ({_download(home.name, _DEPENDENCIES)})" if known else ""
         raise PdtoolsError(
-            f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ holds no one lemmatizer"
-            f" (.pt){hint}"
+            f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ does not hold exactly one"
+            f" lemmatizer (.pt){hint}"
         )
     return found
 

@@ -78,7 +78,8 @@ class PromptForm:
             if answers[other][: len(answers[one])] == answers[one]:
                 begun, whole = (task.answers[task.labels[i]] for i in (one, other))
                 raise PdtoolsError(
-                    f"task {task.name}: {whole!r} begins with the answer {begun!r}, and is never likelier"
+                    f"task {task.name}: {whole!r} begins with the answer {begun!r}, so it is never more"
+                    " probable"
                 )
         return cls(task, lead_ins.pop(), tuple(answers))
 
@@ -212,7 +213,7 @@ def _rows(
         for number, row in enumerate(rows):
             yield replace(row, file=prompts.file, begins=number == 0)
     if (extra := next(trees, None)) is not None:
-        raise InputError("a tree more than the prompts have sentences", file=extra.file, line=extra.line)
+        raise InputError("more trees than the prompts have sentences", file=extra.file, line=extra.line)
 
 
 def _row(

@@ -54,7 +54,7 @@ class Task:
 
     def __post_init__(self) -> None:
         if not self.parts or not all(part.strip() for part in self.parts):
-            raise PdtoolsError("parts must have something to say")
+            raise PdtoolsError("parts must not be empty")
         if "label" in self.fields:
             raise PdtoolsError(f"{_LABEL} goes into answer, not into parts")
         if (self.range is None) == (self.answer is None):

@@ -73,7 +73,8 @@ class CheckpointScorer(ABC):
         windows = loaded.model.layout == "window"
         if context.of is not None and not windows:
             raise PdtoolsError(
-                f"{loaded.folder}: trained on sentences, it reads none before another: leave out --context"
+                f"{loaded.folder}: trained on single sentences, it cannot read others before them: leave out"
+                " --context"
             )
         if context.stride is not None and (not windows or loaded.model.derivation_kind.exist):
             raise PdtoolsError(
@@ -209,7 +210,9 @@ def check_tells_next(model: LanguageModel) -> None:
         PdtoolsError: for models of windows whose sentences end by attachments.
     """
     if model.layout == "window" and model.end_id == model.eos_id:
-        raise PdtoolsError("what may follow is not known of models of windows whose trees end sentences")
+        raise PdtoolsError(
+            "models of windows whose trees end sentences give no distribution of the next token"
+        )
 
 
 @dataclass(frozen=True, slots=True)

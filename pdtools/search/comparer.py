@@ -33,7 +33,7 @@ def load_comparer(
         PdtoolsError: if the folder holds no model whose strings are searched.
     """
     if is_huggingface(model_dir):
-        raise PdtoolsError(f"{model_dir}: nothing is searched for this model: leave out --beam auto")
+        raise PdtoolsError(f"{model_dir}: this model needs no search: leave out --beam auto")
     loaded = load_model(model_dir, device=device, dtype=dtype)
     return WideningComparer(loaded, search, context=context)
 
@@ -57,7 +57,7 @@ class WideningComparer:
         self, loaded: LoadedModel, search: SearchOptions = AUTO_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
         if not loaded.model.derivation_kind.reach_words:
-            raise PdtoolsError(f"{loaded.folder}: nothing is searched for this model: leave out --beam auto")
+            raise PdtoolsError(f"{loaded.folder}: this model needs no search: leave out --beam auto")
         if loaded.model.derivation_kind.choices != "attachments":
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [

@@ -98,7 +98,7 @@ class GivenTreesScorer(CheckpointScorer):
         Raises:
             PdtoolsError: always.
         """
-        raise PdtoolsError("what may follow a prefix is not known from trees of sentences")
+        raise PdtoolsError("given trees belong to whole sentences, and give no distribution after a prefix")
 
     def next_logprobs(
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
@@ -108,7 +108,9 @@ class GivenTreesScorer(CheckpointScorer):
         Raises:
             PdtoolsError: always.
         """
-        raise PdtoolsError("what may follow a token is not known from trees of sentences")
+        raise PdtoolsError(
+            "given trees belong to whole sentences, and give no distribution of the next token"
+        )
 
     def problem(self, ids: NDArray[np.int32]) -> str | None:
         """Why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""

@@ -152,13 +152,13 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.trees is not None and self.given:
-            raise PdtoolsError(f"with --trees nothing is searched: leave out {', '.join(self.given)}")
+            raise PdtoolsError(f"with --trees there is no search: leave out {', '.join(self.given)}")
         if self.beam == AUTO:
             if self.margin is not None:
                 raise PdtoolsError("--beam auto chooses margins itself: leave out --margin")
             if self._has_widths:
                 raise PdtoolsError(
-                    "--beam auto is not for models of actions: leave out --word-beam, --fast-track"
+                    "--beam auto is not for action models: leave out --word-beam, --fast-track"
                 )
         elif self._has_widths:
             self.for_actions()  # refuses widths that no model can have
@@ -185,7 +185,9 @@ class SearchOptions:
             PdtoolsError: if it is ``auto``.
         """
         if isinstance(self.beam, str):
-            raise PdtoolsError("--beam auto: only eval-blimp and eval-sg compare sentences: give a number")
+            raise PdtoolsError(
+                "--beam auto works only for eval-blimp, eval-sg and eval-benchmark: give a number"
+            )
         return self.beam
 
     def check_one_width(self) -> None:
@@ -195,7 +197,7 @@ class SearchOptions:
             PdtoolsError: if there are widths besides the beam.
         """
         if self._has_widths:
-            raise PdtoolsError("a word beam, and a fast track, are for models of actions: leave them out")
+            raise PdtoolsError("--word-beam and --fast-track are for action models: leave them out")
 
     def for_attachments(self) -> AttachmentBeam | None:
         """The hypotheses of attachments that are kept; None: nothing is searched.

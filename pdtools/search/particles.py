@@ -127,5 +127,5 @@ def check_uses_particles(model: LanguageModel) -> None:
     """
     if not model.derivation_kind.reach_words:
         raise PdtoolsError(
-            "words of this model depend on no tree, and log p(x) is exact: leave out --particles"
+            "this model has no trees to sum over, and log p(x) is exact: leave out --particles"
         )

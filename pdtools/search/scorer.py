@@ -89,7 +89,7 @@ def scorer_of(
     search.check_number()
     if search.trees is not None:
         if context.of is not None:
-            raise PdtoolsError("--trees are those of sentences: they do not go with --context")
+            raise PdtoolsError("--trees cannot be combined with --context")
         return GivenTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
     kind = loaded.model.derivation_kind
     searched = kind.reach_words or (kind.exist and "structure" in measures)

@@ -94,7 +94,8 @@ class RunFolder:
             return self._begin()
         if OPEN_FILES_STAY:
             raise PdtoolsError(
-                f"{self.path}: a run is there, and Windows moves none whose log is open: delete it first"
+                f"{self.path}: a run is there, and Windows cannot move it while its log is open: delete it"
+                " first"
             )
         beside = self._beside(_NEW)
         beside.mkdir()

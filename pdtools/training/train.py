@@ -237,7 +237,7 @@ def open_run(
         if issubclass(model_kind(recipe.model).config_class, ScaffoldConfig):
             runs = _runs(inputs)
             if not resumes and tuple(recipe.options.get("runs", runs)) != runs:
-                raise PdtoolsError("config.runs are those of the training shards: leave it out")
+                raise PdtoolsError("config.runs is taken from the training shards: leave it out")
             recipe = dataclasses.replace(recipe, options={**recipe.options, "runs": runs})
         recipe, config = complete_recipe(_with_layout(recipe, inputs.settings), inputs.tokenizer)
         if resumes:

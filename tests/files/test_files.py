@@ -669,7 +669,7 @@ def test_rejects_are_counted_by_reason_and_long_ones_cut() -> None:
     assert cut == {**whole, "characters": 65_537}
     strict = files.Rejects("fail")
     strict.leave_out("by rule", file="x", line=1, text="")
-    with pytest.raises(InputError, match=r"first; --on-error skip leaves it out"):
+    with pytest.raises(InputError, match=r"first; --on-error skip excludes it"):
         strict.add("bad", file="x", line=1, text="", note="first")
     with pytest.raises(InputError) as raised:
         files.Rejects("fail", hint=None).add("bad", file="x", line=1, text="")

@@ -239,7 +239,7 @@ def test_what_is_not_there_is_named(question: dict[str, Any], message: str, tmp_
 
 @pytest.mark.usefixtures("by_folder")
 def test_models_without_attention_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PdtoolsError, match="rnn: no transformer that reads from left to right"):
+    with pytest.raises(PdtoolsError, match="rnn: not a transformer that reads from left to right"):
         look(suite_file(tmp_path / "toy.json"), {"rnn": ["rnn"]})
 
 

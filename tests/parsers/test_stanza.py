@@ -276,7 +276,9 @@ def test_a_file_of_dependencies_is_known_by_what_is_in_it(dependencies: Path, tm
     shutil.copy(dependencies / "depparse" / "toy.pt", file)
     assert list(load(str(file), "cpu").parse([GOOD])) == expected
     shutil.rmtree(tmp_path / "mine" / "pos")
-    with pytest.raises(PdtoolsError, match="this parser reads tags, and .*/mine/pos holds no one tagger"):
+    with pytest.raises(
+        PdtoolsError, match="this parser reads tags, and .*/mine/pos does not hold exactly one tagger"
+    ):
         load(str(file), "cpu")
 
 
@@ -345,7 +347,7 @@ def test_a_folder_without_a_list_has_one_file_of_each_kind(
     assert list(load(str(home), "cpu").parse([GOOD])) == list(parser.parse([GOOD]))
     shutil.copy(home / "pos" / "toy.pt", home / "pos" / "other.pt")
     with pytest.raises(
-        PdtoolsError, match=r"own: this parser reads tags, and .*/own/pos holds no one tagger"
+        PdtoolsError, match=r"own: this parser reads tags, and .*/own/pos does not hold exactly one tagger"
     ):
         load(str(home), "cpu")
 

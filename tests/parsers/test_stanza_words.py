@@ -360,10 +360,12 @@ def test_the_tokenizer_is_the_languages(home: Path, tmp_path: Path) -> None:
     assert splitter_files("stanza", str(copy / "constituency" / "toy.pt")) == expected
     for kind in ("tokenize", "mwt"):
         shutil.copy(copy / kind / "toy.pt", copy / kind / "other.pt")
-    with pytest.raises(PdtoolsError, match=rf"^{copy}: no one tokenizer \(.pt\) in tokenize/$"):
+    with pytest.raises(PdtoolsError, match=rf"^{copy}: not exactly one tokenizer \(.pt\) in tokenize/$"):
         splitter_files("stanza", str(copy))
     (copy / "tokenize" / "other.pt").unlink()
-    with pytest.raises(PdtoolsError, match=rf"^{copy}: no one model of multi-word tokens \(.pt\) in mwt/$"):
+    with pytest.raises(
+        PdtoolsError, match=rf"^{copy}: not exactly one model of multi-word tokens \(.pt\) in mwt/$"
+    ):
         splitter_files("stanza", str(copy))
     resources = {"packages": {"default": {"tokenize": "toy", "mwt": "other"}}}
     (tmp_path / "resources.json").write_text(json.dumps({"own": resources}))
@@ -380,10 +382,12 @@ def test_a_tokenizer_that_is_not_there(home: Path, tmp_path: Path) -> None:
     fetched = re.escape(
         """(python -c "import stanza; stanza.download('de', processors='tokenize')" fetches it)"""
     )
-    with pytest.raises(PdtoolsError, match=f"no one model of multi-word tokens .* in mwt/ {fetched}$"):
+    with pytest.raises(
+        PdtoolsError, match=f"not exactly one model of multi-word tokens .* in mwt/ {fetched}$"
+    ):
         splitter_files("stanza", str(copy))
     shutil.rmtree(copy / "tokenize")
-    with pytest.raises(PdtoolsError, match=f"^{copy}: no one tokenizer .* in tokenize/ {fetched}$"):
+    with pytest.raises(PdtoolsError, match=f"^{copy}: not exactly one tokenizer .* in tokenize/ {fetched}$"):
         load_splitter("stanza", str(copy), sentences=True)
 
 

@@ -76,7 +76,7 @@ def test_where_trees_or_shards_end_sentences_nothing_is_known_of_what_follows(
     settings: dict[str, Any],
 ) -> None:
     scorer: Any = scorer_of(loaded("windows", tiny_model(**settings, layout="window")), SearchOptions(beam=3))
-    with pytest.raises(PdtoolsError, match="what may follow is not known of models of windows"):
+    with pytest.raises(PdtoolsError, match="give no distribution of the next token"):
         list(scorer.next_tokens(["a"]))
 
 

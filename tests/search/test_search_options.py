@@ -27,12 +27,12 @@ TREES = TreesFile("some.trees", "0123")
 @pytest.mark.parametrize(
     ("asked", "problem"),
     [
-        ({"trees": TREES, "beam": 5}, "with --trees nothing is searched: leave out --beam$"),
+        ({"trees": TREES, "beam": 5}, "with --trees there is no search: leave out --beam$"),
         ({"trees": TREES, "beam": AUTO}, "leave out --beam$"),
         ({"trees": TREES, "margin": 0.0, "fast_track": 0}, "leave out --margin, --fast-track$"),
         ({"beam": AUTO, "margin": 3.0}, "--beam auto chooses margins itself"),
-        ({"beam": AUTO, "word_beam": 3}, "--beam auto is not for models of actions"),
-        ({"beam": AUTO, "fast_track": 0}, "--beam auto is not for models of actions"),
+        ({"beam": AUTO, "word_beam": 3}, "--beam auto is not for action models"),
+        ({"beam": AUTO, "fast_track": 0}, "--beam auto is not for action models"),
         ({"beam": 5, "word_beam": 6}, "a word beam of 6 is more than the action beam of 5"),
     ],
 )
@@ -52,10 +52,10 @@ def test_what_it_is_to_each_kind() -> None:
         assert no_beam.for_actions() is None
     assert NO_SEARCH.for_attachments() is None
     for ask in (wide.for_attachments, wide.check_one_width):
-        with pytest.raises(PdtoolsError, match="a word beam, and a fast track, are for models of actions"):
+        with pytest.raises(PdtoolsError, match="are for action models: leave them out"):
             ask()
     for ask in (AUTO_SEARCH.for_attachments, AUTO_SEARCH.for_actions, AUTO_SEARCH.check_number):
-        with pytest.raises(PdtoolsError, match="only eval-blimp and eval-sg compare sentences"):
+        with pytest.raises(PdtoolsError, match="works only for eval-blimp"):
             ask()
 
 

@@ -142,7 +142,7 @@ def test_contests_are_read_after_the_context(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("name", ["base", "head"])
 def test_models_without_a_search_are_refused(folders: dict[str, Path], name: str) -> None:
-    with pytest.raises(PdtoolsError, match="nothing is searched for this model: leave out --beam auto"):
+    with pytest.raises(PdtoolsError, match="this model needs no search: leave out --beam auto"):
         load_comparer(folders[name])
 
 

@@ -409,7 +409,7 @@ def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.Capture
         ([tmp_path / "t.csv", tmp_path / "u.csv"], 1, "read by itself"),
         ([tmp_path / "t.csv", tmp_path / "in.txt"], 1, "read by itself"),
         ([tmp_path / "t.csv", "--rank"], 2, "--rank"),
-        ([tmp_path / "t.csv", "--trees", tmp_path / "in.txt"], 1, "--trees are those of lines of text"),
+        ([tmp_path / "t.csv", "--trees", tmp_path / "in.txt"], 1, "--trees belong to lines of text"),
         ([tmp_path / "t.csv", "-o", tmp_path / "o.xlsx"], 1, "written as .csv, .tsv or .parquet"),
         ([tmp_path / "t.csv", "--column", "sentence"], 2, "NAME=COLUMN"),
         ([tmp_path / "t.csv", "-o", tmp_path / "t.csv", "--overwrite"], 1, "is the input"),

@@ -74,7 +74,7 @@ def test_afterwards_it_is_a_plain_language_model(
 
 def test_runs_of_ones_own_are_refused(toy_train: Path, tmp_path: Path) -> None:
     recipe = Recipe(model="sclm", options={**OPTIONS, "runs": ["(S"]}, train=CONFIG)
-    with pytest.raises(PdtoolsError, match="runs are those of the training shards"):
+    with pytest.raises(PdtoolsError, match="runs is taken from the training shards"):
         train(toy_train, tmp_path / "run", recipe)
 
 

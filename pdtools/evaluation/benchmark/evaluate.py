@@ -44,7 +44,7 @@ def evaluate_benchmark(
     """
     is_graded = items.benchmark.label is not None or items.benchmark.value is not None
     if is_graded and isinstance(scorer, Comparer):
-        raise items.refused("--beam auto decides predictions, and it has none: give a number")
+        raise items.refused("--beam auto needs predictions, and it has none: give a number")
     return judge_all(_judged(items), scorer, progress, in_order=in_order)
 
 

@@ -241,7 +241,9 @@ class JudgedItems:
         by_tokens = ("per_token", "slln")
         self.taken = [name for name in scores if tokens or scores[name].kind not in by_tokens]
         if not self.taken or self.taken[0] != next(iter(scores)):
-            raise items.refused("its prediction is about tokens, and of these scores nobody knows how many")
+            raise items.refused(
+                "its prediction is about tokens, but these scores do not say how many there are"
+            )
         self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {name: {} for name in self.taken}
         self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.benchmark.flags}
         self._numbers = {name: number for number, name in enumerate(items.benchmark.predictions, start=1)}

@@ -79,7 +79,7 @@ def compare_runs(
         raise comparison.refused[0]
     record, document = comparison.runs[0].record, comparison.runs[0].document
     if record.outcomes is None and not record.fractions:
-        raise InputError(f"results of {record.in_text}, whose scores are no shares of items", file=a)
+        raise InputError(f"results of {record.in_text}, whose scores are not accuracies over items", file=a)
     if not scores or any(score.items is None for score in scores):
         raise PdtoolsError(f"{a} and {b} have no item in common that counts")
     subject = document["settings"][record.subject]

@@ -191,7 +191,8 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     given = [each.logprobs for each in found]
     if model.derivation_kind.choices == "actions":
         raise PdtoolsError(
-            f"{loaded.folder}: closing brackets is scored for models of strings or attachments"
+            f"{loaded.folder}: an action model: closing brackets are scored only for models of strings or"
+            " attachments"
         )
     if model.derivation_kind.reach_words:
         attachments = [attach[:-1] for attach in gold]
@@ -387,5 +388,6 @@ def _language_of(shards: ShardSet) -> Dyck:
         return Dyck(**settings)
     except TypeError as error:
         raise PdtoolsError(
-            f"{shards.folder}: not a language of generate dyck, which makes such shards anew ({error})"
+            f"{shards.folder}: not a language of pdtools generate dyck: make the shards again with it"
+            f" ({error})"
         ) from error

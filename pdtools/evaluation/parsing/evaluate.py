@@ -105,7 +105,7 @@ def read_left_out(rejects: str | Path) -> dict[int, str]:
             reasons[number_of(record["line"])] = text_of(record["reason"])
             files.add(text_of(record["file"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError("not a record of a left-out sentence", file=rejects, line=number) from error
+            raise InputError("not a record of an excluded sentence", file=rejects, line=number) from error
     if len(files) > 1:
         raise InputError("its records are about several files, so line numbers are ambiguous", file=rejects)
     return reasons
@@ -210,7 +210,7 @@ def compare_files(
         yield dataclasses.replace(row, gold_tree=one, predicted_tree=other)
     if left_out and max(left_out) > line:
         raise InputError(
-            f"ends after line {line}, but line {max(left_out)} is to be left out",
+            f"ends after line {line}, but line {max(left_out)} is to be excluded",
             file=gold,
             hint="give the rejects of the command that wrote the predicted trees",
         )

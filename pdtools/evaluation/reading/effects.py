@@ -158,8 +158,8 @@ def predicted_effects(
                 if roi:
                     continue
                 raise PdtoolsError(
-                    f"{contrast.name}: no time at the critical word, where {times.columns.roi} is 0, of a"
-                    " word that all models have values for"
+                    f"{contrast.name}: no critical word ({times.columns.roi} 0) has a time and values of all"
+                    " models"
                 )
             critical = plausible & (place == roi) & np.isin(conditions, [contrast.more, contrast.less])
             left_out = int((critical & ~known[times.word]).sum())

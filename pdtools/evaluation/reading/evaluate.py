@@ -80,7 +80,9 @@ class Regression:
         if not self.predictors or set(self.predictors) - set(PREDICTORS):
             raise PdtoolsError(f"predictors are some of {', '.join(PREDICTORS)}")
         if self.spillover < 0 or self.folds < 2 or not 0 <= self.least < self.most:
-            raise PdtoolsError("a spill-over is at least 0, folds are two at least, times have a range")
+            raise PdtoolsError(
+                "spillover must be at least 0, folds at least 2, and the shortest time below the longest"
+            )
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,9 @@ def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> 
     idle = np.flatnonzero(np.abs(np.diag(r)) < _COLLINEAR)
     if len(idle):
         name = names[idle[0]] if names else f"number {idle[0] + 1}"
-        raise PdtoolsError(f"the predictor {name} is constant, or a sum of others: its effect cannot be told")
+        raise PdtoolsError(
+            f"the predictor {name} is constant, or a sum of others: its effect cannot be estimated"
+        )
     inverse = np.linalg.inv(r) / scale[:, None]  # (p, p)
     coefficients = inverse @ (q.T @ times)
     residuals = times - predictors @ coefficients
@@ -124,7 +126,7 @@ def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) ->
     """
     names, group = np.unique(groups, return_inverse=True)
     if len(names) < 2:
-        raise PdtoolsError("all observations are of one item: folds by item need two at least")
+        raise PdtoolsError("all observations belong to one item: folds by item need at least two")
     fold = np.empty(len(names), np.int64)
     fold[rng.permutation(len(names))] = np.arange(len(names)) % min(folds, len(names))
     return fold[group]
@@ -142,8 +144,8 @@ def held_out(predictors: Float, times: Float, folds: NDArray[np.int64], names: S
         model = fit(predictors[~inside], times[~inside], names)
         if (model.residual_sum <= _ROUNDING**2 * (times[~inside] ** 2).sum(0)).any():
             raise PdtoolsError(
-                "the times do not vary, or the predictors explain all that they do: no likelihood of them can"
-                " be told (is --column time the right one?)"
+                "the times do not vary, or the predictors explain all of it: their likelihood is undefined"
+                " (is --column time the right one?)"
             )
         found[inside] = model.logprobs(predictors[inside], times[inside])
     return found

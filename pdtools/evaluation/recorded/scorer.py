@@ -113,7 +113,7 @@ class RecordedScorer:
                         f"sentence {count} ({name}): {reason}",
                         file=self._source,
                         line=line,
-                        hint="--on-error skip leaves it out",
+                        hint="--on-error skip excludes it",
                     ) from None
                 yield Unscorable(sentence.text, str(reason))
         if rows:

@@ -34,9 +34,9 @@ class PlmConfig(TransformerConfig):
             if getattr(self, name) < 1:
                 raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.objective != "causal" or self.attachment_head or self.as_released:
-            raise bad_config("a model of actions is causal, without attachment_head and as_released")
+            raise bad_config("an action model is causal, without attachment_head and as_released")
         if self.stack_layers != "none":
-            raise bad_config("a model of actions has no stack_layers")
+            raise bad_config("an action model has no stack_layers")
         if self.positions not in self._positions():
             raise bad_config(
                 f"positions must be one of {', '.join(self._positions())}, not {self.positions!r}"

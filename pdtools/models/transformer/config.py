@@ -129,7 +129,7 @@ class TransformerConfig:
         if self.layout == "window" and (self.objective == "masked" or self.as_released):
             raise bad_config("windows need the causal objective, and no as_released")
         if self.layout == "window" and self.derivation_kind.choices == "actions":
-            raise bad_config("models of actions read sentences: layout window is for others")
+            raise bad_config("action models read sentences: layout window is for others")
         if self.window_roots == "predicted" and self.attachment_head:
             raise bad_config(
                 'window_roots must not be "predicted" with an attachment head: there a sentence is ended by'

@@ -66,9 +66,7 @@ class ActionScorer(CheckpointScorer):
         Raises:
             PdtoolsError: always.
         """
-        raise PdtoolsError(
-            "what may follow a prefix is not asked of models that write the tree into the string"
-        )
+        raise PdtoolsError("action models give no distribution of the next token")
 
     def next_logprobs(
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None

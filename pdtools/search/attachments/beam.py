@@ -154,7 +154,7 @@ def beam_search(
         raise PdtoolsError(f"k-best must be at least 1, not {k_best}")
     if model.layout == "window":
         if next_tokens != "none":
-            raise PdtoolsError("what may follow a prefix is not known of models of windows")
+            raise PdtoolsError("models of windows give no distribution of the next token after a prefix")
         token_ids = [_marked(ids, model) for ids in token_ids]
     widths = beam_widths(beam.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)

@@ -277,7 +277,7 @@ class HuggingFaceScorer:
         _, ids, _ = self._tokens(split_text_words(text))
         row = np.array([*([] if self._bos_id is None else [self._bos_id]), *ids], dtype=np.int32)
         if not len(row):
-            raise PdtoolsError("without BOS nothing is known of what begins a text")
+            raise PdtoolsError("without BOS the model gives no distribution of the first token")
         ((_, logprobs),) = self._tables([row])
         return logprobs[-1]
 

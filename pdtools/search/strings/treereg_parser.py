@@ -61,7 +61,8 @@ class TreeRegParser(StringScorer):
             PdtoolsError: always.
         """
         raise PdtoolsError(
-            "a model trained with TreeReg parses whole sentences alone: leave out --parses, or use decode"
+            "a model trained with TreeReg parses only whole sentences: leave out --parses, or use pdtools"
+            " decode"
         )
 
     def encode(self, sentence: str | Sentence) -> Encoded | Unscorable:

@@ -69,7 +69,7 @@ class Sentences:
                     raise InputError(
                         f"the {row_name} with id {int(shards.ids[row])} ({lengths[row]} positions): {reason}",
                         file=shards.folder,
-                        hint=f"--on-error skip leaves such {row_name}s out{remedy}",
+                        hint=f"--on-error skip excludes such {row_name}s{remedy}",
                     )
                 rejects.add(reason, file=shards.folder, line=int(shards.ids[row]), text=shards.text(row))
             fits &= ~unfit
@@ -244,7 +244,7 @@ class ShardInput:
         labels = {shards.labels for shards in self._sets.values() if shards.has_constituents}
         if model.derivation_kind.choices == "actions" and len(labels) > 1:
             raise PdtoolsError(
-                f"{self._sets['valid'].folder}: labels are other ones than the training shards'"
+                f"{self._sets['valid'].folder}: labels differ from those of the training shards"
                 " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
             )
         masking = None

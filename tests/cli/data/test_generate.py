@@ -159,8 +159,8 @@ def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("lengths", "message"),
     [
-        ("a-b", "is no range such as 15-50"),
-        ("1-", "is no range such as 15-50"),
+        ("a-b", "is not a range such as 15-50"),
+        ("1-", "is not a range such as 15-50"),
         ("3-1000000", "numbers have at most 6 digits here"),
         (f"{'9' * 5000}-5", "numbers have at most 6 digits here"),
         ("9-2", "a range goes from 1 or more upwards"),

@@ -349,7 +349,7 @@ def test_trees_without_sentences_take_those_of_older_trees_away(
     texts.write_text("of nobody\n")
     command = ["parse", str(bank), "--from", "treebank", "-o", str(trees), "-q"]
     assert run(command) == 1
-    assert "sentences of other trees" in capsys.readouterr().err
+    assert "taken for those of the new trees" in capsys.readouterr().err
     assert texts.read_text() == "of nobody\n"
     assert not trees.exists()
     trees.write_text("(X (A c) (B d))\n")  # which has them

@@ -104,7 +104,7 @@ def test_a_bad_sentence_stops_or_is_counted(bank: Path, capsys: pytest.CaptureFi
     assert run(command) == 1
     captured = capsys.readouterr()
     assert captured.err == (
-        "pdtools: bank/b.conllu:1: the heads form a cycle (--on-error skip leaves it out)\n"
+        "pdtools: bank/b.conllu:1: the heads form a cycle (--on-error skip excludes it)\n"
     )
     assert run([*command, "--on-error", "skip"]) == 0
     assert "4 trees, 14 tokens\n" in (said := capsys.readouterr().err)

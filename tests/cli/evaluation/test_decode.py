@@ -205,7 +205,7 @@ def test_samples_repeat(models: dict[str, Path], capsys: pytest.CaptureFixture[s
 def test_strings_of_a_base_model(models: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     base = ["sample", "--model", str(models["base"]), "--device", "cpu"]
     assert run(base) == 1
-    assert "no attachment head, and so no trees: --strings draws strings" in capsys.readouterr().err
+    assert "no attachment head, and so no trees: use --strings to draw strings" in capsys.readouterr().err
     assert run([*base, "--strings", "-n", "20"]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 20

@@ -275,13 +275,13 @@ def test_suites_by_name_are_eval_sg(
     for option in (["--limit", "1"], ["--scores", "x.tsv"]):
         given = model if option[0] == "--limit" else []
         assert run(["eval-benchmark", str(suites), "--as", "sg", *given, *option, "-o", "x"]) == 2
-        assert "suites go without --scores and --limit" in capsys.readouterr().err
+        assert "--scores and --limit cannot be combined with test suites" in capsys.readouterr().err
     written = str(tmp_path / "strings.tsv")
     assert run(["eval-benchmark", str(suites), "--as", "sg", "--write-sentences", written, "--quiet"]) == 0
     assert Path(written).read_text().startswith("suite\titem\tcondition\ttext\n")
     found = pdtools.load("demo", beam=4).evaluate("sg", suites)
     assert found.scores == document(tmp_path / "b")["scores"]
-    with pytest.raises(PdtoolsError, match="suites go without a limit"):
+    with pytest.raises(PdtoolsError, match="test suites have no limit"):
         pdtools.load("demo").evaluate("sg", suites, limit=1)
 
 

@@ -341,12 +341,12 @@ def test_beams_as_wide_as_pairs_and_items_need_them(
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("eval-blimp {blimp} --model {base}", "nothing is searched for this model: leave out --beam auto"),
+        ("eval-blimp {blimp} --model {base}", "this model needs no search: leave out --beam auto"),
         ("eval-blimp {blimp} --model {pushdown} --margin 3", "--beam auto chooses margins itself"),
-        ("eval-ppl {shards} --model {pushdown}", "only eval-blimp and eval-sg compare sentences"),
-        ("surprisal --text a --model {pushdown}", "only eval-blimp and eval-sg compare sentences"),
-        ("decode --text a --model {base}", "only eval-blimp and eval-sg compare sentences"),
-        ("parse --text a --parser {pushdown}", "only eval-blimp and eval-sg compare sentences"),
+        ("eval-ppl {shards} --model {pushdown}", "works only for eval-blimp"),
+        ("surprisal --text a --model {pushdown}", "works only for eval-blimp"),
+        ("decode --text a --model {base}", "works only for eval-blimp"),
+        ("parse --text a --parser {pushdown}", "works only for eval-blimp"),
     ],
 )
 def test_where_nothing_is_compared_the_beam_is_a_number(

@@ -266,7 +266,7 @@ def test_means_over_subjects_say_what_times_of_subjects_say(
         ("times.tsv {base} --column time=RT", 1, "times.tsv:1: no column RT in the header"),
         ("times.tsv {base} --column time", 2, "has to be NAME=COLUMN"),
         ("times.tsv {base} --beams 1,x", 2, "numbers from 1 on"),
-        ("times.tsv {base} --frequencies counts.tsv --wordfreq en", 2, "one of them"),
+        ("times.tsv {base} --frequencies counts.tsv --wordfreq en", 2, "give only one of"),
         (
             "times.tsv {base} --frequencies times.tsv",
             1,
@@ -283,7 +283,7 @@ def test_means_over_subjects_say_what_times_of_subjects_say(
         ("twice.tsv {base}", 1, "twice.tsv:9: word 4 of item 0 by subject s0 is in line 5 already"),
         ("still.tsv {base}", 1, "the times do not vary, or the predictors explain all"),
         ("times.tsv {base} --shard 0/2", 1, "--shard needs a file to write"),
-        ("times.tsv {base} --shard 0/2 --table new.csv", 1, "with --shard take observations.parquet"),
+        ("times.tsv {base} --shard 0/2 --table new.csv", 1, "--table cannot be combined with --shard"),
         ("times.tsv {base} --table counts.tsv", 1, "counts.tsv: exists already"),
         ("times.tsv", 2, "--model"),
         ("base {base}", 1, "base"),

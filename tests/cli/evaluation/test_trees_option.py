@@ -187,11 +187,11 @@ def test_perplexity(
     [
         (
             "surprisal --text a --model {pushdown} --beam 5",
-            "with --trees nothing is searched: leave out --beam",
+            "with --trees there is no search: leave out --beam",
         ),
         ("surprisal --text a --model {pushdown} --margin 5 --word-beam 2", "leave out --margin, --word-beam"),
         ("eval-blimp {pairs} --model {pushdown} --beam auto -o out", "leave out --beam"),
-        ("surprisal --text a --model {pushdown} --parses", "--parses are those of a search"),
+        ("surprisal --text a --model {pushdown} --parses", "--parses cannot be combined"),
         ("surprisal --text a --model {base}", "p(x) of this model needs no trees: leave out --trees"),
         ("eval-ppl {shards} --model {head}", "p(x) of this model needs no trees: leave out --trees"),
         ("eval-ppl {shards} --model {pushdown} --no-marginal", "leave out --stream and --no-marginal"),

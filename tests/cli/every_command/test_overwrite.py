@@ -219,9 +219,9 @@ def test_a_file_where_a_folder_goes_and_a_folder_where_a_file_goes(
     shutil.copytree(made / "results", tmp_path / "folder")
     for more in ([], ["--overwrite"]):
         assert evaluate(made, tmp_path / "file", *more) == 1
-        assert "exists already, and is a file, where a folder is to be" in error()
+        assert "exists already as a file, but a folder is to be written" in error()
         assert run(["generate", "dyck", "--number", "3", "-o", str(tmp_path / "folder"), *more]) == 1
-        assert "exists already, and is a folder, where a file is to be" in error()
+        assert "exists already as a folder, but a file is to be written" in error()
     assert (tmp_path / "file").read_text() == "ten years"
     assert contents(tmp_path / "folder") == contents(made / "results")
 

@@ -195,7 +195,7 @@ def test_what_does_not_go_together(
         (["--context", str(tmp_path / "nothing")], "nothing"),
         (["--stride", "2"], "leave out --stride"),
         (["--context", "document", "--window", "13"], "the model reads 12 positions at most"),
-        (["--context", "document", "--trees", str(folders["story"])], "do not go with --context"),
+        (["--context", "document", "--trees", str(folders["story"])], "cannot be combined with --context"),
     ):
         assert message in refused(capsys, *common, *options)
     pairs = ["eval-blimp", folders["pairs"], "--model", folders["pushdown"], "-o", tmp_path / "r"]

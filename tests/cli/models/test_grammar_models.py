@@ -287,7 +287,7 @@ def check_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     capsys.readouterr()
     assert run([*command, "--device", "cpu", "-q"]) == 1
     error = capsys.readouterr().err
-    assert "a word beam, and a fast track, are for models of actions: leave them out" in error
+    assert "--word-beam and --fast-track are for action models: leave them out" in error
     assert error.count("\n") == 1
 
 
@@ -397,7 +397,7 @@ def test_labels_that_are_numbered_otherwise(
     capsys.readouterr()
     assert run([*train_with, *smallest, "--model", "plm", "-o", str(tmp_path / "plm")]) == 1
     error = capsys.readouterr().err
-    assert "labels are other ones than the training shards'" in error
+    assert "labels differ from those of the training shards" in error
     assert "--tokenizer TRAINING_SHARDS" in error
     assert error.count("\n") == 1
     assert run([*ppl, "--model", str(model)]) == 1

@@ -86,7 +86,7 @@ def test_sentences_that_are_too_long_may_be_left_out(
     sweep = ["sweep", *folders, "--config", "tiny", "--model", "transformer", "--grid", "train.seed=1"]
     sweep += ["--threads", "1", "--device", "cpu", *(a for setting in settings for a in ("--set", setting))]
     assert run([*sweep, "--json"]) == 1
-    assert "--on-error skip leaves such sentences out" in json.loads(capsys.readouterr().out)[0]["reason"]
+    assert "--on-error skip excludes such sentences" in json.loads(capsys.readouterr().out)[0]["reason"]
     assert run([*sweep, "--on-error", "skip"]) == 0
     assert (tmp_path / "seed=1" / "rejects.jsonl").stat().st_size > 0
 

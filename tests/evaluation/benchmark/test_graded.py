@@ -192,7 +192,7 @@ def test_as_commands_run_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run(["view", str(tmp_path / "results" / "a"), "-o", str(tmp_path / "page.html")]) == 0
     wide = [*command, "-o", str(tmp_path / "c"), "--beam", "auto"]
     assert run(["demo" if word == "demo-base" else word for word in wide]) == 1
-    assert "--beam auto decides predictions, and it has none" in capsys.readouterr().err
+    assert "--beam auto needs predictions, and it has none" in capsys.readouterr().err
 
 
 def test_jcola_as_published(test_data: Path) -> None:

@@ -184,7 +184,7 @@ def test_models_side_by_side_in_a_figure(
     assert code == 1
     assert "is the input" in error
     for folder, message in (
-        (bound, "no results of eval-cfl --model"),
+        (bound, "not results of pdtools eval-cfl --model"),
         (str(tmp_path / "dyck"), "not a folder of results"),
     ):
         code, error = evaluate(*model, "--plot", str(tmp_path / "g.svg"), "--beside", folder)

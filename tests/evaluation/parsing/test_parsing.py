@@ -161,7 +161,7 @@ def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
     assert (counts["sentences"], counts["scored"], counts["skipped"], counts["left_out"]) == (3, 1, 1, 1)
     assert results.scores["f1"] == 100.0
     assert results.tables["items"].column("reason").to_pylist()[1] == f"left out: {record['reason']}"
-    with pytest.raises(InputError, match="ends after line 3, but line 4 is to be left out"):
+    with pytest.raises(InputError, match="ends after line 3, but line 4 is to be excluded"):
         evaluate_parse(gold, predicted, left_out={2: "unknown", 4: "unknown"})
 
 

@@ -283,7 +283,7 @@ def test_a_spill_over_from_before_the_first_word() -> None:
     ],
 )
 def test_regressions_that_make_no_sense(wrong: dict[str, Any]) -> None:
-    with pytest.raises(PdtoolsError, match="predictors are some of|a spill-over is at least 0"):
+    with pytest.raises(PdtoolsError, match="predictors are some of|spillover must be at least 0"):
         Regression(**wrong)
     Regression(spillover=0, folds=2, least=0.0, most=1.0)
 
