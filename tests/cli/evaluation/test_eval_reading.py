@@ -278,7 +278,7 @@ def test_means_over_subjects_say_what_times_of_subjects_say(
             "only models of running text without trees read documents as one text",
         ),
         ("times.tsv {base} --predictor closed", 1, "base: the model has no closed of words"),
-        ("times.tsv {base} --min-time 4000", 1, "times have a range"),
+        ("times.tsv {base} --min-time 4000", 1, "the shortest time below the longest"),
         ("times.tsv {base} --min-time 2000", 1, "no word is left to regress: no reading time: 144"),
         ("twice.tsv {base}", 1, "twice.tsv:9: word 4 of item 0 by subject s0 is in line 5 already"),
         ("still.tsv {base}", 1, "the times do not vary, or the predictors explain all"),

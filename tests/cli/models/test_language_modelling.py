@@ -134,7 +134,7 @@ def test_what_is_hidden_can_be_chosen(
     code, _, error = evaluate("causal", "--mask-draws", "2")
     assert code == 1
     assert "--mask-draws" in error
-    assert "no masked model" in error
+    assert "not a masked model" in error
 
 
 def test_training_hides_what_its_recipe_says(

@@ -674,7 +674,7 @@ def test_two_results_without_fractions_are_compared_as_many(
         (score,) = document["scores"]
         (pair,) = score["pairs"]
         assert (pair["p"] is None) == (task == "cfl")
-        with pytest.raises(PdtoolsError, match="no shares of items"):
+        with pytest.raises(PdtoolsError, match="not accuracies over items"):
             compare_runs(a, b)
         assert run(["compare", a, str(tmp_path / "a" / ("cfl" if task == "ppl" else "ppl"))]) == 1
         assert "pdtools: " in capsys.readouterr().err

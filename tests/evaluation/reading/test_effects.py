@@ -190,7 +190,7 @@ def test_drawn_subjects_and_items_give_the_spread(tmp_path: Path) -> None:
         ),
         (("--fit", "filler", "--predict", "hard,soft"), "no row has 'soft'"),
         (("--fit", "filler", "--predict", "hard"), "has to be two conditions"),
-        (("--predict", "hard,easy"), "--fit says what"),
+        (("--predict", "hard,easy"), "--predict needs --fit"),
         (("--fit", "kind=filler"), "no column kind"),
         ((*PREDICT, "--column", "roi=list+gpt"), "has to be 0 at the critical word"),
         ((*PREDICT, "--column", "roi=word"), "no column word"),
