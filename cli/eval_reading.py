@@ -180,11 +180,7 @@ def eval_reading(
       pdtools eval-reading sap.csv --model hf:gpt2 --fit filler --predict NPS_AMB,NPS_UAMB -o results/effects
       pdtools eval-reading provo.csv --column time=IA_DWELL_TIME --model runs/pushdown --beams 1,10,100
     """
-    from pdtools.evaluation.reading.effects import Contrast
-    from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
-    from pdtools.evaluation.reading.scoring import measures_of, named_models, recorded_words, score_words
     from pdtools.evaluation.reading.times import read_times
-    from pdtools.search.in_pieces import model_settings_for_job
 
     check_frequencies(frequencies, wordfreq)
     names = named_columns(column) | ({} if group is None else {"group": group})
@@ -207,6 +203,15 @@ def eval_reading(
         **{f"model {name_of_snapshot(each) or each}" if len(model) > 1 else "model": each for each in model},
     }
     evaluating = Evaluating.begin(output, run, read, also=[reading.preceding], beside=[table])
+    frequency = read_frequencies(frequencies, wordfreq)
+    found = read_times(times, format=format and format.value, columns=names, texts=texts)
+
+    # These import torch, which takes seconds: only what can be read is worth them.
+    from pdtools.evaluation.reading.effects import Contrast
+    from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
+    from pdtools.evaluation.reading.scoring import measures_of, named_models, recorded_words, score_words
+    from pdtools.search.in_pieces import model_settings_for_job
+
     context = read_context(reading, documents=True)
     regression = Regression(
         predictors=tuple(dict.fromkeys(each.value for each in predictor or [Predictor.surprisal])),
@@ -220,8 +225,6 @@ def eval_reading(
         fit=fit,
         predict=tuple(map(Contrast.read, predict or ())),
     )
-    frequency = read_frequencies(frequencies, wordfreq)
-    found = read_times(times, format=format and format.value, columns=names, texts=texts)
     measures = measures_of(regression.predictors, correct_spaces)
     models = named_models(
         [model_settings(evaluating.plan, each, run, context=context, measures=measures) for each in model],

@@ -52,11 +52,7 @@ def surprisal_of_table(
     on_error: OnError,
 ) -> None:
     """Score the sentences of a table with models, and write its rows with what these say."""
-    from pdtools.evaluation.reading.scoring import named_models, score_parts
-    from pdtools.search.in_pieces import model_settings_for_job
-    from pdtools.search.scores import Measure
     from pdtools.stimuli.sentences import read_stimuli
-    from pdtools.stimuli.surprisals import Surprisals
     from pdtools.stimuli.written import check_name, make_table, new_columns, write
 
     if rank:
@@ -76,6 +72,13 @@ def surprisal_of_table(
     frequency = read_frequencies(frequencies, wordfreq)
     new_columns(stimuli, frequency=frequency is not None, parses=parses)
     message(f"{file}: {stimuli.form}", quiet=run.quiet)
+
+    # These import torch, which takes seconds: only what can be read is worth them.
+    from pdtools.evaluation.reading.scoring import named_models, score_parts
+    from pdtools.search.in_pieces import model_settings_for_job
+    from pdtools.search.scores import Measure
+    from pdtools.stimuli.surprisals import Surprisals
+
     context = read_context(reading, documents=stimuli.documents is not None)
     measures: tuple[Measure, ...] = ("entropy",) if entropy else ("structure",)
     measures = (*measures, "spaces") if correct_spaces else measures

@@ -130,11 +130,6 @@ def surprisal(
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
       pdtools surprisal story.txt --model hf:gpt2 --stride 256
     """
-    from pdtools.search.contexts import DOCUMENT, with_documents
-    from pdtools.search.inputs import count_inputs, read_inputs
-    from pdtools.search.scores import Measure
-    from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
-
     check_json_output(run.as_json, output)
     table_file = None if text else sheet_of(inputs, source)
     if table_file is not None:
@@ -172,6 +167,12 @@ def surprisal(
         raise typer.BadParameter("--parses cannot be combined with --entropy or --rank: use another run")
     if parses and run.trees is not None:
         raise PdtoolsError("--parses cannot be combined with --trees")
+
+    from pdtools.search.contexts import DOCUMENT, with_documents
+    from pdtools.search.inputs import count_inputs, read_inputs
+    from pdtools.search.scores import Measure
+    from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
+
     files = sentence_files(inputs, text, source.value)
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]

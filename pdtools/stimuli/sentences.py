@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,7 +177,8 @@ def read_stimuli(
         columns: names of columns by what they say (:data:`ROLES`), where they have others; of ``sentence``
             several, between commas.
         words: whether units are words, of which a region may have several, instead of regions.
-        glue: what stands between regions; nothing: what their texts begin or end with.
+        glue: of a row for each region or word, what stands between them; nothing: what their texts begin or
+            end with.
 
     Raises:
         InputError: naming the row, where a table does not say what its sentences are, or says it twice.
@@ -244,25 +246,72 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
     if not places:
         reason = f"no column sentence, text or word in the header ({', '.join(filter(None, sheet.columns))})"
         raise InputError(reason, file=sheet.name, hint=_HINT)
+    if glue not in ("", " "):
+        reason = f"--glue {glue!r} is for a row for each region or word"
+        raise InputError(reason, file=sheet.name, hint="of regions in a sentence the spaces beside bars count")
     texts = [sheet.texts(place) for place in places]
     bars = any("|" in text for column in texts for text in column)
     brackets = not bars and any("[" in text for column in texts for text in column)
-    found = _Found()
+    found, close = _Found(), 0
     for row, own in enumerate(zip(*texts, strict=True)):
         for place, cell in zip(places, own, strict=True):
-            if brackets:
-                text, spans = _between_brackets(cell, glue, sheet, row)
-            else:
-                text, spans = _glued(cell.split("|") if bars else [cell], glue)
+            if bars and (both := _BRACKETS.search(cell)):
+                reason = f"brackets, {both[0]!r}, in a table with bars between regions"
+                hint = "mark regions by | or by [ ]; text with brackets needs a table with a row for each region"
+                raise InputError(reason, file=sheet.name, line=sheet.numbers[row], hint=hint)
+            pieces = _between_brackets(cell, sheet, row) if brackets else cell.split("|") if bars else [cell]
+            text, spans = _as_they_stand(pieces)
+            close += sum(0 < end == start < after for (_, end), (start, after) in pairwise(spans))
             found.add(text, spans, [row] * len(spans), words)
             if len(places) > 1:
                 found.version.append(columns.called(place))
     marks = "|" if bars else "[ ]" if brackets else ""
     form = f"wide: a sentence a row ({', '.join(map(columns.called, places))})"
     form += f", regions between {marks}" if marks else ""
+    form += f" ({close} borders without a space)" if close else ""
     version = "version" if columns.has("condition") else "condition"
     new = [*([version] if len(places) > 1 else []), *(["region", "region_text"] if marks else [])]
     return _made(columns, found, form, new, words=words)
+
+
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
+
+
+def _as_they_stand(regions: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
+    """Regions as a sentence: a space between two of them if there is any at their border, or else nothing;
+    empty ones are empty in it."""
+    text, is_apart = "", False
+    spans = []
+    for region in map(_plain, regions):
+        own = region.strip()
+        is_apart |= region != region.lstrip()
+        if own:
+            text += " " * bool(text and is_apart)
+            is_apart = region != region.rstrip()
+        spans.append((len(text), len(text) + len(own)))
+        text += own
+    return text, spans
+
+
+def _between_brackets(cell: str, sheet: Sheet, row: int) -> list[str]:
+    """Regions in brackets, and the rest of the sentence between them; spaces alone go to the region after."""
+    rest = _BRACKETS.sub("", cell)
+    if "[" in rest or "]" in rest:
+        reason = "brackets that do not match, or within others"
+        raise InputError(
+            reason, file=sheet.name, line=sheet.numbers[row], hint="regions may stand between | too"
+        )
+    regions, before = [], ""
+    for place, piece in enumerate(_BRACKETS.split(cell)):
+        if place % 2 == 0 and not piece.strip():
+            before = piece
+            continue
+        regions.append(before + piece)
+        before = ""
+    return regions
+
+
+# --- a row for each region, or word -----------------------------------------------------------
 
 
 def _glued(texts: Sequence[str], glue: str) -> tuple[str, list[tuple[int, int]]]:
@@ -281,42 +330,6 @@ def _glued(texts: Sequence[str], glue: str) -> tuple[str, list[tuple[int, int]]]
         parts.append(text)
         at += len(text)
     return "".join(parts), spans
-
-
-_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
-
-
-def _between_brackets(cell: str, glue: str, sheet: Sheet, row: int) -> tuple[str, list[tuple[int, int]]]:
-    """Regions in brackets, and the rest of the sentence between them, spaced as it is."""
-    rest = _BRACKETS.sub("", cell)
-    if "[" in rest or "]" in rest:
-        reason = "brackets that do not match, or within others"
-        raise InputError(
-            reason, file=sheet.name, line=sheet.numbers[row], hint="regions may stand between | too"
-        )
-    parts: list[str] = []
-    spans: list[tuple[int, int]] = []
-    at = 0
-    pieces = _BRACKETS.split(cell)
-    for place, piece in enumerate(pieces):
-        inside, text = place % 2 == 1, _plain(piece)
-        if inside:
-            text = text.strip()
-            apart = bool(spans) and not pieces[place - 1]  # two regions without anything between them
-            if apart and at:
-                parts.append(glue)
-                at += len(glue)
-        elif not spans:
-            text = text.lstrip()
-        if inside or text.strip():
-            first = at + len(text) - len(text.lstrip())
-            spans.append((first, at + len(text.rstrip())))
-        parts.append(text)
-        at += len(text)
-    return "".join(parts), spans
-
-
-# --- a row for each region, or word -----------------------------------------------------------
 
 
 def _long(columns: _Columns, of_words: bool, words: bool, glue: str) -> Stimuli:

@@ -17,11 +17,12 @@ from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.files import atomic_path, atomic_table
 from pdtools.files.sheets import Sheet, cell_text, ending
 from pdtools.stimuli.sentences import Stimuli
-from pdtools.stimuli.surprisals import Surprisals
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
+
+    from pdtools.stimuli.surprisals import Surprisals
 
 SPILLED = (1, 2)
 """Of how many words before a word the surprisal is in its row too."""

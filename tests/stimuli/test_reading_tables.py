@@ -52,7 +52,8 @@ REGIONS = [
         WIDE.replace(",", ";"),
         WIDE.replace("\n", "\r\n"),
         WIDE.replace("item,condition,sentence", "ITEM,Condition,Sentence"),
-        WIDE.replace(" | ", "|"),
+        WIDE.replace(" | ", "| ").replace("  ", " "),
+        WIDE.replace(" | ", "  | "),
     ],
 )
 def test_wide(text: str, tmp_path: Path) -> None:
@@ -83,21 +84,39 @@ def test_names_of_regions_keep_the_order_of_rows(tmp_path: Path) -> None:
     assert units(found) == [("The dog barks.", ["The dog", "barks."])]
 
 
+def test_regions_are_joined_as_they_stand(tmp_path: Path) -> None:
+    """A space at a border is one, wherever it stands; without one the border is within a text word."""
+    found = read(tmp_path, "sentence\nIt was wrong|.\nthe ans|wer| | was|| wrong\n|a \n")
+    assert units(found) == [
+        ("It was wrong.", ["It was wrong", "."]),
+        ("the answer was wrong", ["the ans", "wer", "", "was", "", "wrong"]),
+        ("a", ["", "a"]),
+    ]
+    assert "regions between | (2 borders without a space)" in found.form
+    assert units(read(tmp_path, "sentence\nwas wrong|.\n", words=True)) == [
+        ("was wrong.", ["was", "wrong", "."])
+    ]
+
+
 def test_brackets(tmp_path: Path) -> None:
-    text = "sentence\nThe dog [that ran] barks.\n[The dog][that ran]  [barks.]\nThe dog[s] [bark]\n[] a\n"
-    assert units(read(tmp_path, text)) == [
+    text = "sentence\nThe dog [that ran] barks.\n[The dog][ that ran]  [barks.]\nThe dog[s] [bark]\n[] a\n"
+    assert units(read(tmp_path, text + "[the answer was wrong][.]\n")) == [
         REGIONS[0],
-        ("The dog that ran  barks.", ["The dog", "that ran", "barks."]),
+        REGIONS[0],
         ("The dogs bark", ["The dog", "s", "bark"]),
-        (" a", ["", "a"]),
+        ("a", ["", "a"]),
+        ("the answer was wrong.", ["the answer was wrong", "."]),
     ]
     for wrong in ("The [dog", "The ]dog[", "The [[dog]]"):
         with pytest.raises(InputError, match=r"t\.csv:3: brackets"):
             read(tmp_path, f"sentence\na\n{wrong}\n[x]\n")
 
 
-def test_a_bar_makes_brackets_text(tmp_path: Path) -> None:
-    found = read(tmp_path, "sentence\nThe [sic | dog\n")
+def test_bars_and_brackets_are_not_mixed(tmp_path: Path) -> None:
+    for mixed in ("a | [b c]", "[b c] d", "[b | c]"):
+        with pytest.raises(InputError, match=r"t\.csv:3: brackets, '\[b .*', in a table with bars"):
+            read(tmp_path, f"sentence\na | b\n{mixed}\n")
+    found = read(tmp_path, "sentence\nThe [sic | dog\n")  # no region is meant
     assert units(found) == [("The [sic dog", ["The [sic", "dog"])]
 
 
@@ -106,6 +125,8 @@ def test_glue(tmp_path: Path) -> None:
     assert units(read(tmp_path, text, glue="")) == [("犬が走る", ["犬が", "", "走る"])]
     text = "item,region,text\n1,1,The dog\n1,2,'s \n1,3, tail\n"
     assert units(read(tmp_path, text, glue="")) == [("The dog's  tail", ["The dog", "'s", "tail"])]
+    with pytest.raises(InputError, match="--glue '_' is for a row for each region"):
+        read(tmp_path, "sentence\na | b\n", glue="_")
 
 
 def test_several_columns_of_sentences_are_conditions(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,14 @@ from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 pytest.importorskip("transformers")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+BORDER = re.compile(r"\s*\|[\s|]*")
 HOSTILE = [
     "The dog that | chased | the cats barks.",
     "don't go | there, he | said;x2,1",
     '"A na\u00efve caf\u00e9 | ("old") | dog',
     "The | | dog",
     "e\u0301 \u00a0x | 3.5% $5 | \U0001f408\U0001f408!",
-    "un|believ|able dogs | ran",
+    "un|believ|able dogs | ran|.",
     "a  b | c   d",
 ]
 
@@ -82,7 +84,7 @@ def test_regions_add_up_tokens(kind: str, words: bool, tmp_path: Path) -> None:
     found = model.surprisal(frame, words=words)
     for glued, (item, own) in zip(HOSTILE, found.groupby("item"), strict=True):
         parts = [part.strip() for part in glued.split("|")]
-        text = " ".join(part for part in parts if part)
+        text = BORDER.sub(lambda border: " " * any(map(str.isspace, border[0])), glued)
         tokens = model.surprisal(text)
         assert math.fsum(own.surprisal.dropna()) == pytest.approx(tokens.surprisal.sum(), abs=1e-4), item
         assert own.n_tokens.sum() == len(tokens)
@@ -91,14 +93,17 @@ def test_regions_add_up_tokens(kind: str, words: bool, tmp_path: Path) -> None:
         )
         if words:
             continue
-        ends = np.cumsum([len(part) + 1 for part in parts if part]) - 1
+        ends: list[int] = []
+        for part in filter(None, parts):
+            ends.append(text.index(part, max(ends, default=0)) + len(part))
         blank = [text[start : start + 1].isspace() for start in tokens.start]
-        inside = np.searchsorted(ends, tokens.start + blank)
+        inside = np.searchsorted(ends, tokens.start + blank, side="right")
         for place, row in enumerate(own[own.region_text != ""].itertuples()):
             mine = tokens[inside == place]
             total = mine.surprisal.sum() if len(mine) else math.nan
             assert row.surprisal == pytest.approx(total, abs=1e-4, nan_ok=True)
-            assert (row.n_tokens, row.crossing) == (len(mine), (mine.end > ends[place] + 1).sum())
+            crossing = sum(bool(text[ends[place] : end].strip()) for end in mine.end)
+            assert (row.n_tokens, row.crossing) == (len(mine), crossing)
 
 
 def score(text: str, spans: list[tuple[int, int]], **more: Any) -> SentenceScore:
@@ -420,7 +425,7 @@ def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.Capture
         assert said in " ".join(capsys.readouterr().err.split())
     (tmp_path / "t.csv").write_text("sentence\nNo q|ueen .\n")
     model = ["--model", models["raw"], "--quiet"]
-    surprisal(tmp_path / "t.csv", *model, "--glue", "", "--from", "tokens", code=1)
+    surprisal(tmp_path / "t.csv", *model, "--from", "tokens", code=1)
     assert "t.csv:2: a region ends within a word" in capsys.readouterr().err
     with pytest.raises(PdtoolsError, match="ranks are of tokens"):
         pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a"]}), rank=True)
