@@ -248,7 +248,9 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
         raise InputError(reason, file=sheet.name, hint=_HINT)
     if glue not in ("", " "):
         reason = f"--glue {glue!r} is for a row for each region or word"
-        raise InputError(reason, file=sheet.name, hint="of regions in a sentence the spaces beside bars count")
+        raise InputError(
+            reason, file=sheet.name, hint="of regions in a sentence the spaces beside bars count"
+        )
     texts = [sheet.texts(place) for place in places]
     bars = any("|" in text for column in texts for text in column)
     brackets = not bars and any("[" in text for column in texts for text in column)
@@ -257,7 +259,9 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
         for place, cell in zip(places, own, strict=True):
             if bars and (both := _BRACKETS.search(cell)):
                 reason = f"brackets, {both[0]!r}, in a table with bars between regions"
-                hint = "mark regions by | or by [ ]; text with brackets needs a table with a row for each region"
+                hint = (
+                    "mark regions by | or by [ ]; text with brackets needs a table with a row for each region"
+                )
                 raise InputError(reason, file=sheet.name, line=sheet.numbers[row], hint=hint)
             pieces = _between_brackets(cell, sheet, row) if brackets else cell.split("|") if bars else [cell]
             text, spans = _as_they_stand(pieces)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -206,14 +205,3 @@ class Surprisals:
     def n_crossing(self) -> int:
         """How many tokens reach over the end of their unit."""
         return int(np.nansum(self.values.get("crossing", np.zeros(0))))
-
-    def spilled(self, words: int) -> Float:
-        """float64 (U,), the surprisal of the unit so many before each in its sentence; not a number of the
-        first ones."""
-        n = len(self.stimuli.start)
-        found = np.full(n, math.nan)
-        if "surprisal" in self.values and n > words:
-            of = self.stimuli.of
-            before = self.values["surprisal"][: n - words]
-            found[words:] = np.where(of[words:] == of[: n - words], before, np.nan)
-        return found

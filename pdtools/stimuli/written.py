@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pdtools.stimuli.surprisals import Surprisals
 
 SPILLED = (1, 2)
-"""Of how many words before a word the surprisal is in its row too."""
-_COUNTS = ("n_tokens", "unknown", "crossing", "seen")
+"""Of which words before a word surprisal, length and frequency are in its row too."""
+_COUNTS = ("n_tokens", "unknown", "crossing", "seen", *(f"length_{words}" for words in SPILLED))
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,22 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
         seen: with ``--context`` or ``--stride``: tokens read before.
         parse: with ``--parses``: the best hypothesis after it.
         word, word_in_region, word_number: with ``--words``: the word, and its place, from 1.
-        surprisal_1, surprisal_2: with ``--words``: surprisals of the two words before it.
         length, frequency: with ``--words``: characters; log2 of the share of all words.
+        surprisal_1, surprisal_2: with ``--words``: surprisals of the two words before it; ``length_1``,
+            ``frequency_1`` and so on too.
         condition: the column that a sentence is from, if there are several (``version``, if the table has
             that column).
 
     Raises:
         InputError: if it has one of them already.
     """
-    spilled = [f"surprisal_{words}" for words in SPILLED]
-    of_words = ["length", *(["frequency"] if frequency else [])]
-    names = ["model", *stimuli.new, "surprisal", *(spilled if stimuli.words else []), "n_tokens", "unknown"]
-    names += ["crossing", *(["parse"] if parses else []), *(of_words if stimuli.words else [])]
+
+    def of_words(name: str) -> list[str]:
+        return [name, *(f"{name}_{words}" for words in SPILLED)] if stimuli.words else []
+
+    names = ["model", *stimuli.new, *(of_words("surprisal") or ["surprisal"]), "n_tokens", "unknown"]
+    names += ["crossing", *(["parse"] if parses else []), *of_words("length")]
+    names += of_words("frequency") if frequency else []
     there = {name.casefold(): name for name in stimuli.sheet.columns}
     reserved = [*names, "attachment", "closed", "entropy", "seen"]
     if twice := next((there[name] for name in reserved if name in there), None):
@@ -124,22 +128,32 @@ def make_table(
         columns[name] = [
             value
             for label, model in models.items()
-            for value in _in_order(_column(name, label, model, known, len(texts)), order)
+            for value in _in_order(_column(name, label, model, known, stimuli), order)
         ]
     return Made(stimuli.sheet, np.tile(stimuli.unit_row[order], len(models)), columns)
 
 
-def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], n: int) -> Any:
+def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], stimuli: Stimuli) -> Any:
+    n = len(stimuli.start)
     if name in known:
         return known[name]
     if name == "model":
         return [label] * n
     if name == "parse":
         return model.parses or [""] * n
-    if name.startswith("surprisal_"):
-        return model.spilled(int(name.rpartition("_")[2]))
+    of, _, before = name.rpartition("_")
+    if of in ("surprisal", "length", "frequency"):
+        return _spilled(stimuli, _column(of, label, model, known, stimuli), int(before))
     values = model.values.get(name)
     return np.full(n, np.nan) if values is None else values
+
+
+def _spilled(stimuli: Stimuli, values: Any, words: int) -> NDArray[np.float64]:
+    """float64 (U,), the value of the unit so many before each in its sentence; not a number of the first."""
+    found = np.full(len(stimuli.start), np.nan)
+    same = stimuli.of[words:] == stimuli.of[:-words]
+    found[words:][same] = np.asarray(values, np.float64)[:-words][same]
+    return found
 
 
 def _in_order(values: Any, order: NDArray[np.int64]) -> list[Any]:

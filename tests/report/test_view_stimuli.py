@@ -32,7 +32,7 @@ def write(path: Path, text: str = TABLE) -> str:
 
 def test_means_and_intervals(tmp_path: Path) -> None:
     page = stimuli_page([write(tmp_path / "t.csv")])
-    half = 1.959964 * math.sqrt(2) / math.sqrt(2)
+    half = 12.7062 * math.sqrt(2) / math.sqrt(2)  # Student's t of one degree of freedom
     rows = {(row["series"], row["condition"], row["region"]): row for row in page.document["rows"]}
     first = rows["m", "a", 1]
     assert (first["mean"], first["n"], first["label"]) == (5.0, 2, "1 The dog")
@@ -45,6 +45,34 @@ def test_means_and_intervals(tmp_path: Path) -> None:
     columns, cells = figures(page).tables["regions"]
     assert columns[:3] == ["model", "condition", "region"]
     assert cells[0] == ["m", "a", "1 The dog", 5.0, first["low"], first["high"], 2]
+    assert alone["label"] == "2"  # barks or runs, by condition
+
+
+def test_differences_within_items(tmp_path: Path) -> None:
+    """By hand: of 1, 2 and 6 bits the mean is 3, its error √(7/3), and t of two degrees of freedom 4.3027."""
+    bits = {"1": (2, 3, 9), "2": (5, 7, 9), "3": (4, 10, 9), "4": (8, None, 9), "": (1, 9, 9)}
+    rows = [
+        f"{item},{name},m,1,x,{'' if b is None else b}"
+        for item, own in bits.items()
+        for name, b in zip("abc", own, strict=True)
+    ]
+    text = "\n".join(["item,condition,model,region,text,surprisal", *rows]) + "\n"
+    page = stimuli_page([write(tmp_path / "t.csv", text)])
+    half = 4.302653 * math.sqrt(7 / 3)
+    assert page.document["paired"][0] == [
+        "m",
+        "b − a",
+        "1 x",
+        3.0,
+        pytest.approx(3 - half, abs=1e-3),
+        pytest.approx(3 + half, abs=1e-3),
+        3,
+    ]
+    assert [row[1] for row in page.document["paired"]] == ["b − a", "c − a", "c − b"]
+    assert figures(page).tables["differences"][1] == page.document["paired"]
+    without = stimuli_page([write(tmp_path / "t.csv", text.replace("item,", "set,", 1))])
+    assert without.document["paired"] == []
+    assert list(figures(without).tables) == ["regions"]
 
 
 def test_other_shapes(tmp_path: Path) -> None:
@@ -97,9 +125,11 @@ def test_the_page(tmp_path: Path) -> None:
       write(one("input"), "sleeps");
       await later();
       const drawn = one(".chart").spec.data.values.length;
-      return { before, strips, drawn, found: items(), counted: one(".found").textContent };
+      const differences = all("h2").map((each) => each.textContent);
+      return { differences, before, strips, drawn, found: items(), counted: one(".found").textContent };
     """
     found = evaluate(path, program)
+    assert found["differences"] == ["Differences between conditions, within items"]
     assert found["before"] == ["Item 1", "Item 2"]
     assert found["strips"][0] == "a, m 5.0:The dog 4.0barks 1.0"
     assert "b, m 3.0:The dog –runs 3.0" in found["strips"]

@@ -304,6 +304,8 @@ def test_spill_over_stays_in_its_sentence(models: dict[str, Path], tmp_path: Pat
     assert found.surprisal_2.tolist() == pytest.approx([nan, nan, own[0], nan, nan], nan_ok=True)
     assert found.word_number.tolist() == [1, 2, 3, 1, 2]
     assert found.length.tolist() == [1] * 5
+    assert found.length_1.fillna(0).tolist() == [0, 1, 1, 0, 1]
+    assert found.frequency_2.tolist() == pytest.approx([nan, nan, -1, nan, nan], nan_ok=True)
     assert found.frequency.tolist() == pytest.approx([-1, -2, nan, nan, -2], nan_ok=True)
     assert found.surprisal.tolist()[:3] == pytest.approx(model.surprisal("a b c").surprisal.tolist()[:3])
 
@@ -313,9 +315,10 @@ def test_frequencies_and_tables_of_words(models: dict[str, Path], tmp_path: Path
     (tmp_path / "counts.tsv").write_text("a\t3\nc\t1\n")
     common = [tmp_path / "t.tsv", "--model", models["base"], "--frequencies", tmp_path / "counts.tsv"]
     surprisal(*common, "--words", "-o", tmp_path / "o.tsv", "--quiet")
-    lines = (tmp_path / "o.tsv").read_text().splitlines()
-    assert lines[1].split("\t")[-1] == f"{math.log2(0.75):.8f}"
-    assert lines[2].split("\t")[-1] == ""
+    header, *lines = (line.split("\t") for line in (tmp_path / "o.tsv").read_text().splitlines())
+    assert header[-6:] == ["length", "length_1", "length_2", "frequency", "frequency_1", "frequency_2"]
+    log = f"{math.log2(0.75):.8f}"
+    assert [line[-6:] for line in lines] == [["1", "", "", log, "", ""], ["1", "1", "", "", log, ""]]
     surprisal(*common, code=2)
 
 
@@ -419,7 +422,7 @@ def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.Capture
         ([tmp_path / "t.csv", "--column", "sentence"], 2, "NAME=COLUMN"),
         ([tmp_path / "t.csv", "-o", tmp_path / "t.csv", "--overwrite"], 1, "is the input"),
         ([tmp_path / "in.txt", "--column", "sentence=x"], 2, "goes with a table"),
-        ([tmp_path / "in.txt", "--model", "other"], 2, "several go with a table"),
+        ([tmp_path / "in.txt", "--model", "demo"], 2, "several go with a table"),
     ):
         surprisal(*given, *model, code=code)
         assert said in " ".join(capsys.readouterr().err.split())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pdtools.evaluation.student import student_quantile
+
 _Z = 1.959963984540054  # of 95%
 
 
@@ -34,5 +36,5 @@ def of_mean(shares: Sequence[tuple[int, int]]) -> tuple[float, float, float]:
 
 
 def half_width(deviation: float, n: int) -> float:
-    """Half of the 95% interval of a mean of n numbers with this standard deviation (normal approximation)."""
-    return _Z * deviation / math.sqrt(n) if n > 1 else 0.0
+    """Half of the 95% interval of a mean of n numbers with this standard deviation, by Student's t."""
+    return student_quantile(0.975, n - 1) * deviation / math.sqrt(n) if n > 1 else 0.0

@@ -147,7 +147,7 @@
         make("p", {}, about.formulas.length > 1 ? "Predictions (the first is the scored one):" : "Prediction:"),
         ...about.formulas.map((formula) => make("p", {}, make("code", {}, readable(formula, about.labels)))),
         terms(about, found, models),
-        make("p", { class: "soft" }, `Means over items${grouped ? " (of several seeds, of their means)" : ""}, bits, with 95% intervals of the mean (normal approximation). A prediction is about each item, not about the means.`),
+        make("p", { class: "soft" }, `Means over items${grouped ? " (of several seeds, of their means)" : ""}, bits, with 95% intervals of the mean (Student's t). A prediction is about each item, not about the means.`),
         make("button", { click: () => browsers[benchmark.task].only(name) }, "List its items"));
       await chart(shown.place, grouped ? about.grouped : about.chart, found, { label: `${name}: mean surprisal by region and condition`, facet: true });
     };

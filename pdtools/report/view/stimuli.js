@@ -45,7 +45,10 @@
   }
 
   frame(
-    make("section", {}, shown.element, make("p", { class: "soft" }, "Means over rows, bits, with 95% intervals of the mean (normal approximation); none where there is one row.")),
+    make("section", {}, shown.element, make("p", { class: "soft" }, "Means over rows, bits, with 95% intervals of the mean (Student's t); none where there is one row.")),
+    page.paired.length ? make("section", {}, make("h2", {}, "Differences between conditions, within items"),
+      table([{ name: "model", number: false }, "difference", { name: "region", number: false }, "mean (bits)", "from", "to", "items"], page.paired),
+      make("p", { class: "soft" }, "Means over the items that have both conditions, with 95% intervals (Student's t).")) : null,
     section,
   );
   await chart(shown.place, page.chart, rows, { label: "Mean surprisal by region and condition", facet: true });

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations, product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from pdtools.errors import InputError
@@ -17,6 +19,7 @@ from pdtools.report.view.intervals import half_width
 from pdtools.report.view.page import Page
 
 _COLUMNS = ["series", "condition", "region", "mean", "low", "high", "n"]
+_FEW = 4  # conditions of which every two are compared; of more each is compared to the first
 _ALL = "all"  # the condition of tables without one
 # Where rows are in their sentence, and what they have: the first of these that there is.
 _PLACES = ("word_number", "region_number", "region", "region_name")
@@ -33,41 +36,47 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     Raises:
         InputError: for a table without models and surprisals, with one that is no number, or without any.
     """
-    values: dict[tuple[str, str, str], list[float]] = {}
+    values: dict[tuple[str, str, str], dict[str, list[float]]] = {}  # by item
     items: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
-    labels: dict[str, str] = {}
+    texts: dict[str, dict[str, set[str]]] = {}  # by place and item
     without = 0
     for path in paths:
         sheet = read_sheet(path)
         for model, item, condition, place, text, bits in _rows(sheet):
-            labels.setdefault(place, text)
+            texts.setdefault(place, {}).setdefault(item, set()).add(text)
             own = items.setdefault(item, {}).setdefault(condition, {}).setdefault(model, [])
             own.append([text, None if math.isnan(bits) else rounded(bits, 2)])
             if math.isnan(bits):
                 without += 1
             else:
-                values.setdefault((model, condition, place), []).append(bits)
+                values.setdefault((model, condition, place), {}).setdefault(item, []).append(bits)
     if not values:
         raise InputError("no surprisal in it", file=paths[0])
     models = list(dict.fromkeys(model for model, _, _ in values))
     conditions = list(dict.fromkeys(condition for _, condition, _ in values))
-    places = list(labels)
+    places = list(texts)
     if all(place.lstrip("-").isdecimal() for place in places):
         places.sort(key=int)
     order = {place: number for number, place in enumerate(places, 1)}
     rows: list[dict[str, Any]] = []
-    for (model, condition, place), bits_of in values.items():
-        n = len(bits_of)
-        mean = math.fsum(bits_of) / n
-        ends: list[float | None] = [None, None]  # of one sentence there is no interval
-        if (spread := deviation(bits_of)) is not None:
-            half = half_width(spread, n)
-            ends = [rounded(mean - half, 3), rounded(mean + half, 3)]
-        cells = [model, condition, order[place], rounded(mean, 3), *ends, n]
+    for (model, condition, place), by_item in values.items():
+        cells = [model, condition, order[place], *_mean([bits for own in by_item.values() for bits in own])]
         rows.append(dict(zip(_COLUMNS, cells, strict=True)))
+    labels = {place: _label(place, list(texts[place].values())) for place in places}
     for row in rows:
-        place = places[row["region"] - 1]
-        row["label"] = f"{place} {labels[place][:24]}".strip()
+        row["label"] = labels[places[row["region"] - 1]]
+    paired: list[list[Any]] = []
+    # Of many conditions every two would be too many.
+    pairs = (
+        list(combinations(conditions, 2))
+        if len(conditions) <= _FEW
+        else product(conditions[:1], conditions[1:])
+    )
+    for (a, b), model, place in product(pairs, models, places):
+        first, second = (values.get((model, condition, place), {}) for condition in (a, b))
+        differences = [fmean(second[item]) - fmean(first[item]) for item in first if item and item in second]
+        if differences:
+            paired.append([model, f"{b} − {a}", labels[place], *_mean(differences)])
     notes = [f"{without} rows without a surprisal are in no mean"] if without else []
     if conditions == [_ALL]:
         notes.append("no column is called condition: all sentences are one")
@@ -80,6 +89,7 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
             "rows": rows,
             "chart": region_curves(series=models, conditions=conditions),
             "items": len(items),
+            "paired": paired,
         },
         packed={"items": [[item, found] for item, found in items.items()]},
         charts=True,
@@ -92,9 +102,29 @@ def figures(page: Page) -> Figures:
     columns = ["model", "condition", "region", "mean (bits)", "from", "to", "n"]
     rows = page.document["rows"]
     cells = [[row["label" if name == "region" else name] for name in _COLUMNS] for row in rows]
-    return Figures(
-        charts={"regions": with_rows(page.document["chart"], rows)}, tables={"regions": (columns, cells)}
-    )
+    tables = {"regions": (columns, cells)}
+    if paired := page.document["paired"]:
+        tables["differences"] = (
+            ["model", "difference", "region", "mean (bits)", "from", "to", "items"],
+            paired,
+        )
+    return Figures(charts={"regions": with_rows(page.document["chart"], rows)}, tables=tables)
+
+
+def _mean(bits: Sequence[float]) -> list[Any]:
+    """The mean, the ends of its interval, which one value does not have, and how many values there are."""
+    mean, spread = fmean(bits), deviation(bits)
+    ends: list[float | None] = [None, None]
+    if spread is not None:
+        half = half_width(spread, len(bits))
+        ends = [rounded(mean - half, 3), rounded(mean + half, 3)]
+    return [rounded(mean, 3), *ends, len(bits)]
+
+
+def _label(place: str, texts: Sequence[set[str]]) -> str:
+    """A region's name: with its text in the first item, unless texts of an item differ between conditions."""
+    same = all(len(own) == 1 for own in texts)
+    return f"{place} {min(texts[0])[:24]}".strip() if same else place
 
 
 def _rows(sheet: Sheet) -> list[tuple[str, str, str, str, str, float]]:
