@@ -185,7 +185,9 @@ def base_perplexity(folder: Path) -> Iterator[Line]:
         loaded.model.loss(collate([(shards.tokens(i), shards.attach(i))], loaded.model.pad_id))
         for i in range(len(shards))
     ]
-    loss = sum(float(part.token_nll_sum.detach()) for part in sums) / sum(int(part.n_tokens) for part in sums)
+    loss = sum(float(part.sums["token_nll"].detach()) for part in sums) / sum(
+        int(part.counts["tokens"]) for part in sums
+    )
     pairs = [(math.exp(loss), scores["ppl_token_marginal"] or 0.0)]
     settings = {"sentences": len(shards), "model": scorer.settings["model"]}
     peer = "exp of the training loss"

@@ -84,7 +84,7 @@ def step(model: TransformerLM, batch: Batch, recurrence: str | None = None) -> R
     """Forward and backward; gradients are dropped at the end, so that every run allocates its own."""
 
     def run() -> None:
-        model.loss(batch).token_nll_sum.backward()
+        model.loss(batch).sums["token_nll"].backward()
         model.zero_grad(set_to_none=True)
 
     def run_with_it() -> None:

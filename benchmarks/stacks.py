@@ -34,7 +34,7 @@ Loss = Callable[[RecurrentLM, Batch], Tensor]
 
 def own_loss(model: RecurrentLM, batch: Batch) -> Tensor:
     """As in training."""
-    return model.loss(batch).token_nll_sum
+    return model.loss(batch).sums["token_nll"]
 
 
 def loss_without_c(model: RecurrentLM, batch: Batch) -> Tensor:
@@ -198,7 +198,9 @@ def side_by_side(name: str, models: list[RecurrentLM], options: Options) -> Figu
     batches = [strings(n).to(options.device) for n in lengths]
 
     def together() -> None:
-        torch.stack([parts.token_nll_sum for parts in RecurrentLM.losses(models, batches)]).sum().backward()
+        torch.stack(
+            [parts.sums["token_nll"] for parts in RecurrentLM.losses(models, batches)]
+        ).sum().backward()
         drop_gradients()
 
     def alone() -> None:

@@ -91,7 +91,7 @@ def step(model: TransformerLM, batch: Batch, loss: Callable[[TransformerLM, Batc
 def own_loss(model: TransformerLM, batch: Batch) -> Tensor:
     """What training minimizes."""
     parts = model.loss(batch)
-    return parts.token_nll_sum + parts.attach_nll_sum
+    return parts.sums["token_nll"] + parts.sums["attachment_nll"]
 
 
 def figures(options: Options) -> Iterator[Figure]:

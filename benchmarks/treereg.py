@@ -35,10 +35,10 @@ def with_edges(batch: Batch) -> Batch:
 def loss(model: TransformerLM, batch: Batch) -> Tensor:
     """What training minimizes."""
     parts = model.loss(batch)
-    if batch.edges is None or parts.treereg_sum is None:
-        return parts.token_nll_sum
+    if "treereg" not in parts.sums:
+        return parts.sums["token_nll"]
     trees = count_trees(batch.attach, batch.lengths, batch.edges)
-    return parts.token_nll_sum + (parts.n_tokens / trees * parts.treereg_sum).float()
+    return parts.sums["token_nll"] + (parts.counts["tokens"] / trees * parts.sums["treereg"]).float()
 
 
 def steps(model: TransformerLM, batches: list[Batch]) -> Run:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -56,39 +56,26 @@ class TokenParts:
 
 @dataclass(frozen=True)
 class LossParts:
-    """Sums over a batch; they add up over batches and workers. All are 0-dimensional tensors.
+    """Sums over a batch, by name; they add up over batches and workers. All are 0-dimensional tensors.
+
+    Every model gives those of eq. 7's two factors, and the same names for every batch that asks for the same.
 
     Attributes:
-        token_nll_sum: -log p of all tokens (EOS included), nats.
-        attach_nll_sum: -log p of all attachments, nats.
-        n_tokens, n_attach: how many were scored.
-        n_attach_correct: attachments that were the likeliest legal ones.
-        n_clamped: cells of the tapes deeper than the model's depth table.
-        treereg_sum, n_trees, n_splits, n_splits_correct: see :class:`pdtools.models.treereg.TreeRegParts`;
-            None where TreeReg's loss was not computed.
-        answer_nll_sum: the part of token_nll_sum that is of answers; this and what follows is of prompts.
-        squared_error_sum: of the numbers that the model gives, where a number is known; n_numbers of them.
-
-    Beside these sums, of each row of a batch of prompts:
-        answer_logprobs: float64 (B,), log p of the answer's tokens given what is before them.
-        numbers: float (B,), what the regression gives.
+        sums: of the terms of the loss (:data:`pdtools.training.loss.TERMS`): ``token_nll``: -log p of all
+            tokens (EOS included), nats; ``attachment_nll``: -log p of all attachments, nats; ``treereg``
+            (:class:`pdtools.models.treereg.TreeRegParts`); of prompts ``answer_nll``, the part of
+            ``token_nll`` that is of answers, and ``squared_error`` of the numbers that the model gives, where
+            one is known.
+        counts: ``tokens``, ``attachments`` that were scored; ``attachments_right``: the likeliest legal ones;
+            ``clamped``: cells of the tapes deeper than the model's depth table; ``trees``, ``splits``,
+            ``splits_right`` of TreeReg; known ``numbers``.
+        rows: of each row of a batch of prompts: ``answer_logprobs``, float64 (B,), log p of the answer's
+            tokens given what is before them; ``numbers``, float (B,), what the regression gives.
     """
 
-    token_nll_sum: Tensor
-    attach_nll_sum: Tensor
-    n_tokens: Tensor
-    n_attach: Tensor
-    n_attach_correct: Tensor
-    n_clamped: Tensor
-    treereg_sum: Tensor | None = None
-    n_trees: Tensor | None = None
-    n_splits: Tensor | None = None
-    n_splits_correct: Tensor | None = None
-    answer_nll_sum: Tensor | None = None
-    squared_error_sum: Tensor | None = None
-    n_numbers: Tensor | None = None
-    answer_logprobs: Tensor | None = None
-    numbers: Tensor | None = None
+    sums: Mapping[str, Tensor]
+    counts: Mapping[str, Tensor]
+    rows: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class DecoderState(ABC):
@@ -259,25 +246,31 @@ class LanguageModel(nn.Module, ABC):
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
         attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
-        more = {} if parts.treereg is None else vars(parts.treereg)
+        sums = {"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()}
+        counts = {
+            "tokens": batch.predicted().sum(),
+            "attachments": attached.sum(),
+            "attachments_right": ((parts.attach_best == batch.attach) & attached).sum(),
+            "clamped": parts.n_clamped,
+        }
+        rows = {}
+        if (found := parts.treereg) is not None:
+            sums["treereg"] = found.treereg_sum
+            counts |= {
+                "trees": found.n_trees,
+                "splits": found.n_splits,
+                "splits_right": found.n_splits_correct,
+            }
         if batch.answers is not None:
             of_tokens = parts.token_logprobs.to(widest_float(self.device))
             of_answers = of_tokens.masked_fill(~batch.answers, 0).sum(1)  # (B,)
-            more |= {"answer_nll_sum": -of_answers.sum(), "answer_logprobs": of_answers}
+            sums["answer_nll"], rows["answer_logprobs"] = -of_answers.sum(), of_answers
         if batch.numbers is not None and parts.numbers is not None:
             known = ~batch.numbers.isnan()
             error = torch.where(known, parts.numbers - batch.numbers, 0)  # (B,)
-            more |= {"squared_error_sum": error.square().sum(), "n_numbers": known.sum()}
-            more["numbers"] = parts.numbers
-        return LossParts(
-            token_nll_sum=-parts.token_logprobs.sum(),
-            attach_nll_sum=-parts.attach_logprobs.sum(),
-            n_tokens=batch.predicted().sum(),
-            n_attach=attached.sum(),
-            n_attach_correct=((parts.attach_best == batch.attach) & attached).sum(),
-            n_clamped=parts.n_clamped,
-            **more,
-        )
+            sums["squared_error"], counts["numbers"] = error.square().sum(), known.sum()
+            rows["numbers"] = parts.numbers
+        return LossParts(sums, counts, rows)
 
     @classmethod
     def losses(cls, models: Sequence[Self], batches: Sequence[Batch]) -> list[LossParts]:

@@ -113,13 +113,15 @@ class ScaffoldLM(TransformerLM):
         token_nll = self._nll(hidden[:, :-1][predicted], batch.tokens[:, 1:][predicted])
         scored = batch.run >= 0  # (B, N)
         logits, runs = self.scaffold(hidden[scored]).float(), batch.run[scored]  # (S, runs), (S,)
+        run_nll = F.cross_entropy(logits, runs, reduction="sum")
         return LossParts(
-            token_nll_sum=token_nll.sum(),
-            attach_nll_sum=F.cross_entropy(logits, runs, reduction="sum"),
-            n_tokens=predicted.sum(),
-            n_attach=scored.sum(),
-            n_attach_correct=(logits.argmax(1) == runs).sum(),
-            n_clamped=batch.lengths.new_zeros(()),
+            sums={"token_nll": token_nll.sum(), "attachment_nll": run_nll},
+            counts={
+                "tokens": predicted.sum(),
+                "attachments": scored.sum(),
+                "attachments_right": (logits.argmax(1) == runs).sum(),
+                "clamped": batch.lengths.new_zeros(()),
+            },
         )
 
 

@@ -4,9 +4,10 @@ from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.sentences import Sentences, ShardInput
 from pdtools.training.data.tasks import TaskInput
 from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ranks
-from pdtools.training.evaluate import LossSums, evaluate
+from pdtools.training.evaluate import evaluate
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import TrainingLoop
+from pdtools.training.loss import LossSums
 from pdtools.training.metrics import METRICS, read_metrics
 from pdtools.training.optimizer import build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel

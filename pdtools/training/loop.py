@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,23 +17,15 @@ from pdtools.devices import widest_float
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory
 from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
-from pdtools.models.treereg import count_trees
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.loader import AHEAD, BatchLoader
 from pdtools.training.data.prompts import PromptRows
 from pdtools.training.data.protocols import TrainingData, ValidationData
-from pdtools.training.evaluate import (
-    TOKENS,
-    LossSums,
-    autocast,
-    evaluate,
-    evaluation_mode,
-    loss_sums,
-    zero_sums,
-)
+from pdtools.training.evaluate import autocast, evaluate, evaluation_mode
+from pdtools.training.loss import TERMS, TOKENS, LossSums, StepWeights, base_count, loss_sums, zero_sums
 from pdtools.training.metrics import MetricsLog, NoMetrics
-from pdtools.training.optimizer import build_optimizer, learning_rate
+from pdtools.training.optimizer import HeadWarmup, build_optimizer, learning_rate
 from pdtools.training.parallel import ParallelModel
 from pdtools.training.recipe import TrainConfig
 from pdtools.training.run_folder import TRAINER, RunFolder
@@ -97,7 +89,8 @@ class TrainingLoop:
         config: how to train.
         train_set: what to learn from.
         valid_set: what chooses the best checkpoint; without it ``best/`` is the newest one.
-        treereg_set: parsed sentences for TreeReg's loss alone; None: it is that of the training sentences.
+        beside: by the name of a term of the loss, sentences for that term alone; it is left out of the
+            training sentences' loss then.
         checkpointing: what checkpoints hold beside the model.
         device: where the model is.
         listener: hears of progress.
@@ -112,7 +105,7 @@ class TrainingLoop:
         config: TrainConfig,
         train_set: TrainingData,
         valid_set: ValidationData | None,
-        treereg_set: TrainingData | None,
+        beside: Mapping[str, TrainingData],
         *,
         checkpointing: Checkpointing,
         device: str,
@@ -124,8 +117,6 @@ class TrainingLoop:
             raise PdtoolsError(
                 "train.schedule plateau needs validation sentences (--valid, or another schedule)"
             )
-        if config.head_warmup_steps and not any(True for _ in parallel.model.head_parameters()):
-            raise PdtoolsError("train.head_warmup_steps is for models with an attachment head: leave it out")
         self.folder = folder
         self.parallel = parallel
         self.model = parallel.model
@@ -139,28 +130,29 @@ class TrainingLoop:
         self.stop = lambda: self.ranks.largest(int(stop())) > 0
         self.limits = BatchLimits(tokens=config.batch_tokens, sentences=config.batch_sentences)
         self.optimizer = build_optimizer(self.model, config)
+        self.warmup = HeadWarmup(self.model, config)
         self.state = RunState()
         self.window = zero_sums(device)  # since the last line in the log
         self._kept_steps = config.kept_at("steps")
         self._kept_words = sorted(config.kept_at("words"))
         self.gradient_norm = torch.zeros((), device=device)
         if resume:
-            self.state, window = load_state(folder.trainer, parallel, self.optimizer, device, config.seed)
-            self.window[: len(window)] = window  # runs of older versions have fewer sums
+            self.state, self.window = load_state(
+                folder.trainer, parallel, self.optimizer, device, config.seed
+            )
             if self.state.finished == "steps" and self.state.step < config.steps:
                 self.state.finished = None  # it has been given more
         source = train_set.source(config, epoch=self.state.epoch, taken=self.state.taken)
         self.padding = source.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0
         self.loader = BatchLoader(source, device, ahead, self.ranks)
-        self.treereg_loader = None
-        if treereg_set is not None:
-            position = {"epoch": self.state.treereg_epoch, "taken": self.state.treereg_taken}
-            parsed = treereg_set.source(config, **position)
-            self.treereg_loader = BatchLoader(parsed, device, ahead, self.ranks)
+        self.loaders_beside = {}
+        for name, sentences in beside.items():
+            epoch, taken = self.state.beside.get(name, (0, 0))
+            source = sentences.source(config, epoch=epoch, taken=taken)
+            self.loaders_beside[name] = BatchLoader(source, device, ahead, self.ranks)
         self._waiting: deque[Batch] = deque()  # of the step that has begun
-        self._treereg_factor = torch.zeros((), dtype=widest_float(device), device=device)
-        self._number_factor = torch.zeros((), dtype=widest_float(device), device=device)
+        self._weights = StepWeights(config, [], self.ranks)
         self._begin_step()
 
     def run(self) -> RunState:
@@ -187,7 +179,9 @@ class TrainingLoop:
             if self.ranks.is_main
             else NoMetrics()
         )
-        with log as self.metrics, self.loader, self.treereg_loader or contextlib.nullcontext():
+        with log as self.metrics, contextlib.ExitStack() as loading:
+            for loader in self._loaders:
+                loading.enter_context(loader)
             self.listener.started(
                 self.state,
                 {
@@ -218,56 +212,32 @@ class TrainingLoop:
                 return self._load()
         return None
 
+    @property
+    def _loaders(self) -> list[BatchLoader]:
+        return [self.loader, *self.loaders_beside.values()]
+
     def _load(self) -> Batch:
         self._began = time.monotonic()
         if not self._waiting:
-            loaders = [loader for loader in (self.loader, self.treereg_loader) if loader is not None]
-            waited = sum(loader.waited for loader in loaders)
+            waited = sum(loader.waited for loader in self._loaders)
             self._waiting.extend(self._load_step())
-            self.state.loading_seconds += sum(loader.waited for loader in loaders) - waited
+            self.state.loading_seconds += sum(loader.waited for loader in self._loaders) - waited
         return self._waiting.popleft()
 
     def _load_step(self) -> list[Batch]:
-        """All batches of a step, those for TreeReg's loss alone first.
-
-        That is divided by the step's trees, the rest by its tokens; their gradients are added up, so that
-        both numbers have to be known, of all batches and ranks, before the first backward pass.
-        """
+        """All batches of a step, those of one term alone first; and what its terms are multiplied by."""
         config = self.config
         batches = [next(self.loader) for _ in range(config.accumulate)]
-        self._weigh_numbers(batches)
-        if not self.model.has_treereg:
-            return batches
-        has_term = (self.state.step + 1) % config.treereg_every == 0
-        if self.treereg_loader is not None or not has_term:
-            batches = [replace(batch, edges=None) for batch in batches]
-        if not has_term:
-            return batches
-        if self.treereg_loader is not None:
-            parsed = [next(self.treereg_loader) for _ in range(config.accumulate)]
-            batches = [*map(_without_tokens, parsed), *batches]
-        counts = torch.zeros(2, dtype=widest_float(self.device), device=self.device)
-        for batch in batches:
-            predicted = batch.predicted()
-            counts[0] += predicted.any(1).sum() if config.normalize == "sentence" else predicted.sum()
-            if batch.edges is not None:
-                counts[1] += count_trees(batch.attach, batch.lengths, batch.edges, batch.places)
-        self.ranks.add_up(counts)
-        self._treereg_factor = config.treereg_weight * counts[0] / counts[1].clamp(min=1)
+        for term in TERMS:
+            is_due = (self.state.step + 1) % term.every(config) == 0
+            own = self.loaders_beside.get(term.name)
+            if own is not None or not is_due:
+                batches = [term.without(batch) for batch in batches]
+            if own is not None and is_due:
+                alone = [next(own) for _ in range(config.accumulate)]
+                batches = [*map(_without_tokens, alone), *batches]
+        self._weights = StepWeights(config, batches, self.ranks)
         return batches
-
-    def _weigh_numbers(self, batches: Sequence[Batch]) -> None:
-        """The squared errors of a step are divided by its numbers, the rest by its tokens (or sentences)."""
-        if all(batch.numbers is None for batch in batches):
-            return
-        counts = torch.zeros(2, dtype=widest_float(self.device), device=self.device)
-        for batch in batches:
-            assert batch.numbers is not None
-            predicted = batch.predicted()
-            counts[0] += predicted.any(1).sum() if self.config.normalize == "sentence" else predicted.sum()
-            counts[1] += (~batch.numbers.isnan()).sum()
-        self.ranks.add_up(counts)
-        self._number_factor = counts[0].clamp(min=1) / counts[1].clamp(min=1)
 
     @property
     def completes_step(self) -> bool:
@@ -276,14 +246,7 @@ class TrainingLoop:
 
     def loss_to_minimise(self, parts: LossParts) -> torch.Tensor:
         """What is minimised: a sum over a batch, whose gradient :meth:`learn` takes for granted."""
-        loss = parts.token_nll_sum + self.config.attachment_weight * parts.attach_nll_sum
-        if parts.answer_nll_sum is not None:
-            loss = loss + (self.config.answer_weight - 1) * parts.answer_nll_sum.to(loss.dtype)
-        if parts.squared_error_sum is not None:
-            loss = loss + (self._number_factor * parts.squared_error_sum).to(loss.dtype)
-        if parts.treereg_sum is not None:
-            loss = loss + (self._treereg_factor * parts.treereg_sum).to(loss.dtype)
-        return loss
+        return self._weights.loss(parts)
 
     def learn(self, batch: Batch, parts: LossParts) -> None:
         """Take note of a batch's gradient, and update the weights when the step is complete.
@@ -293,7 +256,7 @@ class TrainingLoop:
         """
         completes_step = self.completes_step
         self._sums += loss_sums(parts)
-        self._sentences += batch.predicted().any(1).sum()
+        self._base += base_count(batch, self.config)
         logged = None
         if completes_step:
             logged = self._update()
@@ -311,10 +274,9 @@ class TrainingLoop:
         self.ranks.add_up(sums)
         divisor = sums[TOKENS]
         if config.normalize == "sentence":
-            self.ranks.add_up(self._sentences)
-            divisor = self._sentences
-        if state.step < config.head_warmup_steps:
-            self._leave_all_but_head()
+            self.ranks.add_up(self._base)
+            divisor = self._base
+        self.warmup.mask(state.step)
         gradients = self.parallel.gradients()  # the mean over ranks of sums over tokens
         share = (self.ranks.size / divisor.clamp(min=1)).float()
         self.gradient_norm = self.parallel.total_norm(gradients) * share
@@ -331,16 +293,9 @@ class TrainingLoop:
         log_is_due = state.step % config.log_every == 0 or state.step == config.steps
         return LossSums.from_tensor(self.window) if log_is_due else None  # the one wait for the device
 
-    def _leave_all_but_head(self) -> None:
-        """Drop the gradients of all parameters that stay as they are; the optimizer passes over these."""
-        head = {id(parameter) for parameter in self.model.head_parameters()}
-        for parameter in self.model.parameters():
-            if id(parameter) not in head:
-                parameter.grad = None
-
     def _begin_step(self) -> None:
         self._sums = zero_sums(self.device)
-        self._sentences = torch.zeros((), dtype=widest_float(self.device), device=self.device)
+        self._base = torch.zeros((), dtype=widest_float(self.device), device=self.device)
 
     def _log(self, sums: LossSums) -> None:
         """Record the loss since the last time."""
@@ -349,7 +304,7 @@ class TrainingLoop:
         state = self.state
         state.tokens += sums.tokens
         values = {
-            **self._scores(sums),
+            **sums.scores(self.config, self.model),
             "learning_rate": learning_rate(state.step, self.config, state.learning_rate_factor),
             "gradient_norm": float(self.gradient_norm),
             "epoch": self.loader.epoch,
@@ -363,17 +318,8 @@ class TrainingLoop:
         self.metrics.write("train", state.step, values)
         self.listener.logged(state.step, values)
 
-    def _scores(self, sums: LossSums) -> dict[str, Any]:
-        return sums.scores(
-            self.config.attachment_weight,
-            objective=self.model.objective,
-            structure=self.model.structure,
-            treereg=self.model.has_treereg,
-            answer_weight=self.config.answer_weight,
-        )
-
     def _check_finite(self, sums: LossSums) -> None:
-        if not math.isfinite(sums.token_nll + sums.attachment_nll + float(self.gradient_norm)):
+        if not (sums.are_finite() and math.isfinite(float(self.gradient_norm))):
             raise PdtoolsError(
                 f"{self.folder.name}: the loss is not finite any more at step {self.state.step}"
                 " (lower train.learning_rate or train.clip, or lengthen train.warmup_steps)"
@@ -436,11 +382,11 @@ class TrainingLoop:
         The better score of a task, if there is one, decides, then the loss.
         """
         state = self.state
-        loss = sums.loss(self.config.attachment_weight, self.config.answer_weight)
+        loss = sums.loss(self.config)
         if not math.isfinite(loss):
             raise PdtoolsError(f"{self.folder.name}: the validation loss is not finite at step {state.step}")
         self._add_time()
-        scores = {**self._scores(sums), **task_score, "seconds": round(state.seconds, 3)}
+        scores = {**sums.scores(self.config, self.model), **task_score, "seconds": round(state.seconds, 3)}
         metric = next(iter(task_score.values()), None)
         is_best = state.best_loss is None or _order(metric, loss) < _order(state.best_metric, state.best_loss)
         if is_best:
@@ -496,9 +442,9 @@ class TrainingLoop:
         self._check_finite(LossSums.from_tensor(self.window))
         self._add_time()
         self.state.epoch, self.state.taken = self.loader.epoch, self.loader.taken
-        if self.treereg_loader is not None:
-            position = self.treereg_loader.epoch, self.treereg_loader.taken
-            self.state.treereg_epoch, self.state.treereg_taken = position
+        self.state.beside = {
+            name: (loader.epoch, loader.taken) for name, loader in self.loaders_beside.items()
+        }
         self.state.metrics_size = self.metrics.size
         weights = self.parallel.weights()
         place = self.folder.last

@@ -7,6 +7,8 @@ import math
 import torch
 from torch import nn
 
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel
 from pdtools.training.recipe import TrainConfig
 
 _TABLES = (nn.Embedding, nn.EmbeddingBag)
@@ -59,3 +61,30 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
         weight_decay=config.weight_decay,
         fused=all(p.device.type in ("cpu", "cuda") for _, p in named),
     )
+
+
+class HeadWarmup:
+    """A mask of the gradient: in the first steps the attachment head alone learns.
+
+    Args:
+        model: whose gradients are masked.
+        config: ``head_warmup_steps`` says how many steps these are; 0: none.
+
+    Raises:
+        PdtoolsError: if the model has no attachment head.
+    """
+
+    def __init__(self, model: LanguageModel, config: TrainConfig) -> None:
+        self._model = model
+        self._steps = config.head_warmup_steps
+        if self._steps and not any(True for _ in model.head_parameters()):
+            raise PdtoolsError("train.head_warmup_steps is for models with an attachment head: leave it out")
+
+    def mask(self, step: int) -> None:
+        """Drop the gradients of all other parameters after so many steps; the optimizer passes over these."""
+        if step >= self._steps:
+            return
+        head = {id(parameter) for parameter in self._model.head_parameters()}
+        for parameter in self._model.parameters():
+            if id(parameter) not in head:
+                parameter.grad = None

@@ -24,9 +24,12 @@ class _Loss(nn.Module):
     def __init__(self, model: LanguageModel) -> None:
         super().__init__()
         self.model = model
+        self.names: list[list[str]] = []  # of the last call's sums, counts and rows
 
     def forward(self, batch: Batch) -> tuple[Tensor, ...]:
-        return tuple(vars(self.model.loss(batch)).values())
+        parts = vars(self.model.loss(batch)).values()
+        self.names = [list(part) for part in parts]
+        return tuple(tensor for part in parts for tensor in part.values())
 
 
 class ParallelModel:
@@ -48,18 +51,17 @@ class ParallelModel:
         self, model: LanguageModel, device: str, ranks: Ranks = ALONE, distribution: Distribution = "ddp"
     ) -> None:
         self.ranks = ranks
+        self._loss = _Loss(model)
         self._divided: Any = None
         self._copied: DistributedDataParallel | None = None
         if ranks.size > 1 and distribution == "fsdp":
-            self._divided = _divide(_Loss(model), device)
+            self._divided = _divide(self._loss, device)
             self.model = model
             return
         self.model = model.to(device)
         if ranks.size > 1:
             gpus = [torch.device(device)] if torch.device(device).type == "cuda" else None
-            self._copied = DistributedDataParallel(
-                _Loss(model), device_ids=gpus, gradient_as_bucket_view=True
-            )
+            self._copied = DistributedDataParallel(self._loss, device_ids=gpus, gradient_as_bucket_view=True)
 
     @property
     def is_whole(self) -> bool:
@@ -69,7 +71,10 @@ class ParallelModel:
     def loss(self, batch: Batch) -> LossParts:
         """The sums of this rank's batch; every rank has to call it equally often."""
         wrapped = self._divided or self._copied
-        return self.model.loss(batch) if wrapped is None else LossParts(*wrapped(batch))
+        if wrapped is None:
+            return self.model.loss(batch)
+        tensors = iter(wrapped(batch))
+        return LossParts(*({name: next(tensors) for name in part} for part in self._loss.names))
 
     @contextlib.contextmanager
     def reducing(self, wanted: bool) -> Iterator[None]:

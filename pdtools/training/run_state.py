@@ -16,11 +16,28 @@ from pdtools.errors import InputError
 from pdtools.files import read_json, utf8_name, write_json, write_tensors
 from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.training.distributed import Ranks, seed_rank
+from pdtools.training.loss import NAMES
 from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
 from pdtools.typed_values import as_type
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
+# Earlier runs have their sums in one tensor, in this order; the earliest have fewer.
+_EARLIER_WINDOW = (
+    "token_nll",
+    "attachment_nll",
+    "tokens",
+    "attachments",
+    "attachments_right",
+    "clamped",
+    "treereg",
+    "trees",
+    "splits",
+    "splits_right",
+    "answer_nll",
+    "squared_error",
+    "numbers",
+)
 
 
 @dataclass(kw_only=True)
@@ -30,7 +47,7 @@ class RunState:
     Args:
         step: updates done.
         epoch, taken: the position in the batches (see :class:`~pdtools.training.data.batches.BatchStream`).
-        treereg_epoch, treereg_taken: that in the batches of a corpus for TreeReg alone.
+        beside: that in batches for one term of the loss alone, by its name.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
         best_metric: of prompts the score of the task there, which comes before the loss.
@@ -48,8 +65,7 @@ class RunState:
     step: int = 0
     epoch: int = 0
     taken: int = 0
-    treereg_epoch: int = 0
-    treereg_taken: int = 0
+    beside: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     evaluated_step: int = 0
     best_loss: float | None = None
     best_metric: float | None = None
@@ -70,12 +86,13 @@ class RunState:
 def state_tensors(
     model: ParallelModel, optimizer: torch.optim.Optimizer, window: torch.Tensor
 ) -> dict[str, torch.Tensor]:
-    """The optimizer's tensors, every rank's random generators, the sums since the last log line.
+    """The optimizer's tensors, every rank's random generators, the sums since the last log line by name.
 
     Every rank has to call it; those above 0 get nothing.
     """
     model.settle()
-    tensors = {"window": window, **_random_states("rng.cpu", torch.get_rng_state(), model.ranks)}
+    tensors = {f"window.{name}": value.clone() for name, value in zip(NAMES, window, strict=True)}
+    tensors |= _random_states("rng.cpu", torch.get_rng_state(), model.ranks)
     if window.is_cuda:
         tensors |= _random_states("rng.cuda", torch.cuda.get_rng_state(window.device), model.ranks)
     for name, parameter in model.model.named_parameters():
@@ -114,10 +131,14 @@ def _state_of(record: Any) -> RunState:
     """A state as it was recorded; a TypeError or ValueError says what is none."""
     if not isinstance(record, dict) or not isinstance(record.get("best_scores", {}), dict):
         raise TypeError("not the record of a state")
+    if "treereg_epoch" in record:  # an earlier run's
+        record["beside"] = {"treereg": (record.pop("treereg_epoch"), record.pop("treereg_taken", 0))}
     kinds = typing.get_type_hints(RunState)
     for name, value in record.items():
         if name in kinds and name != "best_scores":
             record[name] = value = as_type(value, kinds[name])
+        if name == "beside" and any(number < 0 for position in value.values() for number in position):
+            raise ValueError(f"{name} is {value}")
         signed = name in ("best_loss", "best_metric")
         if isinstance(value, (int, float)) and not signed and not 0 <= value < 2**63:
             raise ValueError(f"{name} is {value}")
@@ -168,7 +189,12 @@ def load_state(
                 seed_rank(seed, rank, state.step)
             if torch.device(device).type == "cuda" and _of_rank("rng.cuda", rank) in names:
                 torch.cuda.set_rng_state(tensors.get_tensor(_of_rank("rng.cuda", rank)), device)
-            return state, tensors.get_tensor("window").to(device)
+            if "window" in names:
+                found = dict(zip(_EARLIER_WINDOW, tensors.get_tensor("window"), strict=False))
+                window = [found.get(name, torch.zeros((), dtype=torch.float64)) for name in NAMES]
+            else:
+                window = [tensors.get_tensor(f"window.{name}") for name in NAMES]
+            return state, torch.stack(window).to(device)
     except (KeyError, TypeError, OSError, SafetensorError) as error:
         raise InputError(f"damaged trainer state: {error}", file=folder) from error
 

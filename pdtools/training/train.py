@@ -256,14 +256,14 @@ def open_run(
         rejects = Rejects(options.on_error)
         _check_treereg(model, parsed, inputs.settings)
         train_set, valid_set = inputs.open(model, recipe.train, rejects)
-        treereg_set = None if parsed is None else Sentences(parsed, model, rejects=rejects)
+        beside = {} if parsed is None else {"treereg": Sentences(parsed, model, rejects=rejects)}
         loop = TrainingLoop(
             folder,
             ParallelModel(model, device, ranks, options.distribution),
             recipe.train,
             train_set,
             valid_set,
-            treereg_set,
+            beside,
             checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
             device=device,
             listener=options.listener if options.listener is not None and ranks.is_main else Silence(),

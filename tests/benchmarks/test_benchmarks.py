@@ -42,7 +42,7 @@ def test_the_plain_formulation_has_the_same_loss_and_gradients() -> None:
     assert int(tape_from_attachments(batch.attach).max()) >= 4  # some are deeper than the table
 
     parts = model.loss(batch)
-    ours = parts.token_nll_sum + parts.attach_nll_sum
+    ours = parts.sums["token_nll"] + parts.sums["attachment_nll"]
     plain = plain_pushdown.loss(model, batch)
     torch.testing.assert_close(plain, ours, rtol=1e-6, atol=0, check_dtype=False)
     parameters = list(model.parameters())

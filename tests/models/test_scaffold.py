@@ -72,11 +72,13 @@ def test_the_loss_is_that_of_tokens_and_that_of_runs(scaffold: str, first: int) 
 
     with torch.no_grad():
         loss = model.loss(batch)
-    assert (int(loss.n_tokens), int(loss.n_attach)) == (5 + 2 + 3, 5)
+    assert (int(loss.counts["tokens"]), int(loss.counts["attachments"])) == (5 + 2 + 3, 5)
     plain = build_model("transformer", make_config("transformer", {**SPECIAL, **SHAPE})).eval()
     plain.load_state_dict({k: v for k, v in model.state_dict().items() if not k.startswith("scaffold.")})
     parts = plain.forward_parts(batch)
-    assert float(loss.token_nll_sum) == pytest.approx(-float(parts.token_logprobs.detach().sum()), rel=1e-5)
+    assert float(loss.sums["token_nll"]) == pytest.approx(
+        -float(parts.token_logprobs.detach().sum()), rel=1e-5
+    )
     assert torch.equal(model.forward_parts(batch).token_logprobs, parts.token_logprobs)
 
     ids = torch.tensor([[1, 3, 4, 5, 6, 2]])
@@ -89,14 +91,14 @@ def test_the_loss_is_that_of_tokens_and_that_of_runs(scaffold: str, first: int) 
             logprobs = model.scaffold(hidden).log_softmax(0)
             nll -= float(logprobs[number])
             right += int(logprobs.argmax()) == number
-    assert float(loss.attach_nll_sum) == pytest.approx(nll, rel=1e-4)
-    assert int(loss.n_attach_correct) == right
+    assert float(loss.sums["attachment_nll"]) == pytest.approx(nll, rel=1e-4)
+    assert int(loss.counts["attachments_right"]) == right
 
 
 def test_a_batch_of_nothing_moves_nothing() -> None:
     model = scaffold_model(["", "(S"])
     loss = model.loss(model.pack([]))
-    (loss.token_nll_sum + loss.attach_nll_sum).backward()
+    (loss.sums["token_nll"] + loss.sums["attachment_nll"]).backward()
     assert all(float(value) == 0 for value in vars(loss).values() if value is not None)
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
 

@@ -268,9 +268,9 @@ def test_more_tokens(
     assert torch.equal(table["embedding.weight"][-1], before["embedding.weight"].mean(0))
     # The new ones have no more than their share: tokens are less probable by as much, and no more.
     found, wanted = losses(model, shards), losses(load_checkpoint(trained).model, old_shards)
-    lost = (found.token_nll_sum - wanted.token_nll_sum) / wanted.n_tokens
+    lost = (found.sums["token_nll"] - wanted.sums["token_nll"]) / wanted.counts["tokens"]
     assert 0 < lost < np.log(1 + 2 / (model.vocab_size - 2 - 3)) + 1e-5
-    assert found.attach_nll_sum == wanted.attach_nll_sum
+    assert found.sums["attachment_nll"] == wanted.sums["attachment_nll"]
     midst = make_shards(
         24, seed=1, tokenizer=extended(toy_tokenizer(), tmp_path / "midst", before=5), window=24
     )

@@ -298,7 +298,7 @@ def test_steps_equal_plain_torch(weight: float, clip: float, toy_train: Path, tm
         for rows in plan[2 * (step - 1) : 2 * step]:
             for row in rows:  # one sentence at a time, without padding
                 parts = model.loss(data.batch(row[None]))
-                losses.append(parts.token_nll_sum + weight * parts.attach_nll_sum)
+                losses.append(parts.sums["token_nll"] + weight * parts.sums["attachment_nll"])
                 tokens += len(shards.tokens(row)) - 1
         optimizer.zero_grad()
         (torch.stack(losses).sum() / tokens).backward()
@@ -373,7 +373,7 @@ def test_auto_precision_does_not_emulate_bf16(native: bool, monkeypatch: pytest.
 
 def scripted(losses: list[float]) -> Callable[..., LossSums]:
     remaining = iter(losses)
-    return lambda *args, **kwargs: LossSums(token_nll=next(remaining), tokens=1)
+    return lambda *args, **kwargs: LossSums({"token_nll": next(remaining), "tokens": 1})
 
 
 def test_early_stop(
@@ -510,7 +510,9 @@ def test_stored_batches_and_a_loss_per_sentence(
     for step in range(7):
         sentences = [row for rows in plan[accumulate * step : accumulate * (step + 1)] for row in rows]
         optimizer.zero_grad()
-        torch.stack([model.loss(data.batch(row[None])).token_nll_sum for row in sentences]).mean().backward()
+        torch.stack(
+            [model.loss(data.batch(row[None])).sums["token_nll"] for row in sentences]
+        ).mean().backward()
         if clip:
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
@@ -828,15 +830,16 @@ def test_run_json(reference: tuple[Recipe, Path], toy_train: Path) -> None:
 
 
 def test_perplexities_and_accuracy() -> None:
-    sums = LossSums(token_nll=6.0, attachment_nll=2.0, tokens=2, attachments=2, attachments_right=1)
-    both = sums + sums
-    assert both == LossSums(token_nll=12.0, attachment_nll=4.0, tokens=4, attachments=4, attachments_right=2)
-    scores = both.scores(attachment_weight=0.5)
+    values = {"token_nll": 6.0, "attachment_nll": 2.0, "tokens": 2, "attachments": 2, "attachments_right": 1}
+    both, model = LossSums(values) + LossSums(values), tiny_model("pushdown")
+    assert {name: both[name] for name in values} == {name: 2 * value for name, value in values.items()}
+    scores = both.scores(TrainConfig(attachment_weight=0.5), model)
     assert scores["loss"] == pytest.approx((12 + 0.5 * 4) / 4)
     assert scores["ppl_token_given_trees"] == pytest.approx(math.exp(3))
     assert scores["ppl_token_joint"] == pytest.approx(math.exp(4))
     assert scores["attachment_accuracy"] == 0.5
-    assert LossSums(token_nll=1e6, tokens=1).scores(1.0)["ppl_token_given_trees"] is None
+    too_many = LossSums({"token_nll": 1e6, "tokens": 1}).scores(TrainConfig(), model)
+    assert too_many["ppl_token_given_trees"] is None
 
 
 @pytest.mark.parametrize(

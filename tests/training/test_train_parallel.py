@@ -47,7 +47,7 @@ def test_one_reduction_per_step(distribution: Any, toy_train: Path) -> None:
     for last in (False, False, True):
         with parallel.reducing(last):
             parts = parallel.loss(sentences.batch(sentences.rows[:4]))
-            (parts.token_nll_sum + parts.attach_nll_sum).backward()
+            (parts.sums["token_nll"] + parts.sums["attachment_nll"]).backward()
         if distribution == "ddp":
             assert sum(reduced) == (sum(p.numel() for p in model.parameters()) if last else 0)
         else:  # what is not reduced yet is no parameter's gradient

@@ -108,14 +108,14 @@ def test_attachments_of_the_answer_are_not_scored(labels: Path, kind: str) -> No
     begins = [form.begin(tokens, model.root_id) for tokens, _ in rows_of(shards)]
     assert begins == [10] * 12  # ROOT and four words, twice
     assert (parts.attach_logprobs[:, 10:] == 0).all()
-    assert int(sums.n_attach) == (12 * 8 if model.derivation_kind.exist else 0)
+    assert int(sums.counts["attachments"]) == (12 * 8 if model.derivation_kind.exist else 0)
     # All tokens are predicted, ROOT where no attachment ends a sentence; nothing after the answer.
     lengths = sum(len(tokens) for tokens, _ in rows_of(shards))
-    assert int(sums.n_tokens) == lengths - 12 * (1 if kind == "base" else 3)
+    assert int(sums.counts["tokens"]) == lengths - 12 * (1 if kind == "base" else 3)
     of_answers = sum(len(form.answers[i]) for i in shards.answers)
     only = model.loss(prompt_batch(model, form, rows_of(shards), answers_only=True))
-    assert (int(only.n_tokens), int(only.n_attach)) == (of_answers, 0)
-    assert only.token_nll_sum.item() == pytest.approx(sums.answer_nll_sum.item(), rel=1e-5)  # type: ignore[union-attr]
+    assert (int(only.counts["tokens"]), int(only.counts["attachments"])) == (of_answers, 0)
+    assert only.sums["token_nll"].item() == pytest.approx(sums.sums["answer_nll"].item(), rel=1e-5)
 
 
 @every_kind
@@ -173,13 +173,13 @@ def test_the_loss_of_a_step(request: pytest.FixtureRequest, tmp_path: Path, task
     model = build_model(made.model, complete_recipe(made, shards.tokenizer)[1]).train()
     rows = PromptRows(shards, model, rejects=Rejects("fail"), answers_only=loss == "answer")
     sums = model.loss(rows.batch(np.arange(12)))
-    total = sums.token_nll_sum + 0.5 * sums.attach_nll_sum
-    if sums.answer_nll_sum is not None:
-        total = total + 2.0 * sums.answer_nll_sum
-    total = total / max(int(sums.n_tokens), 1)
-    if sums.squared_error_sum is not None:
-        assert int(sums.n_numbers) == 12  # type: ignore[arg-type]
-        total = total + sums.squared_error_sum / 12
+    total = sums.sums["token_nll"] + 0.5 * sums.sums["attachment_nll"]
+    if "answer_nll" in sums.sums:
+        total = total + 2.0 * sums.sums["answer_nll"]
+    total = total / max(int(sums.counts["tokens"]), 1)
+    if "squared_error" in sums.sums:
+        assert int(sums.counts["numbers"]) == 12
+        total = total + sums.sums["squared_error"] / 12
     total.backward()
     for name, parameter in model.named_parameters():
         wanted = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad

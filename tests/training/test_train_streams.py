@@ -92,11 +92,11 @@ def test_evaluation_reads_the_whole_text_and_leaves_training_alone(toy_train: Pa
     model = RecurrentLM(RecurrentConfig(**ids, **MODEL))
     batches = Stream(ShardSet.open(toy_train)).cut(2, 6)
     model.train()
-    expected = [model.loss(batch).token_nll_sum.item() for batch in batches[:4]]
+    expected = [model.loss(batch).sums["token_nll"].item() for batch in batches[:4]]
     found = []
     for batch in batches[:4]:
         model.train()
-        found.append(model.loss(batch).token_nll_sum.item())
+        found.append(model.loss(batch).sums["token_nll"].item())
         model.eval()
         with torch.no_grad():
             for other in Stream(ShardSet.open(toy_valid)).cut(3, 5):

@@ -23,6 +23,7 @@ from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.distributed import ALONE
+from pdtools.training.run_state import RunState, _state_of
 from pdtools.training.sweep import make_runs, sweep
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "treereg_layer": 1}
@@ -81,11 +82,11 @@ def test_the_loss_of_a_step(
     trees = parts_of(toy_valid) if own_corpus else learned
     source = Sentences(ShardSet.open(toy_train), model, rejects=Rejects("fail")).source(chosen.train)
     rows = sum(len(source.take(ALONE).tokens) for _ in range(3))
-    divisor = rows if normalize == "sentence" else sum(parts.n_tokens for parts in learned)
-    n_trees = sum(parts.n_trees for parts in trees)
-    assert len({int(parts.n_trees) for parts in trees}) > 1
-    tree_loss = sum(parts.treereg_sum for parts in trees) / n_trees
-    loss = sum(parts.token_nll_sum for parts in learned) / divisor + 0.7 * tree_loss
+    divisor = rows if normalize == "sentence" else sum(parts.counts["tokens"] for parts in learned)
+    n_trees = sum(parts.counts["trees"] for parts in trees)
+    assert len({int(parts.counts["trees"]) for parts in trees}) > 1
+    tree_loss = sum(parts.sums["treereg"] for parts in trees) / n_trees
+    loss = sum(parts.sums["token_nll"] for parts in learned) / divisor + 0.7 * tree_loss
     loss.backward()
     trained = load_file(tmp_path / "run/last/model.safetensors")
     for name, parameter in model.named_parameters():
@@ -94,10 +95,10 @@ def test_the_loss_of_a_step(
         )
     (logged,) = metrics(tmp_path / "run", "train")
     assert logged["treereg_loss"] == pytest.approx(tree_loss.item())
-    right, splits = (sum(getattr(p, name) for p in trees) for name in ("n_splits_correct", "n_splits"))
+    right, splits = (sum(p.counts[name] for p in trees) for name in ("splits_right", "splits"))
     assert logged["treereg_accuracy"] == pytest.approx(int(right) / int(splits))
     assert logged["loss"] == pytest.approx(
-        float(sum(p.token_nll_sum for p in learned) / sum(p.n_tokens for p in learned))
+        float(sum(p.sums["token_nll"] for p in learned) / sum(p.counts["tokens"] for p in learned))
     )
 
 
@@ -112,9 +113,9 @@ def test_every_so_many_steps(toy_train: Path, toy_valid: Path, tmp_path: Path) -
     sentences = Sentences(ShardSet.open(toy_valid), model, rejects=Rejects("fail"))
     with torch.no_grad():
         parts = [model.loss(batch) for batch in sentences.in_order(BatchLimits(sentences=5))]
-    nll, tokens = sum(p.token_nll_sum for p in parts), sum(p.n_tokens for p in parts)
+    nll, tokens = sum(p.sums["token_nll"] for p in parts), sum(p.counts["tokens"] for p in parts)
     assert valid[-1]["loss"] == pytest.approx(float(nll / tokens), rel=1e-5)
-    treereg = sum(p.treereg_sum for p in parts) / sum(p.n_trees for p in parts)  # type: ignore[misc]
+    treereg = sum(p.sums["treereg"] for p in parts) / sum(p.counts["trees"] for p in parts)  # type: ignore[misc]
     assert valid[-1]["treereg_loss"] == pytest.approx(float(treereg), rel=1e-5)
     assert report["best"]["loss"] == min(record["loss"] for record in valid)
 
@@ -171,10 +172,18 @@ def test_stopped_and_resumed(
     for kind in ("train", "valid"):
         assert metrics(tmp_path / "run", kind) == metrics(tmp_path / "whole", kind)
     state = json.loads((tmp_path / "run/last/trainer/state.json").read_text())
-    assert (state["treereg_epoch"] > 0) == own_corpus
+    assert state["beside"].keys() == ({"treereg"} if own_corpus else set())
+    assert not own_corpus or state["beside"]["treereg"][0] > 0
     if own_corpus:
         with pytest.raises(PdtoolsError, match="the treereg data are not the same"):
             train(folder, tmp_path / "run", chosen, resume=True, valid=toy_valid, treereg_shards=folder)
+
+
+def test_positions_of_earlier_runs_are_read() -> None:
+    earlier = {"step": 3, "treereg_epoch": 1, "treereg_taken": 4}
+    assert _state_of(earlier) == RunState(step=3, beside={"treereg": (1, 4)})
+    with pytest.raises(ValueError, match="beside"):
+        _state_of({"beside": {"treereg": [1, -4]}})
 
 
 def test_a_sweep_trains_the_same(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_a_rank_without_a_window_costs_nothing(kind: str, window_train: Path) ->
     model = model_of(recipe(kind, SHORT), window_train)
     sentences = sentences_of(window_train, model)
     parts = model.loss(sentences.batch(sentences.rows[:0]))
-    (parts.token_nll_sum + parts.attach_nll_sum).backward()
+    (parts.sums["token_nll"] + parts.sums["attachment_nll"]).backward()
     assert all(value.item() == 0 for value in vars(parts).values() if value is not None)
     assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
 
@@ -200,10 +200,11 @@ def test_treereg_of_windows_of_one_sentence_is_that_of_sentences(
             (sentences, toy_train, [texts[rows.text(i)] for i in alone]),
         )
     ]
-    for name in ("treereg_sum", "n_trees", "n_splits", "n_splits_correct"):
-        assert getattr(found[0], name).item() == pytest.approx(getattr(found[1], name).item()), name
+    values = [{**parts.sums, **parts.counts} for parts in found]
+    for name in ("treereg", "trees", "splits", "splits_right"):
+        assert values[0][name].item() == pytest.approx(values[1][name].item()), name
     gradients = [
-        torch.autograd.grad(parts.treereg_sum, model.embedding.weight)[0]  # type: ignore[arg-type,union-attr]
+        torch.autograd.grad(parts.sums["treereg"], model.embedding.weight)[0]
         for parts, model in zip(found, (windows, sentences), strict=True)
     ]
     assert gradients[0].any()
@@ -214,8 +215,8 @@ def test_all_sentences_of_windows_have_a_term(window_train: Path, toy_train: Pat
     chosen = recipe("treereg", SHORT)
     windows = parts_of(model_of(chosen, window_train), window_train)
     sentences = parts_of(model_of(chosen, toy_train), toy_train)
-    for name in ("n_trees", "n_splits"):
-        assert getattr(windows, name).item() == getattr(sentences, name).item() > 0, name
+    for name in ("trees", "splits"):
+        assert windows.counts[name].item() == sentences.counts[name].item() > 0, name
     rows = ShardSet.open(window_train)
     assert any("\n" in rows.text(i) for i in range(len(rows)))
 

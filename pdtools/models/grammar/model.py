@@ -124,12 +124,13 @@ class GrammarLM(TransformerLM):
         ends = batch.ends(self.eos_id)
         structure = batch.scored & (batch.tokens >= self.vocab_size) & ~ends
         return LossParts(
-            token_nll_sum=-parts.token_logprobs.sum(),
-            attach_nll_sum=-parts.attach_logprobs.sum(),
-            n_tokens=(batch.scored & ~structure).sum(),
-            n_attach=structure.sum(),
-            n_attach_correct=((parts.attach_best == batch.tokens) & structure).sum(),
-            n_clamped=parts.n_clamped,
+            sums={"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()},
+            counts={
+                "tokens": (batch.scored & ~structure).sum(),
+                "attachments": structure.sum(),
+                "attachments_right": ((parts.attach_best == batch.tokens) & structure).sum(),
+                "clamped": parts.n_clamped,
+            },
         )
 
     def _read_actions(self, batch: ActionBatch) -> Tensor:

@@ -282,10 +282,9 @@ def _token_loss(nll_sum: Tensor, n_tokens: Tensor) -> LossParts:
     """The loss of a model without attachments."""
     nothing = torch.zeros_like(n_tokens)
     return LossParts(
-        token_nll_sum=nll_sum,
-        attach_nll_sum=nothing.to(nll_sum.dtype),
-        n_tokens=n_tokens,
-        n_attach=nothing,
-        n_attach_correct=nothing,
-        n_clamped=nothing,
+        sums={"token_nll": nll_sum, "attachment_nll": nothing.to(nll_sum.dtype)},
+        counts={
+            "tokens": n_tokens,
+            **dict.fromkeys(("attachments", "attachments_right", "clamped"), nothing),
+        },
     )

@@ -175,9 +175,7 @@ def answer_prompts(
             unknown = None if form.answers else [float("nan")] * len(asked)
             # Logits are made for the answers' tokens alone.
             batch = prompt_batch(model, form, asked, unknown, answers_only=True)
-            parts = loss(batch.to(device))
-            values = parts.answer_logprobs if form.answers else parts.numbers
-            assert values is not None, "a model without regression"
+            values = loss(batch.to(device)).rows["answer_logprobs" if form.answers else "numbers"]
             found[numbers] = values.cpu().double().numpy().reshape(len(numbers), each)
     return found
 

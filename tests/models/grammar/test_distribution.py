@@ -148,9 +148,11 @@ def test_action_by_action_is_one_pass(name: str, positions: str, shape: dict[str
     assert not parts.attach_logprobs[ends].any()
     with torch.no_grad():
         loss = model.loss(batch)
-    assert int(loss.n_tokens) == 5 * len(rows)  # the end is one of them
-    assert int(loss.n_attach) == sum(2 * len(tree.labels) - 1 for _, tree in rows)
-    assert float(loss.token_nll_sum + loss.attach_nll_sum) == pytest.approx(-float(wanted.sum()), rel=1e-5)
+    assert int(loss.counts["tokens"]) == 5 * len(rows)  # the end is one of them
+    assert int(loss.counts["attachments"]) == sum(2 * len(tree.labels) - 1 for _, tree in rows)
+    assert float(loss.sums["token_nll"] + loss.sums["attachment_nll"]) == pytest.approx(
+        -float(wanted.sum()), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(("name", "positions"), KINDS)
@@ -203,7 +205,7 @@ def test_every_weight_learns_and_nothing_else_is_no_number(name: str, positions:
     short = np.array([6, 3, model.actions.first_closer])
     rows.append((np.array([1, 3, 2]), read_actions(short, model.actions)))
     parts = model.train().loss(model.pack(rows))
-    (parts.token_nll_sum + parts.attach_nll_sum).backward()
+    (parts.sums["token_nll"] + parts.sums["attachment_nll"]).backward()
     for weight_name, weight in model.named_parameters():
         assert weight.grad is not None, weight_name
         assert torch.isfinite(weight.grad).all(), weight_name

@@ -289,7 +289,7 @@ def test_what_is_not_a_sequence_for_c(
     monkeypatch.setattr(recurrence, "native_sequence", lambda *given: (reads.append(1), native(*given))[1])
     config = RecurrentConfig(vocab_size=5, pad_id=0, root_id=1, eos_id=2, **options)  # type: ignore[arg-type]
     batch = collate([([1, 3, 4, 3, 2], [0, 1, 2, 3, 4])], 0)
-    loss = RecurrentLM(config).loss(batch).token_nll_sum
+    loss = RecurrentLM(config).loss(batch).sums["token_nll"]
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="only once"):
         loss.backward()

@@ -139,7 +139,7 @@ def test_models_of_single_precision_are_those_of_double(name: str) -> None:
             parameter.copy_(0.3 * parameter)
     single = copy.deepcopy(precise).float()
     batch = batch_of(40, 25)
-    losses = [model.loss(batch).token_nll_sum for model in (precise, single)]
+    losses = [model.loss(batch).sums["token_nll"] for model in (precise, single)]
     assert losses[1].dtype == torch.float32
     torch.testing.assert_close(losses[1].double(), losses[0], rtol=1e-5, atol=0)
     expected, found = (gradients(model, loss) for model, loss in zip((precise, single), losses, strict=True))
@@ -160,9 +160,9 @@ def test_padding_changes_nothing(name: str) -> None:
     only_first = torch.zeros_like(together.tokens, dtype=torch.bool)
     only_first[0, 1:5] = True
     first_in_both = gradients(
-        model, model.loss(dataclasses.replace(together, scored=only_first)).token_nll_sum
+        model, model.loss(dataclasses.replace(together, scored=only_first)).sums["token_nll"]
     )
-    for key, value in gradients(model, model.loss(alone).token_nll_sum).items():
+    for key, value in gradients(model, model.loss(alone).sums["token_nll"]).items():
         torch.testing.assert_close(first_in_both[key], value)
 
 
@@ -184,7 +184,7 @@ def test_a_masked_model_predicts_at_the_same_position() -> None:
     parts = model.forward_parts(batch)
     expected = model.output(model.hidden_states(batch.tokens)).log_softmax(-1)[:, :, 3]
     torch.testing.assert_close(parts.token_logprobs, expected * scored)
-    assert int(model.loss(batch).n_tokens) == int(scored.sum())
+    assert int(model.loss(batch).counts["tokens"]) == int(scored.sum())
     changed = batch.tokens.clone()
     changed[:, 5:] = 4
     later = model.forward_parts(dataclasses.replace(batch, tokens=changed)).token_logprobs
@@ -309,11 +309,11 @@ def test_a_checkpoint_gives_the_same_model(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "model", model, tokenizer, shards={})
     loaded = load_checkpoint(tmp_path / "model").model
     batch = collate([([tokenizer.root_id, 4, 5, tokenizer.eos_id], [0, 1, 2, 0])], tokenizer.pad_id)
-    torch.testing.assert_close(loaded.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+    torch.testing.assert_close(loaded.loss(batch).sums["token_nll"], model.loss(batch).sums["token_nll"])
 
 
 def test_gradients_of_a_pass_are_computed_once() -> None:
-    loss = model_of().loss(batch_of(3)).token_nll_sum
+    loss = model_of().loss(batch_of(3)).sums["token_nll"]
     loss.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="only once per forward pass"):
         loss.backward()

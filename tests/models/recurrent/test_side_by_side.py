@@ -40,7 +40,7 @@ def with_targets(batch: Batch, seed: int) -> Batch:
 def check(models: list[RecurrentLM], batches: list[Batch]) -> list[LossParts]:
     """Against the same models alone."""
     found = RecurrentLM.losses(models, batches)
-    torch.stack([parts.token_nll_sum for parts in found]).sum().backward()
+    torch.stack([parts.sums["token_nll"] for parts in found]).sum().backward()
     together = [{name: p.grad for name, p in model.named_parameters()} for model in models]
     # Clipping changes gradients in place: none may share memory with another.
     torch._foreach_mul_([grad for grads in together for grad in grads.values() if grad is not None], 2)
@@ -50,7 +50,7 @@ def check(models: list[RecurrentLM], batches: list[Batch]) -> list[LossParts]:
             torch.testing.assert_close(
                 getattr(parts, name), value, msg=lambda text, name=name: f"{name}: {text}"
             )
-        expected = gradients(model, alone.token_nll_sum)
+        expected = gradients(model, alone.sums["token_nll"])
         assert {name for name, value in ours.items() if value is not None} == expected.keys()
         for name, wanted in expected.items():
             torch.testing.assert_close(ours[name], 2 * wanted, msg=lambda text, name=name: f"{name}: {text}")
@@ -98,7 +98,7 @@ def test_streams_are_computed_one_by_one() -> None:
     part = Batch(tokens, tokens, torch.full((2,), 5), tokens, torch.ones(2, 5, dtype=torch.bool), False)
     losses = RecurrentLM.losses(models, [part, part])
     for model, found in zip(models, losses, strict=True):
-        torch.testing.assert_close(found.token_nll_sum, model.loss(part).token_nll_sum)
+        torch.testing.assert_close(found.sums["token_nll"], model.loss(part).sums["token_nll"])
     with pytest.raises(ValueError, match="streams"):
         join_batches([part], 0)
 

@@ -96,7 +96,7 @@ def test_models_are_the_plain_ones(name: str, plainest: bool) -> None:
 
     model = model_of(**MODELS[name])
     batch = batch_of(13, 1, 6)
-    loss = model.loss(batch).token_nll_sum
+    loss = model.loss(batch).sums["token_nll"]
     plain = plain_stacks.loss(model, batch, plainest=plainest)
     torch.testing.assert_close(loss, plain)
     expected = gradients(model, plain)
@@ -112,7 +112,7 @@ def test_long_products_are_taken_in_chunks_without_a_trace() -> None:
 
     model = model_of()
     batch = batch_of(60, 55)
-    loss, plain = model.loss(batch).token_nll_sum, plain_stacks.loss(model, batch)
+    loss, plain = model.loss(batch).sums["token_nll"], plain_stacks.loss(model, batch)
     torch.testing.assert_close(loss, plain)
     expected, found = gradients(model, plain), gradients(model, loss)
     for key, value in expected.items():
@@ -288,7 +288,7 @@ def test_extreme_weights_stay_exact_and_finite() -> None:
     with torch.no_grad():
         model.actions.weight *= 30
     batch = batch_of(50)
-    loss, plain = model.loss(batch).token_nll_sum, plain_stacks.loss(model, batch)
+    loss, plain = model.loss(batch).sums["token_nll"], plain_stacks.loss(model, batch)
     torch.testing.assert_close(loss, plain)
     expected, found = gradients(model, plain), gradients(model, loss)
     for key, value in expected.items():

@@ -132,9 +132,9 @@ def test_targets_and_scored_positions(objective: Any, monkeypatch: pytest.Monkey
     monkeypatch.setattr(TransformerLM, "_selects", lambda self: False)  # as of few tokens on a GPU
     with torch.no_grad():
         torch.testing.assert_close(model.forward_parts(given).token_logprobs, parts.token_logprobs)
-    assert int(sums.n_tokens) == 3
+    assert int(sums.counts["tokens"]) == 3
     assert torch.equal(parts.token_logprobs, again.token_logprobs)
-    torch.testing.assert_close(sums.token_nll_sum, -parts.token_logprobs.sum())
+    torch.testing.assert_close(sums.sums["token_nll"], -parts.token_logprobs.sum())
 
 
 def test_a_causal_model_predicts_targets_from_the_tokens_before() -> None:
@@ -186,7 +186,7 @@ def test_where_nothing_is_scored_the_loss_is_zero_with_gradients_of_zero(objecti
     model = small_model("transformer", objective=objective)
     batch = batch_of([3])
     sums = model.loss(dataclasses.replace(batch, scored=torch.zeros_like(batch.tokens, dtype=torch.bool)))
-    sums.token_nll_sum.backward()
-    assert float(sums.token_nll_sum.detach()) == 0
+    sums.sums["token_nll"].backward()
+    assert float(sums.sums["token_nll"].detach()) == 0
     assert model.embedding.weight.grad is not None
     assert not bool(model.embedding.weight.grad.any())

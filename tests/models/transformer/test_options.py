@@ -169,15 +169,15 @@ def test_the_stack_adds_its_term_and_nothing_else() -> None:
     kept = {name: value for name, value in with_stack.state_dict().items() if ".stack." not in name}
     without.load_state_dict(kept)
     batch = batch_of([6])
-    assert not torch.allclose(with_stack(batch).token_nll_sum, without(batch).token_nll_sum)
+    assert not torch.allclose(with_stack(batch).sums["token_nll"], without(batch).sums["token_nll"])
     for block in with_stack.blocks:
         block.stack.forward = lambda x, cache=None: torch.zeros_like(x)
-    torch.testing.assert_close(with_stack(batch).token_nll_sum, without(batch).token_nll_sum)
+    torch.testing.assert_close(with_stack(batch).sums["token_nll"], without(batch).sums["token_nll"])
 
 
 def test_every_parameter_of_a_stack_gets_a_gradient() -> None:
     model = small_model("transformer", **STACK)
-    model(batch_of([6, 4])).token_nll_sum.backward()
+    model(batch_of([6, 4])).sums["token_nll"].backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         if ".stack." in name:

@@ -21,7 +21,6 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import (
     MODELS,
     Batch,
-    LossParts,
     StackState,
     TransformerConfig,
     TransformerLM,
@@ -229,18 +228,18 @@ def test_sentences_score_the_same_alone_and_in_a_batch(variant: dict[str, Any]) 
                 torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
             assert not bool(together.token_logprobs[i, n:].any())
             assert not bool(together.attach_logprobs[i, n - 1 :].any())
-    for name in (field.name for field in dataclasses.fields(LossParts)):
-        if getattr(sums, name) is not None:
-            added = torch.stack([getattr(each, name) for each in parts]).sum(0)
-            torch.testing.assert_close(getattr(sums, name), added)
-    assert int(sums.n_tokens) == sum(len(t) - 1 for t, _ in rows)
-    assert int(sums.n_attach) == sum(len(t) - 2 for t, _ in rows)
+    for kind in ("sums", "counts"):
+        for name, value in getattr(sums, kind).items():
+            added = torch.stack([getattr(each, kind)[name] for each in parts]).sum(0)
+            torch.testing.assert_close(value, added)
+    assert int(sums.counts["tokens"]) == sum(len(t) - 1 for t, _ in rows)
+    assert int(sums.counts["attachments"]) == sum(len(t) - 2 for t, _ in rows)
 
 
 def test_gradients_are_finite_with_padding() -> None:
     model = small_model("pushdown", depths=4).train()
     loss = model(collate(sentences([1, 12, 5]), PAD))
-    (loss.token_nll_sum + loss.attach_nll_sum).backward()
+    (loss.sums["token_nll"] + loss.sums["attachment_nll"]).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert bool(parameter.grad.isfinite().all()), name
@@ -256,7 +255,7 @@ def test_the_attachment_head_trains_the_layers_below_the_first_pushdown_layer() 
             part.requires_grad_(False)
         with torch.no_grad():
             model.head.query_and_key.weight.zero_()
-        model.loss(batch).attach_nll_sum.backward()
+        model.loss(batch).sums["attachment_nll"].backward()
         found = model.blocks[0].feed_forward[0].weight.grad
         assert (found is not None and bool(found.any())) == reached
 
@@ -265,11 +264,11 @@ def test_depths_beyond_the_table_are_counted() -> None:
     attach = [0, 1, 1, 2, 3, 4, 5, 0]
     left_branching = ([ROOT, *[3] * 6, EOS], attach)
     longer = ([ROOT, *[3] * 9, EOS], [*range(10), 0])  # shifts only: nothing is deep, the first is padded
-    assert int(small_model("pushdown", depths=6).loss(collate([left_branching], PAD)).n_clamped) == 0
+    assert int(small_model("pushdown", depths=6).loss(collate([left_branching], PAD)).counts["clamped"]) == 0
     model = small_model("pushdown", depths=4)
     deep = int((numpy_tape(attach)[:-1] >= 4).sum())  # what EOS does to the tape is never looked at
     assert deep == 5
-    assert int(model.loss(collate([left_branching, longer], PAD)).n_clamped) == deep
+    assert int(model.loss(collate([left_branching, longer], PAD)).counts["clamped"]) == deep
     state, stack = model.start(1, 8), StackState.start(1, 8)
     for k in range(7):
         if k:
@@ -287,7 +286,7 @@ def test_base_model_needs_no_derivation() -> None:
     parts = model.forward_parts(batch)
     assert torch.equal(parts.token_logprobs[0], parts.token_logprobs[1])
     assert not bool(parts.attach_logprobs.any())
-    assert int(model.loss(batch).n_attach) == 0
+    assert int(model.loss(batch).counts["attachments"]) == 0
     state = model.start(1, 3)
     with pytest.raises(PdtoolsError, match="attachment head"):
         model.attach_logprobs(state, torch.tensor([3]), torch.tensor([[True]]))
@@ -302,7 +301,7 @@ def test_too_long_sentences_are_refused_by_learned_positions_only() -> None:
         learned.start(1, 32)
     relative = small_model("pushdown", positions="relative")
     assert relative.max_length is None
-    assert math.isfinite(relative.loss(batch).token_nll_sum.item())
+    assert math.isfinite(relative.loss(batch).sums["token_nll"].item())
 
 
 def test_dropout_only_in_training() -> None:
@@ -310,9 +309,9 @@ def test_dropout_only_in_training() -> None:
     for where in ("input_dropout", "attention_dropout", "output_dropout"):
         rates = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0) | {where: 0.5}
         model = small_model("pushdown", **rates)
-        assert torch.equal(model.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+        assert torch.equal(model.loss(batch).sums["token_nll"], model.loss(batch).sums["token_nll"])
         model.train()
-        assert not torch.equal(model.loss(batch).token_nll_sum, model.loss(batch).token_nll_sum)
+        assert not torch.equal(model.loss(batch).sums["token_nll"], model.loss(batch).sums["token_nll"])
 
 
 def test_dropout_of_attention_token_by_token() -> None:
@@ -438,11 +437,11 @@ def test_mixed_precision_gives_nearly_the_same_loss() -> None:
     exact = model.loss(batch)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         mixed = model.loss(batch)
-    assert mixed.token_nll_sum.dtype == mixed.attach_nll_sum.dtype == torch.float32
-    (mixed.token_nll_sum + mixed.attach_nll_sum).backward()
+    assert mixed.sums["token_nll"].dtype == mixed.sums["attachment_nll"].dtype == torch.float32
+    (mixed.sums["token_nll"] + mixed.sums["attachment_nll"]).backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
-    torch.testing.assert_close(mixed.token_nll_sum, exact.token_nll_sum, rtol=0.05, atol=0)
-    torch.testing.assert_close(mixed.attach_nll_sum, exact.attach_nll_sum, rtol=0.05, atol=0)
+    torch.testing.assert_close(mixed.sums["token_nll"], exact.sums["token_nll"], rtol=0.05, atol=0)
+    torch.testing.assert_close(mixed.sums["attachment_nll"], exact.sums["attachment_nll"], rtol=0.05, atol=0)
 
 
 def test_rows_may_be_read_only_arrays(recwarn: pytest.WarningsRecorder) -> None:

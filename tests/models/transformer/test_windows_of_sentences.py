@@ -52,8 +52,8 @@ def test_with_a_head_roots_are_not_scored_and_the_last_attachment_is() -> None:
     assert (tokens[0] != 0).tolist() == [False, True, True, True, False, True, True]
     assert (attach[0] != 0).tolist() == [False, True, True, True, False, True, True]
     loss = model.loss(model.pack([(np.array([ROOT, 3, 4, 5, ROOT, 4, 3]), ATTACH[0].numpy())]))
-    assert (loss.n_tokens, loss.n_attach) == (5, 5)
-    assert loss.token_nll_sum.item() == pytest.approx(-tokens.sum(), rel=1e-5)
+    assert (loss.counts["tokens"], loss.counts["attachments"]) == (5, 5)
+    assert loss.sums["token_nll"].item() == pytest.approx(-tokens.sum(), rel=1e-5)
 
 
 def test_with_a_head_no_token_else_ends_a_sentence() -> None:
@@ -73,7 +73,7 @@ def test_windows_of_padded_rows_have_gradients_that_are_numbers(layers: str) -> 
         (np.array([ROOT, 3]), np.array([0, 0])),
     ]
     parts = model.train().loss(model.pack(rows))
-    (parts.token_nll_sum + parts.attach_nll_sum).backward()
+    (parts.sums["token_nll"] + parts.sums["attachment_nll"]).backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 
@@ -83,13 +83,13 @@ def test_without_a_head_every_end_is_a_root_like_other_tokens() -> None:
     batch = model.pack([row])
     assert batch.tokens.tolist() == [[ROOT, 3, 4, ROOT, 5, ROOT]]
     loss = model.loss(batch)
-    assert (loss.n_tokens, loss.n_attach) == (5, 0)
+    assert (loss.counts["tokens"], loss.counts["attachments"]) == (5, 0)
 
 
 def test_roots_that_are_given_without_a_head() -> None:
     model = tiny_model("transformer", layout="window", window_roots="given")
     loss = model.loss(model.pack([(np.array([ROOT, 3, 4, ROOT, 5]), np.arange(5))]))
-    assert (loss.n_tokens, loss.n_attach) == (3, 0)
+    assert (loss.counts["tokens"], loss.counts["attachments"]) == (3, 0)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,279 @@
+"""The training loss as a list of named terms; the loop, evaluation and sweeps know none of them by name.
+
+A step minimises the sum over terms of weight × sum / divisor. Most terms share the *base* as their divisor:
+the step's tokens or sentences, as ``train.normalize`` says. It divides the gradient after the last backward
+pass. A term with a divisor of its own is multiplied by base / own before.
+
+A new term is a class here, in :data:`TERMS`, and a sum of its name in what the model's ``loss`` returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdtools.devices import widest_float
+from pdtools.models import Batch, LanguageModel, LossParts
+from pdtools.models.treereg import count_trees
+from pdtools.training.distributed import Ranks
+from pdtools.training.recipe import TrainConfig
+
+
+class LossTerm:
+    """A sum over batches, in nats unless it says otherwise, and its part of the loss.
+
+    Attributes:
+        name: of its sum (:attr:`LossParts.sums`).
+        counters: what is counted beside it (:attr:`LossParts.counts`).
+        divisor: the counter that it is divided by; None: the base.
+        validated: whether it is part of the validation loss.
+    """
+
+    name: str
+    counters: tuple[str, ...] = ()
+    divisor: str | None = None
+    validated: bool = True
+
+    def weight(self, config: TrainConfig) -> float:
+        """What the sum is multiplied by."""
+        return 1.0
+
+    def every(self, config: TrainConfig) -> int:
+        """The term is part of every so many-th step."""
+        return 1
+
+    def count(self, batch: Batch) -> Tensor | None:
+        """The batch's part of a divisor of its own, int64 (), without reading it; None: not asked for."""
+        return None
+
+    def without(self, batch: Batch) -> Batch:
+        """The batch, where the term is not asked for."""
+        return batch
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """What logs say of it, JSON-ready; None where there is nothing to divide by."""
+        return {}
+
+
+class TokenTerm(LossTerm):
+    """−log p of tokens, end-of-sentence included."""
+
+    name = "token_nll"
+    counters = ("tokens",)
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """Log exp of the mean of −log p(x_k | x_<k, W_{k−1}); of a masked model over the hidden tokens."""
+        kind = "masked" if model.objective == "masked" else "given_trees"
+        return {f"ppl_token_{kind}": perplexity(sums[self.name], sums["tokens"])}
+
+
+class AttachmentTerm(LossTerm):
+    """−log p of attachments; of opening and closing (actions), or of runs (scaffolds), in their place.
+
+    ``clamped`` counts cells of the tapes that are deeper than the model's depth table.
+    """
+
+    name = "attachment_nll"
+    counters = ("attachments", "attachments_right", "clamped")
+
+    def weight(self, config: TrainConfig) -> float:
+        """See :meth:`LossTerm.weight`."""
+        return config.attachment_weight
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """Log the share that is right, and a perplexity with −log p(r_k | …) in it, per token.
+
+        A scaffold's runs are no part of p(x, y).
+        """
+        number, joint = sums["attachments"], None
+        if number and model.structure != "scaffold":
+            joint = perplexity(sums["token_nll"] + sums[self.name], sums["tokens"])
+        return {
+            "ppl_token_joint": joint,
+            f"{model.structure}_accuracy": sums["attachments_right"] / number if number else None,
+            "clamped_depths": sums["clamped"],
+        }
+
+
+class TreeRegTerm(LossTerm):
+    """TreeReg's loss (:mod:`pdtools.models.treereg`), a mean over the nodes of each tree."""
+
+    name = "treereg"
+    counters = ("trees", "splits", "splits_right")
+    divisor = "trees"
+    validated = False
+
+    def weight(self, config: TrainConfig) -> float:
+        """See :meth:`LossTerm.weight`."""
+        return config.treereg_weight
+
+    def every(self, config: TrainConfig) -> int:
+        """See :meth:`LossTerm.every`."""
+        return config.treereg_every
+
+    def count(self, batch: Batch) -> Tensor | None:
+        """See :meth:`LossTerm.count`: trees with a choice."""
+        if batch.edges is None:
+            return None
+        return count_trees(batch.attach, batch.lengths, batch.edges, batch.places)
+
+    def without(self, batch: Batch) -> Batch:
+        """See :meth:`LossTerm.without`."""
+        return replace(batch, edges=None)
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """Log its mean over trees, and the share of splits that are right."""
+        if not model.has_treereg:
+            return {}
+        trees, splits = sums["trees"], sums["splits"]
+        return {
+            "treereg_loss": sums[self.name] / trees if trees else None,
+            "treereg_accuracy": sums["splits_right"] / splits if splits else None,
+        }
+
+
+class AnswerTerm(LossTerm):
+    """The answers' part of ``token_nll``, of prompts: what it weighs beyond its weight of 1 there."""
+
+    name = "answer_nll"
+
+    def weight(self, config: TrainConfig) -> float:
+        """See :meth:`LossTerm.weight`."""
+        return config.answer_weight - 1
+
+
+class NumberTerm(LossTerm):
+    """Squared errors of the numbers that a model gives for prompts."""
+
+    name = "squared_error"
+    counters = ("numbers",)
+    divisor = "numbers"
+
+    def count(self, batch: Batch) -> Tensor | None:
+        """See :meth:`LossTerm.count`: numbers that are known."""
+        return None if batch.numbers is None else (~batch.numbers.isnan()).sum()
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """Log its mean."""
+        return {"mean_squared_error": sums[self.name] / sums["numbers"]} if sums["numbers"] else {}
+
+
+TERMS: tuple[LossTerm, ...] = (TokenTerm(), AttachmentTerm(), TreeRegTerm(), AnswerTerm(), NumberTerm())
+COUNTERS = tuple(counter for term in TERMS for counter in term.counters)
+# The order in tensors of sums.
+NAMES = (*(term.name for term in TERMS), *COUNTERS)
+TOKENS = NAMES.index("tokens")
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """Sums and counters of all terms, by name; those of batches and of workers add up."""
+
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float:
+        return self.values.get(name, 0)
+
+    def __add__(self, other: LossSums) -> LossSums:
+        return LossSums({name: self[name] + other[name] for name in NAMES})
+
+    def total(self, ranks: Ranks) -> LossSums:
+        """The sum over all ranks; every rank has to call it."""
+        sums = torch.tensor([self[name] for name in NAMES], dtype=torch.float64)  # (S,)
+        return LossSums.from_tensor(torch.stack(ranks.gather(sums)).sum(0))
+
+    @classmethod
+    def from_tensor(cls, sums: Tensor) -> LossSums:
+        """Read :func:`loss_sums` back; waits for the device."""
+        values = zip(NAMES, sums.tolist(), strict=True)
+        return cls({name: round(value) if name in COUNTERS else value for name, value in values})
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were predicted."""
+        return int(self["tokens"])
+
+    def loss(self, config: TrainConfig) -> float:
+        """The validation loss per token; terms with another divisor are added as means."""
+        validated = [(term, term.weight(config) * self[term.name]) for term in TERMS if term.validated]
+        of_base = sum(part for term, part in validated if term.divisor is None)
+        own = sum(part / max(self[term.divisor], 1) for term, part in validated if term.divisor is not None)
+        return of_base / max(self.tokens, 1) + own
+
+    def scores(self, config: TrainConfig, model: LanguageModel) -> dict[str, Any]:
+        """What logs say: the loss (nats), and each term's scores."""
+        found: dict[str, Any] = {"loss": self.loss(config)}
+        for term in TERMS:
+            found |= term.scores(self, model)
+        return found
+
+    def are_finite(self) -> bool:
+        """Whether all of them are numbers."""
+        return all(map(math.isfinite, self.values.values()))
+
+
+def perplexity(nll: float, tokens: float) -> float | None:
+    """exp(nll / tokens); None without tokens, or beyond the range of a float."""
+    mean = nll / tokens if tokens else math.inf
+    return math.exp(mean) if mean < 700 else None
+
+
+def loss_sums(parts: LossParts) -> Tensor:
+    """The sums of one batch, wide floats on the model's device, so that adding them up never waits: (S,)."""
+    found = {**parts.sums, **parts.counts}
+    nothing = torch.zeros_like(found["tokens"])
+    wide = widest_float(nothing.device)
+    return torch.stack([found.get(name, nothing).detach().to(wide) for name in NAMES])  # (S,)
+
+
+def zero_sums(device: str | torch.device) -> Tensor:
+    """Sums of nothing, to add :func:`loss_sums` to."""
+    return torch.zeros(len(NAMES), dtype=widest_float(device), device=device)  # (S,)
+
+
+def base_count(batch: Batch, config: TrainConfig) -> Tensor:
+    """The batch's part of the base, int64 ()."""
+    predicted = batch.predicted()
+    return predicted.any(1).sum() if config.normalize == "sentence" else predicted.sum()
+
+
+class StepWeights:
+    """What the terms of one step are multiplied by.
+
+    Args:
+        config: how the model is trained.
+        batches: all of the step, of this rank, on its device.
+        ranks: that train together, whose counts are added up.
+    """
+
+    def __init__(self, config: TrainConfig, batches: Sequence[Batch], ranks: Ranks) -> None:
+        self._config = config
+        counted = {
+            term: [count for batch in batches if (count := term.count(batch)) is not None] for term in TERMS
+        }
+        own = {term: torch.stack(counts).sum() for term, counts in counted.items() if counts}
+        self._factors: dict[str, Tensor] = {}
+        if own:
+            base = torch.stack([base_count(batch, config) for batch in batches]).sum()
+            counts = torch.stack([base, *own.values()]).to(widest_float(base.device))  # (1 + terms)
+            ranks.add_up(counts)
+            base, *divisors = counts.clamp(min=1)
+            for term, divisor in zip(own, divisors, strict=True):
+                self._factors[term.name] = term.weight(config) * base / divisor
+
+    def loss(self, parts: LossParts) -> Tensor:
+        """What is minimised of one batch: a sum, which the base divides later."""
+        present = [(term, parts.sums[term.name]) for term in TERMS if term.name in parts.sums]
+        dtype = present[0][1].dtype
+        first, *others = (
+            term.weight(self._config) * found.to(dtype)
+            if term.divisor is None
+            else (self._factors[term.name] * found).to(dtype)
+            for term, found in present
+        )
+        return sum(others, first)
