@@ -52,7 +52,7 @@ def sample(
     check_target(output, folder=False, overwrite=options.overwrite, inputs=[model])
     loaded = load_checkpoint(model, pick_device(device, threads))
     loaded.model.check_causal()
-    if not strings and not loaded.model.derivation_kind.exist:
+    if not strings and not loaded.model.has_derivations:
         raise PdtoolsError(
             f"{model}: this model has no attachment head, and so no trees: use --strings to draw strings"
         )

@@ -332,7 +332,7 @@ class Model:
         """
         loaded = self._checkpoint("strings are drawn from")
         loaded.model.check_causal()
-        has_trees, tokenizer = loaded.model.derivation_kind.exist, loaded.tokenizer
+        has_trees, tokenizer = loaded.model.has_derivations, loaded.tokenizer
         table = [
             [
                 " ".join(draw.words(tokenizer)),

@@ -313,7 +313,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             weights=self.lm.state_dict(),
             stub=True,
         )
-        if self.lm.derivation_kind.reach_words:
+        if self.lm.words_depend:
             searched = {"beam": self.config.beam, "margin": self.config.margin}
             write_json(folder / CONFIG_FILE, {**read_json(folder / CONFIG_FILE), **searched})
             update_checksums(folder, [CONFIG_FILE])
@@ -347,7 +347,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         """
         rows, places = self._rows(input_ids, attention_mask)
         logits = self._before_roots(input_ids, places)
-        if self.lm.derivation_kind.reach_words:
+        if self.lm.words_depend:
             tables = [torch.from_numpy(table) for table, _ in self._scorer.next_logprobs(rows)]
         else:
             batch = self.lm.pack([(row, self.lm.no_derivation(row)) for row in rows]).to(self.lm.device)

@@ -37,9 +37,16 @@ class StackView:
 def stack_views(model: LanguageModel, batch: Batch) -> list[StackView]:
     """Let a model read rows, and keep what its stacks do; empty for a model without stack attention."""
     found: list[StackView] = []
-    with _watched(model, found, batch.tokens.shape[1]):
-        model.forward_parts(batch)
+    if any(_stack_attentions(model)):
+        with _watched(model, found, batch.tokens.shape[1]):
+            model.forward_parts(batch)
     return found
+
+
+def _stack_attentions(model: nn.Module) -> Iterator[tuple[int, StackAttention]]:
+    for layer, block in enumerate(getattr(model, "blocks", ())):
+        if isinstance(stack := getattr(block, "stack", None), StackAttention):
+            yield layer, stack
 
 
 @contextmanager
@@ -51,9 +58,7 @@ def _watched(model: nn.Module, found: list[StackView], length: int) -> Iterator[
         found.append(view)
 
     hooks = [
-        block.stack.register_forward_pre_hook(partial(keep, layer))
-        for layer, block in enumerate(getattr(model, "blocks", ()))
-        if isinstance(getattr(block, "stack", None), StackAttention)
+        stack.register_forward_pre_hook(partial(keep, layer)) for layer, stack in _stack_attentions(model)
     ]
     try:
         yield

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.inspection.attention import attention_weights, has_attention
+from pdtools.inspection.derivation_views import view_of
 from pdtools.models import LoadedModel
-from pdtools.models.grammar.derivations import ActionDerivation
-from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.encoding import Encoded, encode_sentence
@@ -23,7 +22,6 @@ from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import Sentence
-from pdtools.trees import Constituents
 
 # Sentences that are looked at together: all their weights are in memory.
 _TOGETHER = 16
@@ -74,7 +72,7 @@ class Predictions:
             )
         self._loaded = loaded
         self._trees = search.trees
-        is_searched = search.trees is not None or loaded.model.derivation_kind.reach_words
+        is_searched = search.trees is not None or loaded.model.words_depend
         self._scorer = scorer_of(loaded, search if is_searched else NO_SEARCH)
         self.settings = self._scorer.settings
 
@@ -120,14 +118,13 @@ class Predictions:
 
     def _look(self, known: list[tuple[Encoded, int, Any]]) -> Iterator[Prediction]:
         model = self._loaded.model
+        written = model.derivation_kind.written
         rows = [self._row(*each) for each in known]
         batch = model.pack(rows).to(model.device)
         weights = attention_weights(model, batch).weights.cpu().double().numpy()  # (B, L, H, N, N)
         for (encoded, token, _), read, row in zip(known, batch.tokens.cpu().numpy(), weights, strict=True):
-            if isinstance(model, GrammarLM):
-                places = np.flatnonzero(read < model.vocab_size)[: token + 1]
-            else:
-                places = np.arange(token + 1)
+            is_token = read < model.vocab_size if written else np.ones(len(read), dtype=bool)
+            places = np.flatnonzero(is_token)[: token + 1]
             query = row[:, :, places[token] - 1]  # (L, H, N)
             own = query[:, :, places[:token]]
             # Not one less the others, which is seldom 0.
@@ -137,17 +134,9 @@ class Predictions:
     def _row(self, encoded: Encoded, token: int, derivations: Any) -> tuple[Any, Any]:
         """The tokens before the predicted one (of actions with it) and their derivation, to be packed."""
         model, ids = self._loaded.model, encoded.ids
-        if isinstance(model, GrammarLM):
-            if isinstance(derivations, Constituents):
-                return ids, derivations
-            best: ActionDerivation = derivations[token - 1]
-            closes = best.closes.copy()
-            closes[-1] += best.opens.sum() - closes.sum()  # what is open then; nothing looks at it
-            return np.append(ids[: token + 1], ids[-1]), Constituents(best.labels, best.opens, closes)
         if derivations is None:
             return ids[:token], model.no_derivation(ids[:token])
-        is_whole = isinstance(derivations, np.ndarray)
-        return ids[:token], derivations[:token] if is_whole else derivations[token - 1]
+        return view_of(model).beginning(ids, token, derivations)
 
 
 def _token_at(encoded: Encoded, start: int) -> int:

@@ -78,8 +78,7 @@ def inspect_stacks(
     else:
         batch, predicted = _text_batch(loaded, text)
     loaded.model.check_length(batch.tokens.shape[1])
-    reads_text = loaded.model.derivation_kind.choices != "actions"
-    views = stack_views(loaded.model.eval(), batch.to(loaded.model.device)) if reads_text else []
+    views = stack_views(loaded.model.eval(), batch.to(loaded.model.device))
     if not views:
         raise PdtoolsError(f"{loaded.folder}: this model has no stack attention to look at")
     missing = sorted(set(layers or ()) - {view.layer + 1 for view in views})

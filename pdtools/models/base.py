@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Tokenizer
 
 # Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
-Structure = Literal["attachment", "action", "scaffold"]
 Objective = Literal["causal", "masked"]
 # What rows are: one sentence with end-of-sentence, or several, each with its own ROOT.
 Layout = Literal["sentence", "window"]
@@ -155,10 +154,24 @@ class LanguageModel(nn.Module, ABC):
         """Whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
         return self.derivation_kind.exist
 
+    def has_derivations(self) -> bool:
+        """Whether it derives trees."""
+        return self.derivation_kind.exist
+
     @property
-    def structure(self) -> Structure:
+    def words_depend(self) -> bool:
+        """Whether its words depend on derivations, so that p(x) needs a search."""
+        return self.derivation_kind.reach_words
+
+    @property
+    def reads_labels(self) -> bool:
+        """Whether its derivations are labelled constituents."""
+        return self.derivation_kind.labelled
+
+    @property
+    def structure(self) -> str:
         """What is learned beside the tokens, as scores of training call it."""
-        return "action" if self.derivation_kind.choices == "actions" else "attachment"
+        return self.derivation_kind.unit
 
     @property
     def objective(self) -> Objective:
@@ -245,7 +258,7 @@ class LanguageModel(nn.Module, ABC):
     def loss(self, batch: Batch) -> LossParts:
         """The sums that training and validation need, of eq. 7's two factors."""
         parts = self.forward_parts(batch)
-        attached = batch.attached() if self.derivation_kind.exist else torch.zeros_like(batch.attached())
+        attached = batch.attached() if self.has_derivations else torch.zeros_like(batch.attached())
         sums = {"token_nll": -parts.token_logprobs.sum(), "attachment_nll": -parts.attach_logprobs.sum()}
         counts = {
             "tokens": batch.predicted().sum(),
@@ -305,7 +318,6 @@ class LanguageModel(nn.Module, ABC):
     def load_stream_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of :meth:`stream_state`."""
 
-    @abstractmethod
     def derive(self, rows: int, length: int) -> Derivations:
         """R derivations side by side, of which nothing but ROOT is there yet.
 
@@ -316,6 +328,7 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             PdtoolsError: if ``length`` is over ``max_length``, or the model is a masked one.
         """
+        return self.derivation_kind.derive(self, rows, length)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """Rows of shards, tokens with what :meth:`derivation_of` gives, as a batch of given derivations.
@@ -333,12 +346,12 @@ class LanguageModel(nn.Module, ABC):
         raise PdtoolsError("this model does not read windows, which prompts are")
 
     def derivation_of(self, shards: ShardSet, row: int) -> Any:
-        """What the model calls the derivation of a row: its attachments.
+        """What the model calls the derivation of a row: what its kind makes of the row's attachments.
 
         Raises:
             PdtoolsError: if the shards do not have it.
         """
-        return shards.attach(row)
+        return self.derivation_kind.given(shards.attach(row), None)
 
     def no_derivation(self, tokens: NDArray[np.int32]) -> Any:
         """What :meth:`pack` takes beside tokens (n + 2) on which no derivation bears: all shift."""

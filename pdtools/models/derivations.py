@@ -1,4 +1,4 @@
-"""What a model derives besides strings: nothing, attachments, or actions; one protocol for all.
+"""What a model derives besides strings: nothing, attachments, actions, …; a class for each, one protocol.
 
 A derivation is a sequence of choices, made from left to right: of a string its tokens; with attachments a
 token, what it attaches to, the next token, and so on; with actions the tree is written into the string.
@@ -11,36 +11,71 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.trees import Tree, merge_subwords, tree_from_attachments
+from pdtools.trees import Constituents, Tree, merge_subwords, tree_from_attachments
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-Choices = Literal["none", "attachments", "actions"]
+    from pdtools.models.base import LanguageModel
 
 
 @dataclass(frozen=True, kw_only=True)
-class DerivationKind:
-    """The derivations that a model has.
+class DerivationKind(ABC):
+    """The derivations that a model has: a class for each kind, which says all that models know of it.
+
+    How it is searched stands in :data:`pdtools.search.kinds.SEARCHES`, under its name; how pages show it, if
+    they show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
 
     Attributes:
-        choices: what they are made of besides tokens.
         reach_words: whether the probabilities of tokens depend on the choices before. If not, p(x) needs no
             search.
+        name: of the kind.
+        exist: whether there are any, and so trees.
+        labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
+        written: whether the tree is written into the string: what a batch has as tokens are its choices then.
+        unit: what its choices are called in scores of training.
     """
 
-    choices: Choices = "none"
     reach_words: bool = False
+    name: ClassVar[str]
+    exist: ClassVar[bool] = True
+    labelled: ClassVar[bool] = False
+    written: ClassVar[bool] = False
+    unit: ClassVar[str] = "attachment"
 
-    @property
-    def exist(self) -> bool:
-        """Whether there are any, and so trees."""
-        return self.choices != "none"
+    @abstractmethod
+    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
+        """Derivations of a model; see :meth:`pdtools.models.LanguageModel.derive`."""
+
+    # --- trees that are given -----------------------------------------------------------------
+
+    def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
+        """The derivation of a row of shards, as :meth:`pdtools.models.LanguageModel.pack` takes it.
+
+        Args:
+            attach: int32 (n + 2), see :func:`pdtools.trees.sentence_layout`.
+            constituents: of kinds that are labelled.
+
+        Returns:
+            It, or as text why the kind has none for this tree.
+        """
+        return attach
+
+    def problem(self, model: LanguageModel, given: Any) -> str | None:
+        """Why a model can take a derivation at no length; None if it can."""
+        return None
+
+    def content(self, given: Any) -> bytes:
+        """Equal for equal derivations of the same tokens."""
+        return cast(bytes, given.tobytes())
+
+    def read(self, tokens: NDArray[np.int32], given: Any) -> AnyDerivation:
+        """The derivation of a row, of tokens (n + 2), that gives a tree."""
+        return Derivation(tokens[1:-1], given[1:-1] - np.int32(1))
 
 
 class AnyDerivation(Protocol):

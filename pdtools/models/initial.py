@@ -134,8 +134,7 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
             f"{folder}: the data's tokenizer does not extend this model's, of which {token!r} has another"
             f" number there, or none (make the shards with --tokenizer {folder})"
         )
-    actions = loaded.model.derivation_kind.choices == "actions"
-    if actions and (loaded.tokenizer.fingerprint, loaded.config["labels"]) != (
+    if loaded.model.reads_labels and (loaded.tokenizer.fingerprint, loaded.config["labels"]) != (
         tokenizer.fingerprint,
         list(tokenizer.labels),
     ):

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdtools.models.base import LossParts, Structure, initialize
+from pdtools.models.base import LossParts, initialize
 from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.errors import bad_config
 from pdtools.models.transformer.config import TransformerConfig
@@ -79,7 +79,7 @@ class ScaffoldLM(TransformerLM):
         self._number = {run: i for i, run in enumerate(config.runs)}
 
     @property
-    def structure(self) -> Structure:
+    def structure(self) -> str:
         """See :attr:`LanguageModel.structure`."""
         return "scaffold"
 

@@ -8,12 +8,24 @@ import torch
 from torch import Tensor
 
 from pdtools.devices import widest_float
-from pdtools.models.base import LanguageModel
-from pdtools.models.derivations import Derivation, Derivations
+from pdtools.models.derivations import Derivation, DerivationKind, Derivations
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from pdtools.models.base import LanguageModel
+
+
+class StringKind(DerivationKind):
+    """None: strings alone."""
+
+    name = "none"
+    exist = False
+
+    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
+        """See :meth:`DerivationKind.derive`."""
+        return StringDerivations(model, rows, length)
 
 
 class StringDerivations(Derivations):

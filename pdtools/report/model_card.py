@@ -39,7 +39,7 @@ def model_card(
     kind = model.derivation_kind
     rows = [
         ("kind", f"`{loaded.config['model']}`"),
-        ("derivations", kind.choices + (", which words depend on" if kind.reach_words else "")),
+        ("derivations", kind.name + (", which words depend on" if kind.reach_words else "")),
         ("parameters", f"{count_parameters(model):,}"),
         (
             "vocabulary",

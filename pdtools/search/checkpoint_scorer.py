@@ -76,7 +76,7 @@ class CheckpointScorer(ABC):
                 f"{loaded.folder}: trained on single sentences, it cannot read others before them: leave out"
                 " --context"
             )
-        if context.stride is not None and (not windows or loaded.model.derivation_kind.exist):
+        if context.stride is not None and (not windows or loaded.model.has_derivations):
             raise PdtoolsError(
                 f"{loaded.folder}: only models of running text without trees read documents as one text:"
                 " leave out --stride"
@@ -93,7 +93,7 @@ class CheckpointScorer(ABC):
             "text_style": loaded.tokenizer.text_style,
             "dtype": loaded.model.dtype_name,
             **searched,
-            **context.described(self.window, has_trees=loaded.model.derivation_kind.reach_words),
+            **context.described(self.window, has_trees=loaded.model.words_depend),
         }
 
     def _encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
@@ -133,7 +133,7 @@ class CheckpointScorer(ABC):
         ends = logprobs.masked_fill(~batch.ends(model.end_id), 0.0).sum(1).tolist()
         derived = parts.attach_logprobs.double().sum(1).tolist()
         return [
-            RowScore(tokens, tokens + derivation if model.derivation_kind.exist else None, None, end, 0.0)
+            RowScore(tokens, tokens + derivation if model.has_derivations else None, None, end, 0.0)
             for tokens, derivation, end in zip(given, derived, ends, strict=True)
         ]
 

@@ -11,6 +11,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.kinds import search_of
 from pdtools.search.options import AUTO, AUTO_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
 from pdtools.search.scores import Beginning, Dtype
@@ -56,9 +57,9 @@ class WideningComparer:
     def __init__(
         self, loaded: LoadedModel, search: SearchOptions = AUTO_SEARCH, *, context: Context = NO_CONTEXT
     ) -> None:
-        if not loaded.model.derivation_kind.reach_words:
+        if not loaded.model.words_depend:
             raise PdtoolsError(f"{loaded.folder}: this model needs no search: leave out --beam auto")
-        if loaded.model.derivation_kind.choices != "attachments":
+        if not search_of(loaded.model).can_widen:
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
             AttachmentScorer(loaded, replace(search, beam=step.beam, margin=step.margin), context=context)

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 from pdtools.errors import PdtoolsError
 from pdtools.files import Kind
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.models.grammar.batch import ActionBatch
-from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
@@ -29,7 +27,7 @@ from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScor
 from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import Sentence
-from pdtools.trees import Constituents, read_proposals
+from pdtools.trees import read_proposals
 from pdtools.trees.forms import refuse_for
 
 IMPOSSIBLE = "its trees have probability 0"
@@ -71,7 +69,7 @@ class GivenTreesScorer(CheckpointScorer):
 
     def __init__(self, loaded: LoadedModel, *, trees: TreesFile, max_batch: int | None = None) -> None:
         super().__init__(loaded, kind="given trees", searched=NOT_SEARCHED, max_batch=max_batch)
-        if not loaded.model.derivation_kind.reach_words:
+        if not loaded.model.words_depend:
             raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
         if loaded.model.layout == "window":
             raise PdtoolsError(f"{loaded.folder}: --trees is not for models of windows")
@@ -179,12 +177,13 @@ def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
     settings = ShardSettings(
         factor=loaded.config["shards"].get("factor", "right"),
         tape="none",
-        constituents="labelled" if isinstance(loaded.model, GrammarLM) else "none",
+        constituents="labelled" if loaded.model.reads_labels else "none",
     )
     by_ids: dict[bytes, dict[bytes, Any]] = {}
     unusable: dict[bytes, str] = {}
     left_out: Counter[str] = Counter()
     n_trees = 0
+    kind = loaded.model.derivation_kind
     refuse_for(Kind.TREES, [trees.path])
     for tree in read_proposals(trees.path):
         n_trees += 1
@@ -192,34 +191,22 @@ def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
         if isinstance(row, str):
             left_out[row] += 1
             continue
-        ids, constituents = row.encoding.ids, row.constituents
-        if problem := _problem(loaded.model, ids, constituents):
+        ids, given = row.encoding.ids, kind.given(row.attach, row.constituents)
+        if problem := given if isinstance(given, str) else _problem(loaded.model, ids, given):
             left_out[problem] += 1
             unusable.setdefault(ids.tobytes(), problem)
-        elif constituents is None:
-            by_ids.setdefault(ids.tobytes(), {})[row.attach.tobytes()] = row.attach
         else:
-            arrays = constituents.labels, constituents.opens, constituents.closes
-            content = b"".join(array.tobytes() for array in arrays)
-            by_ids.setdefault(ids.tobytes(), {})[content] = constituents
+            by_ids.setdefault(ids.tobytes(), {})[kind.content(given)] = given
     different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
     return GivenDerivations(different, unusable, n_trees, dict(left_out))
 
 
-def _problem(model: LanguageModel, ids: NDArray[np.int32], constituents: Constituents | None) -> str | None:
-    """Why a model cannot read a tree, if so."""
-    positions = model.row_length(ids, constituents)
+def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | None:
+    """Why a model cannot read a derivation, if so."""
+    positions = model.row_length(ids, given)
     if model.max_length is not None and positions > model.max_length:
         return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
-    if constituents is None:
-        return None
-    assert isinstance(model, GrammarLM)
-    if constituents.labels.min() < 0:
-        return "labels unknown to the model"
-    opened = constituents.opens.cumsum() - constituents.closes.cumsum() + constituents.closes  # (n)
-    if opened.max() > model.config.max_open:
-        return f"more than {model.config.max_open} constituents open at once (config.max_open)"
-    return None
+    return model.derivation_kind.problem(model, given)
 
 
 class _Reading(NamedTuple):
@@ -246,13 +233,13 @@ def _read(model: LanguageModel, rows: Sequence[tuple[NDArray[np.int32], Any]]) -
     # A token comes before its own attachment, as in the beam search.
     logprobs = ((parts.token_logprobs.double() + derived).cumsum(1) - derived).cpu().numpy()  # (B, N)
     generates = batch.predicted() & ((batch.tokens < model.vocab_size) | batch.ends(model.eos_id))
-    has_actions = isinstance(batch, ActionBatch)
-    choices = (batch.tokens if has_actions else batch.attach).cpu().numpy()  # (B, N)
+    written = model.derivation_kind.written
+    choices = (batch.tokens if written else batch.attach).cpu().numpy()  # (B, N)
     lengths = batch.lengths.tolist()
     for row, generated in enumerate(generates.cpu().numpy()):
         positions = np.flatnonzero(generated)  # (n + 1)
-        # The action there is a choice, and made; the attachment there is not.
-        yield _Reading(choices[row, : lengths[row]], positions + has_actions, logprobs[row, positions])
+        # What is written there is a choice, and made; the choice that follows a token there is not.
+        yield _Reading(choices[row, : lengths[row]], positions + written, logprobs[row, positions])
 
 
 def prefix_logprobs(derivations: Sequence[_Reading]) -> NDArray[np.float64]:

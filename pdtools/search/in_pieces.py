@@ -15,6 +15,7 @@ from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.kinds import check_widths
 from pdtools.search.next_tokens import scores_with
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import check_bos, load_model, load_scorer, load_searcher
@@ -88,8 +89,7 @@ def _prepare_search(settings: ModelSettings) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def _load_model(settings: ModelSettings) -> LoadedModel:
     loaded = load_model(**_prepare(settings))
-    if loaded.model.derivation_kind.choices != "actions":
-        settings.search.check_one_width()
+    check_widths(loaded.model, settings.search)
     return loaded
 
 

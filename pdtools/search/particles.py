@@ -1,11 +1,12 @@
 """log p(x) by sequential Monte Carlo: an estimate that does not depend on what a beam happens to keep.
 
 Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed
-(models of actions: all next actions, until the next token is generated), and at most N of these extensions
-are drawn so that every one has its weight in expectation (:mod:`pdtools.search.attachments.thinning`). So the
-sum of the weights after any token, p̂(x_1 … x_t), is an unbiased estimate of p(x_1 … x_t), for any N; it is
-exact where N is no less than the number of derivations. Its logarithm is too low in the mean, about by half
-the variance of log p̂ (Jensen's inequality), so that a perplexity is too high; both errors fall with N.
+(models of actions: all next actions, until the next token is generated; other kinds: all next choices), and
+at most N of these extensions are drawn so that every one has its weight in expectation
+(:mod:`pdtools.search.attachments.thinning`). So the sum of the weights after any token, p̂(x_1 … x_t), is an
+unbiased estimate of p(x_1 … x_t), for any N; it is exact where N is no less than the number of derivations.
+Its logarithm is too low in the mean, about by half the variance of log p̂ (Jensen's inequality), so that a
+perplexity is too high; both errors fall with N.
 
 Against particles that each draw one attachment from the model and are resampled later (the bootstrap filter),
 no two are the same history, and none is drawn where all can be kept.
@@ -21,12 +22,9 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
-from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.scorer import inside_words
-from pdtools.search.actions.word_synchronous import word_synchronous_search
-from pdtools.search.attachments.beam import beam_search
 from pdtools.search.attachments.scorer import end_logprob, searched_tokens
-from pdtools.search.options import ActionBeam, AttachmentBeam
+from pdtools.search.kinds import search_of
 from pdtools.search.scores import GivenRow, PrefixScores, RowScore
 
 
@@ -78,27 +76,15 @@ def particle_search(
         PdtoolsError: if p(x) is exact without, or the device is out of memory.
     """
     check_uses_particles(model)
-    if isinstance(model, GrammarLM):
-        beam = ActionBeam(actions=particles.number, words=particles.number, fast_track=0)
-        by_actions = word_synchronous_search(
-            model,
-            token_ids,
-            beam=beam,
-            inside_words=inside,
-            max_batch=max_batch,
-            share_prefixes=share_prefixes,
-            draw=particles.seed,
-        )
-        return [PrefixScores(each.prefix_logprobs) for each in by_actions]
-    found = beam_search(
+    return search_of(model).particles(
         model,
         token_ids,
-        beam=AttachmentBeam(particles.number),
+        number=particles.number,
+        seed=particles.seed,
+        inside=inside,
         max_batch=max_batch,
         share_prefixes=share_prefixes,
-        draw=particles.seed,
     )
-    return [PrefixScores(each.prefix_logprobs) for each in found]
 
 
 def with_particles(
@@ -125,7 +111,7 @@ def check_uses_particles(model: LanguageModel) -> None:
     Raises:
         PdtoolsError: if p(x) is exact without.
     """
-    if not model.derivation_kind.reach_words:
+    if not model.words_depend:
         raise PdtoolsError(
             "this model has no trees to sum over, and log p(x) is exact: leave out --particles"
         )

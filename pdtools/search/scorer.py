@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Protocol
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.search.actions.scorer import ActionScorer
-from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.given_trees import GivenTreesScorer
+from pdtools.search.kinds import search_of
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import Dtype, Measure, ModelScorer
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
@@ -91,11 +89,10 @@ def scorer_of(
         if context.of is not None:
             raise PdtoolsError("--trees cannot be combined with --context")
         return GivenTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
-    kind = loaded.model.derivation_kind
-    searched = kind.reach_words or (kind.exist and "structure" in measures)
+    model = loaded.model
     scorer: AnySearcher | StringScorer
-    if searched:
-        scorer = _searcher_of(loaded)(loaded, search, context=context)
+    if model.words_depend or (model.has_derivations and "structure" in measures):
+        scorer = search_of(loaded.model).searcher(loaded, search, context=context)
     else:
         search.check_one_width()
         scorer = StringScorer(loaded, max_batch=search.max_batch, context=context)
@@ -135,7 +132,7 @@ def searcher_of(
     Raises:
         PdtoolsError: if the model cannot parse, or an option is not for it.
     """
-    if loaded.model.has_treereg and not loaded.model.derivation_kind.exist:
+    if loaded.model.has_treereg and not loaded.model.has_derivations:
         if search.given:
             raise PdtoolsError(
                 f"{loaded.folder}: a model trained with TreeReg parses without a beam: leave out its options"
@@ -143,11 +140,11 @@ def searcher_of(
         return TreeRegParser(loaded, cky=search.cky, max_batch=search.max_batch)
     if search.cky:
         raise PdtoolsError(f"{loaded.folder}: --cky is for models that parse by TreeReg")
-    if not loaded.model.derivation_kind.exist:
+    if not loaded.model.has_derivations:
         raise PdtoolsError(
             f"{loaded.folder}: this model was trained without an attachment head, or TreeReg: it cannot parse"
         )
-    return _searcher_of(loaded)(loaded, search, context=context)
+    return search_of(loaded.model).searcher(loaded, search, context=context)
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
@@ -168,20 +165,3 @@ def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "fl
     loaded = load_checkpoint(model_dir, device)
     loaded.model.to(torch_dtype(dtype))
     return loaded
-
-
-class MakesSearcher(Protocol):
-    """What makes a searcher of a checkpoint: its class."""
-
-    def __call__(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher: ...
-
-
-# What searches the derivations of a model, by what they are made of.
-SEARCHERS: dict[str, MakesSearcher] = {"attachments": AttachmentScorer, "actions": ActionScorer}
-
-
-def _searcher_of(loaded: LoadedModel) -> MakesSearcher:
-    choices = loaded.model.derivation_kind.choices
-    if choices not in SEARCHERS:
-        raise PdtoolsError(f"{loaded.folder}: nothing here searches derivations made of {choices}")
-    return SEARCHERS[choices]

@@ -270,7 +270,7 @@ def open_run(
             stop=options.stop,
             resume=resumes,
         )
-        parses = model.derivation_kind.exist or model.has_treereg
+        parses = model.has_derivations or model.has_treereg
         if (
             options.parse_samples is not None
             and parses
@@ -334,7 +334,7 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
         raise PdtoolsError(
             f"config.treereg_layer: these data {lacking}: name shards with pdtools train --treereg-shards"
         )
-    if parsed is not None and model.derivation_kind.exist:
+    if parsed is not None and model.has_derivations:
         raise PdtoolsError(
             "--treereg-shards is for models without attachment_head, which would learn there too"
         )

@@ -21,11 +21,25 @@ from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed
 from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
+
+
+class ToyKind(DerivationKind):
+    """Actions without labels."""
+
+    name = "toy actions"
+    written = True
+    unit = "action"
+
+    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
+        """See :meth:`DerivationKind.derive`."""
+        assert isinstance(model, ToyGrammarLM)
+        return ToyDerivations(model, rows, length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +57,7 @@ class ToyConfig:
     @property
     def derivation_kind(self) -> DerivationKind:
         """Actions."""
-        return DerivationKind(choices="actions", reach_words=True)
+        return ToyKind(reach_words=True)
 
 
 class ToyGrammarLM(LanguageModel):
@@ -79,10 +93,6 @@ class ToyGrammarLM(LanguageModel):
     def opened(self, action: int) -> int:
         """How an action changes the number of open constituents."""
         return int(action == self.open_id) - int(action in (self.close_id, self.eos_id))
-
-    def derive(self, rows: int, length: int) -> ToyDerivations:
-        """See :meth:`LanguageModel.derive`."""
-        return ToyDerivations(self, rows, length)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """The binary trees of rows as actions, ROOT before them."""
@@ -255,8 +265,16 @@ def replayed(model: LanguageModel, choices: Sequence[int], length: int) -> Deriv
     return derivations
 
 
+class EnumeratingSearch(DerivationSearch):
+    """For any kind of derivations."""
+
+    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> Any:
+        """See :meth:`DerivationSearch.searcher`."""
+        return EnumeratingScorer(loaded, search, context=context)
+
+
 class EnumeratingScorer(CheckpointScorer):
-    """A searcher for models of actions that has a beam for all derivations."""
+    """A searcher that has a beam for all derivations, of any kind."""
 
     look_ahead = 2
     marginal = "exact: all derivations"

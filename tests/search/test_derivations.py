@@ -15,13 +15,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, all_attachments, exhaustive_prefixes, parts, row, tiny_model
-from toy_grammar_lm import EnumeratingScorer, ToyConfig, ToyGrammarLM, enumerate_derivations
+from toy_grammar_lm import (
+    EnumeratingSearch,
+    ToyConfig,
+    ToyGrammarLM,
+    enumerate_derivations,
+)
 
 from pdtools.cli.main import run
 from pdtools.models import MODELS, LanguageModel, register, save_checkpoint
 from pdtools.search import beam_search, sample
+from pdtools.search.kinds import SEARCHES
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.scorer import SEARCHERS, scorer_of
+from pdtools.search.scorer import scorer_of
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 
@@ -90,7 +96,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint of a model of actions, whose kind and searcher are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "toy", None)
     register("toy", ToyConfig, ToyGrammarLM)
-    monkeypatch.setitem(SEARCHERS, "actions", EnumeratingScorer)
+    monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingSearch())
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False).with_labels(("S", "Y"))
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(tmp_path / "toy", toy_model(), tokenizer, shards=shards)

@@ -189,12 +189,12 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     read = [tokens[:-1] for tokens in ids]
     found = scorer_of(loaded, search).continuations(read)
     given = [each.logprobs for each in found]
-    if model.derivation_kind.choices == "actions":
+    if model.reads_labels:
         raise PdtoolsError(
             f"{loaded.folder}: an action model: closing brackets are scored only for models of strings or"
             " attachments"
         )
-    if model.derivation_kind.reach_words:
+    if model.words_depend:
         attachments = [attach[:-1] for attach in gold]
         given = list(next_token_logprobs(model, read, attachments, max_batch=search.max_batch))
     for tokens, attach, logprobs, after in zip(ids, gold, given, found, strict=True):
@@ -204,7 +204,7 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
             if not np.array_equal(after.best, attach[:-1]):
                 found_joint = _scored(loaded, tokens, np.append(after.best, attach[-1])).joint
                 lead = found_joint - _scored(loaded, tokens, attach).joint
-        elif model.derivation_kind.exist:
+        elif model.has_derivations:
             right = _attachments_right(_scored(loaded, tokens, attach).best, attach)
         yield Closed(_likeliest(after.logprobs, closers), _likeliest(logprobs, closers), right, lead)
 

@@ -114,7 +114,7 @@ def evaluate_perplexity(
         loaded,
         partial(_score, search=search, particles=particles),
         problem=scorer.problem if isinstance(scorer, GivenTreesScorer) else None,
-        any_length=not loaded.model.derivation_kind.exist,
+        any_length=not loaded.model.has_derivations,
         kind=_Record,
         rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),
         in_pieces=in_pieces,
@@ -367,13 +367,13 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
         raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
     for key in ("layout", "factor"):
         found, wanted = shards.manifest["settings"][key], loaded.config["shards"].get(key, "sentence")
-        matters = layouts if key == "layout" else loaded.model.derivation_kind.exist
+        matters = layouts if key == "layout" else loaded.model.has_derivations
         if found != wanted and matters:
             raise InputError(
                 f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
             )
     # Labels are numbers: those of a tokenizer that has none are numbered anew for each folder.
-    is_labelled = loaded.model.derivation_kind.choices == "actions" and shards.has_constituents
+    is_labelled = loaded.model.reads_labels and shards.has_constituents
     if is_labelled and shards.labels != loaded.tokenizer.labels:
         raise InputError(f"not made with the labels of {loaded.folder}", file=shards.folder, hint=hint)
 

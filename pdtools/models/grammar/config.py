@@ -7,6 +7,7 @@ from typing import Literal
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
+from pdtools.models.grammar.derivations import ActionKind
 from pdtools.models.transformer.config import Positions, TransformerConfig
 from pdtools.trees.actions import ActionIds
 
@@ -35,6 +36,8 @@ class PlmConfig(TransformerConfig):
                 raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.objective != "causal" or self.attachment_head or self.as_released:
             raise bad_config("an action model is causal, without attachment_head and as_released")
+        if self.layout == "window":
+            raise bad_config("action models read sentences: layout window is for others")
         if self.stack_layers != "none":
             raise bad_config("an action model has no stack_layers")
         if self.positions not in self._positions():
@@ -64,7 +67,7 @@ class PlmConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """Actions, on which tokens depend."""
-        return DerivationKind(choices="actions", reach_words=True)
+        return ActionKind(reach_words=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.models.derivations import Derivations
-from pdtools.trees import UNKNOWN_LABEL, Tree, constituents_of_words
+from pdtools.models.derivations import DerivationKind, Derivations
+from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
 from pdtools.trees.actions import ActionIds
 
 if TYPE_CHECKING:
+    from pdtools.models.base import LanguageModel
     from pdtools.models.grammar.model import GrammarLM
 
 
@@ -89,6 +90,40 @@ def read_actions(actions: NDArray[np.integer], ids: ActionIds) -> ActionDerivati
         opens=opens.astype(np.int32),
         closes=closes.astype(np.int32),
     )
+
+
+class ActionKind(DerivationKind):
+    """Actions: the tree, with labels, is written into the string."""
+
+    name = "actions"
+    labelled = True
+    written = True
+    unit = "action"
+
+    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
+        """See :meth:`DerivationKind.derive`."""
+        return ActionDerivations(cast("GrammarLM", model), rows, length)
+
+    def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
+        """See :meth:`DerivationKind.given`: the constituents."""
+        return constituents
+
+    def problem(self, model: LanguageModel, given: Any) -> str | None:
+        """See :meth:`DerivationKind.problem`."""
+        if given.labels.min() < 0:
+            return "labels unknown to the model"
+        opened = given.opens.cumsum() - given.closes.cumsum() + given.closes  # (n)
+        if opened.max() > (most := model.config.max_open):
+            return f"more than {most} constituents open at once (config.max_open)"
+        return None
+
+    def content(self, given: Any) -> bytes:
+        """See :meth:`DerivationKind.content`."""
+        return b"".join(array.tobytes() for array in (given.labels, given.opens, given.closes))
+
+    def read(self, tokens: NDArray[np.int32], given: Any) -> ActionDerivation:
+        """See :meth:`DerivationKind.read`."""
+        return ActionDerivation(tokens[1:-1], given.labels, given.opens, given.closes)
 
 
 class ActionDerivations(Derivations):

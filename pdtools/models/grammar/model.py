@@ -16,7 +16,6 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
-from pdtools.models.derivations import Derivations
 from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
@@ -190,12 +189,6 @@ class GrammarLM(TransformerLM):
         logits[torch.nonzero(~may.tokens)[:, 0], :v] = -torch.inf
 
     # --- action by action ---------------------------------------------------------------------
-
-    def derive(self, rows: int, length: int) -> Derivations:
-        """See :meth:`LanguageModel.derive`."""
-        from pdtools.models.grammar.derivations import ActionDerivations
-
-        return ActionDerivations(self, rows, length)
 
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:
         """Not for actions: see :meth:`begin`.

@@ -14,6 +14,7 @@ from pdtools.models.recurrent.stacks import (
     StratificationStack,
     SuperpositionStack,
 )
+from pdtools.models.strings import StringKind
 
 Controller = Literal["lstm", "rnn", "rnn-relu"]
 StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]
@@ -105,7 +106,7 @@ class RecurrentConfig:
     @property
     def derivation_kind(self) -> DerivationKind:
         """None."""
-        return DerivationKind()
+        return StringKind()
 
     @property
     def layers(self) -> int:

@@ -18,7 +18,6 @@ from pdtools.models.base import (
     initialize_by_fan_in,
 )
 from pdtools.models.batch import Batch, join_batches
-from pdtools.models.derivations import Derivations
 from pdtools.models.errors import NoRoomError
 from pdtools.models.recurrent.config import RecurrentConfig, build_stack
 from pdtools.models.recurrent.controllers import GATES
@@ -26,7 +25,6 @@ from pdtools.models.recurrent.products import stack_parameters
 from pdtools.models.recurrent.reader import RecurrentReader
 from pdtools.models.recurrent.recurrence import Carry, SequenceRun, sequence_bytes
 from pdtools.models.recurrent.stacks import NondeterministicStack
-from pdtools.models.strings import StringDerivations
 
 # Memory of the stacks of rows that are read side by side where no gradient is asked for.
 STACK_BYTES = 1 << 28
@@ -230,11 +228,6 @@ class RecurrentLM(LanguageModel):
         )
 
     # --- token by token -----------------------------------------------------------------------
-
-    @torch.no_grad()
-    def derive(self, rows: int, length: int) -> Derivations:
-        """See :meth:`LanguageModel.derive`."""
-        return StringDerivations(self, rows, length)
 
     def start(self, rows: int, length: int, entries: int | None = None) -> RecurrentState:
         """See :meth:`LanguageModel.start`. Hypotheses share nothing: ``entries`` is ignored."""

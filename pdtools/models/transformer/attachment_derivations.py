@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pdtools.models.derivations import Derivation, Derivations
+from pdtools.models.derivations import Derivation, DerivationKind, Derivations
 from pdtools.models.transformer.tape import StackState
 
 if TYPE_CHECKING:
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pdtools.models.base import LanguageModel
+
+
+class AttachmentKind(DerivationKind):
+    """Attachments, which make trees without labels."""
+
+    name = "attachments"
+
+    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
+        """See :meth:`DerivationKind.derive`."""
+        return AttachmentDerivations(model, rows, length)
 
 
 class AttachmentDerivations(Derivations):

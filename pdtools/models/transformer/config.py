@@ -10,6 +10,8 @@ from typing import Literal, get_args
 from pdtools.models.base import Layout, Objective
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
+from pdtools.models.strings import StringKind
+from pdtools.models.transformer.attachment_derivations import AttachmentKind
 
 Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]
@@ -128,8 +130,6 @@ class TransformerConfig:
             raise bad_config("an attachment head needs the causal objective, and no as_released")
         if self.layout == "window" and (self.objective == "masked" or self.as_released):
             raise bad_config("windows need the causal objective, and no as_released")
-        if self.layout == "window" and self.derivation_kind.choices == "actions":
-            raise bad_config("action models read sentences: layout window is for others")
         if self.window_roots == "predicted" and self.attachment_head:
             raise bad_config(
                 'window_roots must not be "predicted" with an attachment head: there a sentence is ended by'
@@ -178,10 +178,7 @@ class TransformerConfig:
     def derivation_kind(self) -> DerivationKind:
         """Attachments if there is a head for them, which do not reach the tokens; in windows they end
         sentences, and so tell which tokens may follow."""
-        return DerivationKind(
-            choices="attachments" if self.attachment_head else "none",
-            reach_words=self.attachment_head and self.layout == "window",
-        )
+        return AttachmentKind(reach_words=self.layout == "window") if self.attachment_head else StringKind()
 
     @property
     def predicts_roots(self) -> bool:

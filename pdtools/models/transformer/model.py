@@ -15,13 +15,10 @@ from torch import Tensor, nn
 
 from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
 from pdtools.models.batch import Batch
-from pdtools.models.derivations import Derivations
 from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
-from pdtools.models.strings import StringDerivations
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attachment_derivations import AttachmentDerivations
 from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
@@ -318,11 +315,6 @@ class TransformerLM(LanguageModel):
         return View.of_rows(batch.attach, self.depths, stack_distances=self.stack_distances)
 
     # --- token by token -----------------------------------------------------------------------
-
-    def derive(self, rows: int, length: int) -> Derivations:
-        """See :meth:`LanguageModel.derive`."""
-        kind = StringDerivations if self.head is None else AttachmentDerivations
-        return kind(self, rows, length)
 
     def start(self, rows: int, length: int, entries: int | None = None) -> TransformerState:
         """See :meth:`LanguageModel.start`."""

@@ -10,6 +10,7 @@ from torch import nn
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
+from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.models.transformer.config import TransformerConfig, first_of_layers
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import DepthScores, DepthSpace, StackDistances
@@ -90,7 +91,7 @@ class PushdownConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """Attachments, which make the tape that tokens are read with."""
-        return DerivationKind(choices="attachments", reach_words=True)
+        return AttachmentKind(reach_words=True)
 
     @property
     def first_pushdown_layer(self) -> int:

@@ -9,15 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LoadedModel
+from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, SearchOptions
-from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, nothing_found
+from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
+from pdtools.search.scores import (
+    Continuation,
+    GivenRow,
+    PrefixScores,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+    nothing_found,
+)
 from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import Tree, escape, sentence_problem
 
@@ -198,3 +207,37 @@ def inside_words(word: NDArray[np.int32]) -> NDArray[np.bool_]:
     inside = np.zeros(len(word), dtype=bool)
     inside[1:] = (word[1:] == word[:-1]) & (word[1:] >= 0)
     return inside
+
+
+class ActionSearch(DerivationSearch):
+    """Actions, by :func:`word_synchronous_search`."""
+
+    has_widths = True
+    sample_beam = 50  # hypotheses are more, and shorter-lived
+
+    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> ActionScorer:
+        """See :meth:`DerivationSearch.searcher`."""
+        return ActionScorer(loaded, search, context=context)
+
+    def particles(
+        self,
+        model: LanguageModel,
+        token_ids: Sequence[NDArray[np.int32]],
+        *,
+        number: int,
+        seed: int,
+        inside: Sequence[NDArray[np.bool_]] | None,
+        max_batch: int | None,
+        share_prefixes: bool,
+    ) -> list[PrefixScores]:
+        """See :meth:`DerivationSearch.particles`: all next actions are weighed, until the next token."""
+        found = word_synchronous_search(
+            cast(GrammarLM, model),
+            token_ids,
+            beam=ActionBeam(actions=number, words=number, fast_track=0),
+            inside_words=inside,
+            max_batch=max_batch,
+            share_prefixes=share_prefixes,
+            draw=seed,
+        )
+        return [PrefixScores(each.prefix_logprobs) for each in found]

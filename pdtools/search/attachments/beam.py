@@ -148,7 +148,7 @@ def beam_search(
         PdtoolsError: if the model has no attachment head, gives values that are not numbers, or the device
             is out of memory.
     """
-    if model.derivation_kind.choices != "attachments":
+    if model.derivation_kind.name != "attachments":
         raise PdtoolsError("this model was trained without an attachment head: it has no parses to search")
     if k_best < 1:
         raise PdtoolsError(f"k-best must be at least 1, not {k_best}")

@@ -13,10 +13,19 @@ from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
-from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, SearchOptions
-from pdtools.search.scores import Beginning, Continuation, GivenRow, RowScore, SentenceScore, Unscorable
+from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, AttachmentBeam, SearchOptions
+from pdtools.search.scores import (
+    Beginning,
+    Continuation,
+    GivenRow,
+    PrefixScores,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+)
 from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, stack_text, tree_from_attachments
@@ -148,7 +157,7 @@ class AttachmentScorer(CheckpointScorer):
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
     ) -> Iterable[Expected]:
         """See :meth:`CheckpointScorer.next_logprobs`."""
-        if not self.loaded.model.derivation_kind.reach_words:
+        if not self.loaded.model.words_depend:
             return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
         found = self._beam_search(token_ids, next_tokens="every")
         return ((result.conditional_next_logprobs, result.dropped) for result in found)
@@ -212,7 +221,7 @@ class AttachmentScorer(CheckpointScorer):
         def work(window: list[Encoded]) -> Iterator[Searched]:
             ids = [item.ids for item in window]
             found = self._beam_search(ids, k_best=k_best, trace=trace)
-            if self.loaded.model.derivation_kind.reach_words:
+            if self.loaded.model.words_depend:
                 pairs = zip(window, found, strict=True)
                 logprobs = [result.logprobs[len(item.before) :] for item, result in pairs]
             else:
@@ -249,7 +258,7 @@ class AttachmentScorer(CheckpointScorer):
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""
-        summed = self.loaded.model.derivation_kind.reach_words
+        summed = self.loaded.model.words_depend
         dropped = found.result.dropped if summed else None
         before = len(found.encoded.before)
         seen = range(before, before + len(found.logprobs)) if self.context.is_asked_for else None
@@ -268,3 +277,35 @@ class AttachmentScorer(CheckpointScorer):
         if found.result.structure is not None:
             measures |= dict(zip(("attachment", "closed"), found.result.structure[own].T, strict=True))
         return measures
+
+
+class AttachmentSearch(DerivationSearch):
+    """Attachments, by :func:`beam_search`."""
+
+    can_widen = True
+
+    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AttachmentScorer:
+        """See :meth:`DerivationSearch.searcher`."""
+        return AttachmentScorer(loaded, search, context=context)
+
+    def particles(
+        self,
+        model: LanguageModel,
+        token_ids: Sequence[NDArray[np.int32]],
+        *,
+        number: int,
+        seed: int,
+        inside: Sequence[NDArray[np.bool_]] | None,
+        max_batch: int | None,
+        share_prefixes: bool,
+    ) -> list[PrefixScores]:
+        """See :meth:`DerivationSearch.particles`: all attachments of all particles are weighed."""
+        found = beam_search(
+            model,
+            token_ids,
+            beam=AttachmentBeam(number),
+            max_batch=max_batch,
+            share_prefixes=share_prefixes,
+            draw=seed,
+        )
+        return [PrefixScores(each.prefix_logprobs) for each in found]

@@ -51,7 +51,7 @@ class StringScorer(CheckpointScorer):
         derivations to score."""
         model = self.loaded.model
         most = model.max_length
-        if most is None or model.derivation_kind.exist:
+        if most is None or model.has_derivations:
             return super().score_rows(rows)
         is_long = [model.row_length(row.tokens, row.derivation) > most for row in rows]
         short = iter(super().score_rows([row for row, long in zip(rows, is_long, strict=True) if not long]))

@@ -238,11 +238,11 @@ class ShardInput:
         Raises:
             PdtoolsError: if the model scores attachments, of which blocks of running text have none.
         """
-        if model.derivation_kind.exist and self.settings["layout"] == "block":
+        if model.has_derivations and self.settings["layout"] == "block":
             raise PdtoolsError("blocks of running text have no trees: choose model transformer")
         # Labels are numbers: those of a tokenizer that has none are numbered anew for each folder.
         labels = {shards.labels for shards in self._sets.values() if shards.has_constituents}
-        if model.derivation_kind.choices == "actions" and len(labels) > 1:
+        if model.reads_labels and len(labels) > 1:
             raise PdtoolsError(
                 f"{self._sets['valid'].folder}: labels differ from those of the training shards"
                 " (build them with pdtools tapes --tokenizer TRAINING_SHARDS)"
@@ -252,7 +252,7 @@ class ShardInput:
             masking = Masking(tokenizer=self.tokenizer, share=config.mask_share, replacement=config.masking)
         longest = max(int(np.max(model.row_lengths(shards), initial=0)) for shards in self._sets.values())
         sets = dict(self._sets)
-        if "valid" in sets and model.derivation_kind.choices == "actions":
+        if "valid" in sets and model.reads_labels:
             # Validated on what models without labels are validated on: the rarest label takes the place of
             # one that training lacks, as <unk> does for words.
             sets["valid"] = sets["valid"].with_known_labels()

@@ -1,0 +1,265 @@
+"""How pages show what a model derives: a class for each kind of which they show more than trees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.errors import PdtoolsError
+from pdtools.inspection.trace import Derivation as TracedDerivation
+from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
+from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.derivations import AnyDerivation
+from pdtools.models.grammar.derivations import ActionDerivation
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.search.actions.scorer import ActionScorer, SearchedActions
+from pdtools.search.attachments.scorer import AttachmentScorer, Searched
+from pdtools.search.attachments.steps import BeamStep
+from pdtools.search.contexts import NO_CONTEXT
+from pdtools.search.encoding import Encoded
+from pdtools.search.kinds import search_of
+from pdtools.search.options import SearchOptions
+from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.tokenization import ROOT
+from pdtools.trees import Constituents, escape
+
+_PER_NAT = 1 / math.log(2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read:
+    """What a model reads to show its attention.
+
+    Attributes:
+        rows: tokens with their derivations, as :meth:`pdtools.models.LanguageModel.pack` takes them.
+        row_of: for each of T positions the row that shows it.
+        derivation, positions: see :class:`AttentionTrace`.
+    """
+
+    rows: list[tuple[Any, Any]]
+    row_of: Sequence[int]
+    derivation: Literal["incremental", "best", "none"]
+    positions: TracedDerivation
+
+
+class DerivationView:
+    """How derivations are shown; of a kind without a view of its own, the best tree alone."""
+
+    def trace(
+        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
+    ) -> tuple[Trace, Read | None]:
+        """Search a sentence.
+
+        Returns:
+            The trace without attention, and what the model reads to show it; None: it is not shown.
+        """
+        searcher = search_of(loaded.model).searcher(loaded, search, context=NO_CONTEXT)
+        score = known(next(iter(searcher.score([encoded.sentence]))))
+        joint, tree = known(next(iter(searcher.parse([encoded.sentence])))).k_best[0]
+        best = Parse(None, tree.to_brackets(), None if joint is None else joint * _PER_NAT)
+        traced = trace_of_score(loaded.folder, searcher.settings, score, encoded.sentence.words)
+        return replace(traced, dropped=score.dropped, best=best), None
+
+    def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation | None:
+        """A derivation as traces have it; None: its tree alone."""
+        return None
+
+    def parse(
+        self, loaded: LoadedModel, encoded: Encoded, found: AnyDerivation, joint: float | None
+    ) -> Parse:
+        """A derivation of the whole sentence with its tree; ``joint`` in nats."""
+        words = [escape(word) for word in encoded.sentence.words]
+        word_of_token = encoded.encoding.word[1:-1].tolist()
+        tree = found.tree(words, word_of_token, loaded.tokenizer.labels)
+        joint = None if joint is None else joint * _PER_NAT
+        return Parse(self.sequence(loaded, found), tree.to_brackets(), joint)
+
+    def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
+        """What is read before a token is predicted, to be packed.
+
+        Args:
+            ids: int32 (n + 2), of the sentence.
+            token: the predicted one, from 1.
+            found: the best derivation after each token, or that of the whole sentence as it is given.
+        """
+        return ids[:token], found[:token] if isinstance(found, np.ndarray) else found[token - 1]
+
+
+class AttachmentView(DerivationView):
+    """Attachments: the beam after each token."""
+
+    def trace(
+        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
+    ) -> tuple[Trace, Read]:
+        scorer = AttachmentScorer(loaded, search)
+        found: Searched = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
+        joint, attach = found.result.derivations[0]
+        traced = replace(
+            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
+            derivations="attachments",
+            dropped=found.result.dropped,
+            steps=tuple(
+                _step(k, step, [tuple(each.tolist()) for each in step.derivations])
+                for k, step in enumerate(found.result.steps, start=1)
+            ),
+            best=Parse(tuple(attach.tolist()), found.tree().to_brackets(), joint * _PER_NAT),
+        )
+        histories = list(found.result.incremental[:-1])
+        if loaded.model.layout == "window":
+            histories[-1][-1] = 0  # as shards have the last token of a sentence
+        longest, row_of = _longest(histories)
+        rows = [(encoded.encoding.ids[: len(history)], history) for history in longest]
+        positions = tuple(range(len(histories)))
+        return traced, Read(rows=rows, row_of=row_of, derivation="incremental", positions=positions)
+
+    def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation:
+        """See :meth:`DerivationView.sequence`."""
+        return (0, *(derivation.attach + 1).tolist(), 0)
+
+
+class ActionView(DerivationView):
+    """Actions: the beam after each token, and attention to what opens and closes."""
+
+    def trace(
+        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
+    ) -> tuple[Trace, Read]:
+        scorer = ActionScorer(loaded, search)
+        found: SearchedActions = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
+        joint, best = found.result.derivations[0]
+        traced = replace(
+            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
+            derivations="actions",
+            dropped=found.result.dropped,
+            steps=tuple(
+                _step(k, step, [self.sequence(loaded, each) for each in step.derivations])
+                for k, step in enumerate(found.result.steps, start=1)
+            ),
+            best=self.parse(loaded, encoded, best, joint),
+        )
+        closers = 2 if cast(GrammarLM, loaded.model).actions.doubled else 1
+        positions = [
+            0,
+            *(
+                each
+                for each in self.sequence(loaded, best)
+                for _ in range(closers if str(each)[-1] == ")" else 1)
+            ),
+        ]
+        constituents = Constituents(best.labels, best.opens, best.closes)
+        return traced, Read(
+            rows=[(encoded.encoding.ids, constituents)],
+            row_of=[0] * len(positions),
+            derivation="best",
+            positions=tuple(positions),
+        )
+
+    def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation:
+        """See :meth:`DerivationView.sequence`: the actions, what is open left open."""
+        labels, typed = loaded.tokenizer.labels, cast(GrammarLM, loaded.model).actions.typed
+        names = iter([labels[label] if label >= 0 else "?" for label in derivation.labels.tolist()])
+        path: list[str] = []
+        sequence: list[int | str] = []
+        for k, (opens, closes) in enumerate(
+            zip(derivation.opens.tolist(), derivation.closes.tolist(), strict=True), start=1
+        ):
+            for _ in range(opens):
+                path.append(next(names))
+                sequence.append(f"({path[-1]}")
+            sequence.append(k)
+            for _ in range(closes):
+                label = path.pop()
+                sequence.append(f"{label})" if typed else ")")
+        return tuple(sequence)
+
+    def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
+        """See :meth:`DerivationView.beginning`; of actions the token is read too."""
+        if isinstance(found, Constituents):
+            return ids, found
+        best: ActionDerivation = found[token - 1]
+        closes = best.closes.copy()
+        closes[-1] += best.opens.sum() - closes.sum()  # what is open then; nothing looks at it
+        return np.append(ids[: token + 1], ids[-1]), Constituents(best.labels, best.opens, closes)
+
+
+# By the name of the kind.
+VIEWS: dict[str, DerivationView] = {"attachments": AttachmentView(), "actions": ActionView()}
+
+
+def view_of(model: LanguageModel) -> DerivationView:
+    """How a model's derivations are shown."""
+    return VIEWS.get(model.derivation_kind.name, DerivationView())
+
+
+def trace_of_score(
+    folder: str | Path,
+    settings: dict[str, Any],
+    score: SentenceScore,
+    words: Sequence[str],
+    first: str = ROOT,
+) -> Trace:
+    """Of what every scorer gives; ``first`` stands before it."""
+    return Trace(
+        model={"folder": str(folder), **settings},
+        derivations="none",
+        text=score.text,
+        words=tuple(words),
+        tokens=(first, *score.tokens),
+        word=(-1, *score.words),
+        starts=(0, *score.starts),
+        ends=(0, *score.ends),
+        surprisals=(None, *(-score.logprobs * _PER_NAT).tolist()),
+    )
+
+
+def _step(position: int, step: BeamStep[Any], derivations: Sequence[TracedDerivation]) -> Step:
+    shares = np.exp(step.joints - step.total)
+    surprisals: list[float | None] = [None] * len(shares)
+    if step.token_logprobs is not None:
+        surprisals = (-step.token_logprobs * _PER_NAT).tolist()
+    return Step(
+        position=position,
+        kept=step.kept,
+        hypotheses=tuple(
+            Hypothesis(derivation, joint, share, parent, surprisal)
+            for derivation, joint, share, parent, surprisal in zip(
+                derivations,
+                (step.joints * _PER_NAT).tolist(),
+                shares.tolist(),
+                step.parents.tolist(),
+                surprisals,
+                strict=True,
+            )
+        ),
+        rest=max(0.0, 1 - float(shares.sum())) if step.kept > len(shares) else 0.0,
+        attachment=None if step.attachment is None else tuple(step.attachment.tolist()),
+    )
+
+
+def _longest(histories: Sequence[NDArray[np.int32]]) -> tuple[list[NDArray[np.int32]], list[int]]:
+    """Histories that all others are beginnings of, and which of them each is the beginning of."""
+    rows: list[NDArray[np.int32]] = []
+    row_of = []
+    for history in reversed(histories):
+        begin = (i for i, row in enumerate(rows) if np.array_equal(row[: len(history)], history))
+        row = next(begin, len(rows))
+        if row == len(rows):
+            rows.append(history)
+        row_of.append(row)
+    return rows, row_of[::-1]
+
+
+def known(found: Any) -> Any:
+    """What was found of a sentence that has a score.
+
+    Raises:
+        PdtoolsError: if it has none.
+    """
+    if isinstance(found, Unscorable):
+        raise PdtoolsError(f"{found.text!r}: {found.reason}")
+    return found

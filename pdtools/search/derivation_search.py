@@ -1,0 +1,96 @@
+"""What differs between kinds of derivations in a search; scorers, parsers and estimates ask this alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdtools.models import LanguageModel, LoadedModel
+from pdtools.search.attachments.thinning import thin, uniform_of
+from pdtools.search.checkpoint_scorer import AnySearcher
+from pdtools.search.contexts import Context
+from pdtools.search.options import SearchOptions
+from pdtools.search.scores import PrefixScores
+
+
+class DerivationSearch(ABC):
+    """How derivations of one kind are searched.
+
+    Attributes:
+        has_widths: whether its beam has widths besides the one (a word beam, a fast track).
+        can_widen: whether ``--beam auto`` is for it.
+        sample_beam: hypotheses that do for parses that people look at while a model trains.
+    """
+
+    has_widths: bool = False
+    can_widen: bool = False
+    sample_beam: int = 10
+
+    @abstractmethod
+    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher:
+        """What scores and parses sentences with a checkpoint; without a beam, given derivations alone."""
+
+    def particles(
+        self,
+        model: LanguageModel,
+        token_ids: Sequence[NDArray[np.int32]],
+        *,
+        number: int,
+        seed: int,
+        inside: Sequence[NDArray[np.bool_]] | None,
+        max_batch: int | None,
+        share_prefixes: bool,
+    ) -> list[PrefixScores]:
+        """Estimates of log p(x), see :func:`pdtools.search.particles.particle_search`: choice by choice, for
+        any kind of derivation, string by string."""
+        return [_by_choices(model, ids, number, seed) for ids in token_ids]
+
+
+@torch.inference_mode()
+def _by_choices(model: LanguageModel, ids: NDArray[np.int32], number: int, seed: int) -> PrefixScores:
+    """Thin after every choice, whichever token it comes before: each derivation generates a token once, so
+    that what generates it, whenever it does, adds up to an unbiased estimate."""
+    derivations = model.derive(number, len(ids))
+    derivations.select(torch.tensor([0], device=model.device))
+    weights = torch.zeros(1, dtype=torch.float64, device=model.device)  # (R,)
+    following = torch.ones(1, dtype=torch.int64, device=model.device)  # (R,), the token that is next
+    wanted = torch.tensor(ids, dtype=torch.int64, device=model.device)  # (n + 2)
+    reached = torch.full((len(ids),), -torch.inf, dtype=torch.float64, device=model.device)
+    reached[0] = 0.0
+    step = 0
+    while len(weights):
+        logprobs = derivations.logprobs()  # (R, C)
+        joint = torch.full_like(logprobs, -torch.inf)
+        for token in following.unique().tolist():
+            fits = derivations.fits(int(ids[token])) & (following == token)[:, None]  # (R, C)
+            joint = torch.where(fits, weights[:, None] + logprobs, joint)
+        rows, choices = torch.nonzero(joint > -torch.inf, as_tuple=True)  # (M,)
+        derivations.select(rows)
+        weights, following = joint[rows, choices], following[rows]
+        generates = derivations.generated(choices) == wanted[following]  # (M,)
+        for token in following[generates].unique().tolist():
+            here = weights[generates & (following == token)].logsumexp(0)
+            reached[token] = torch.logaddexp(reached[token], here)
+        following = following + generates
+        step += 1
+        weights = _thinned(weights.masked_fill(following == len(ids), -torch.inf), number, ids, seed, step)
+        kept = torch.nonzero(weights > -torch.inf)[:, 0]
+        derivations.select(kept)
+        weights, following = weights[kept], following[kept]
+        if len(kept):
+            derivations.push(choices[kept])
+    return PrefixScores(reached.cpu().numpy())
+
+
+def _thinned(weights: Tensor, number: int, ids: NDArray[np.int32], seed: int, step: int) -> Tensor:
+    """Log weights (M,), at most ``number`` of them above −inf."""
+    if not len(weights):
+        return weights
+    drawn = uniform_of(seed, np.append(ids, np.int32(step)))
+    uniform = torch.tensor([drawn], dtype=torch.float64, device=weights.device)
+    return thin(weights[None], torch.tensor([number], device=weights.device), uniform)[0]

@@ -1,0 +1,35 @@
+"""Which search the derivations of a model have."""
+
+from __future__ import annotations
+
+from pdtools.errors import PdtoolsError
+from pdtools.models import LanguageModel
+from pdtools.search.actions.scorer import ActionSearch
+from pdtools.search.attachments.scorer import AttachmentSearch
+from pdtools.search.derivation_search import DerivationSearch
+from pdtools.search.options import SearchOptions
+
+# By the name of their kind (:class:`pdtools.models.derivations.DerivationKind`).
+SEARCHES: dict[str, DerivationSearch] = {"attachments": AttachmentSearch(), "actions": ActionSearch()}
+
+
+def search_of(model: LanguageModel) -> DerivationSearch:
+    """How the derivations of a model are searched.
+
+    Raises:
+        PdtoolsError: if nothing here searches them.
+    """
+    name = model.derivation_kind.name
+    if name not in SEARCHES:
+        raise PdtoolsError(f"nothing here searches derivations of the kind {name}")
+    return SEARCHES[name]
+
+
+def check_widths(model: LanguageModel, search: SearchOptions) -> None:
+    """Refuse widths besides the beam for models whose search has one alone, or that have none.
+
+    Raises:
+        PdtoolsError: see :meth:`SearchOptions.check_one_width`.
+    """
+    if not (model.has_derivations and search_of(model).has_widths):
+        search.check_one_width()
