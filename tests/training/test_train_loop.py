@@ -227,7 +227,7 @@ def test_best_is_the_best_evaluation(reference: tuple[Recipe, Path], toy_valid: 
     sentences = Sentences(ShardSet.open(toy_valid), tiny_model(), rejects=None)  # type: ignore[arg-type]
     sums = evaluate(loaded.model, sentences.in_order(BatchLimits(sentences=1)))
     assert sums is not None
-    assert sums.loss(wanted.train.attachment_weight) == pytest.approx(state["best_loss"], rel=1e-5)
+    assert sums.loss(wanted.train) == pytest.approx(state["best_loss"], rel=1e-5)
     assert loaded.config["shards"]["factor"] == "right"
 
 
