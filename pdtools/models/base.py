@@ -154,6 +154,7 @@ class LanguageModel(nn.Module, ABC):
         """Whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
         return self.derivation_kind.exist
 
+    @property
     def has_derivations(self) -> bool:
         """Whether it derives trees."""
         return self.derivation_kind.exist
