@@ -163,8 +163,8 @@ def test_pairs_of_a_task(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
         ("1-", "is not a range such as 15-50"),
         ("3-1000000", "numbers have at most 6 digits here"),
         (f"{'9' * 5000}-5", "numbers have at most 6 digits here"),
-        ("9-2", "a range goes from 1 or more upwards"),
-        ("0-2", "a range goes from 1 or more upwards"),
+        ("9-2", "a range begins at 1 or more and goes upwards"),
+        ("0-2", "a range begins at 1 or more and goes upwards"),
     ],
 )
 def test_what_is_no_range(lengths: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
