@@ -8,7 +8,9 @@ from typing import Any
 
 from pdtools.evaluation.reading.effects import place_name
 from pdtools.evaluation.results import Results
-from pdtools.report.tables import Cell, decimals, print_table
+from pdtools.report.tables import Cell, decimals, print_note, print_table
+
+_ALPHA = 0.05  # below it differences are called significant
 
 
 def print_reading(results: Results) -> None:
@@ -25,6 +27,7 @@ def print_reading(results: Results) -> None:
     ]
     lags = ["the word", *(f"{lag} before" for lag in range(1, results.settings["spillover"] + 1))]
     print_table(["milliseconds a unit", "sum", "from", "to", "p", *lags], rows, digits=3)
+    print_note("sum: effects of the word and of those before it, with their interval and p")
     print()
     rows = [
         [name, found["delta_ll"], found["low"], found["high"], found["p"], found["p_observations"]]
@@ -52,6 +55,9 @@ def print_reading(results: Results) -> None:
         ]
         digits = [digits_of_gain(row[1:4]) for row in rows]
         print_table(["difference of ΔLL", "", "from", "to", "p", "p by words"], rows, digits=digits)
+    print_note("p: models exchanged in whole items; p by words: in single words, as in papers")
+    if (least := 2.0 ** (1 - counts["groups"])) > _ALPHA:
+        print_note(f"with {counts['groups']} items p cannot be below {least:.2g}, whatever the models")
     print()
     left_out: list[list[Cell]] = [
         [reason, number] for reason, number in counts["words_left_out"].items() if number
@@ -60,6 +66,10 @@ def print_reading(results: Results) -> None:
         [f"times: {reason}", number] for reason, number in counts["observations_left_out"].items() if number
     ]
     print_table(["left out", "number"], left_out)
+    print()
+    print_note("For lme4 in R, of observations.parquet (--table: as CSV):")
+    for name, model in results.settings["models"].items():
+        print_note(f"{name}: {model['lme4']}")
 
 
 def print_effects(effects: Sequence[dict[str, Any]]) -> None:

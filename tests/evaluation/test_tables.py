@@ -385,8 +385,15 @@ def test_gains_of_reading_times_have_the_digits_of_their_size(
         "by_model": {"m": {"delta_ll": gain, **tested, "coefficients": {}}},
         "pairs": [{"a": "m", "b": "n", "difference": -gain, **tested}],
     }
-    counts = {"words_regressed": 9, "items": 3, "words_left_out": {}, "observations_left_out": {}}
-    print_reading(Results(scores=scores, counts=counts, settings={"baseline": ["length"], "spillover": 0}))
+    counts = {
+        "words_regressed": 9,
+        "items": 3,
+        "groups": 3,
+        "words_left_out": {},
+        "observations_left_out": {},
+    }
+    settings = {"baseline": ["length"], "spillover": 0, "models": {}}
+    print_reading(Results(scores=scores, counts=counts, settings=settings))
     lines = capsys.readouterr().out.splitlines()
     for start, sign in (("m ", 1), ("n − m ", -1)):
         (line,) = (line for line in lines if line.startswith(start) and "ΔLL" not in line)

@@ -145,6 +145,7 @@ const context = vm.createContext({
   Node, document, location, console, URLSearchParams, Blob, Response, DecompressionStream, structuredClone, setTimeout, clearTimeout, atob,
   history: { replaceState: (_, __, address) => { location.hash = address; } },
   window: { innerWidth: 1280, addEventListener() {} },
+  matchMedia: () => ({ matches: false }),
   URL: { createObjectURL: (blob) => `blob:${blobs.push(blob) - 1}`, revokeObjectURL() {} },
   /** Draws nothing; the place keeps what it was to draw. */
   vegaEmbed: async (place, spec) => { place.spec = spec; place.replaceChildren(new Element("svg")); },

@@ -593,11 +593,14 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         "pairs": [{"a": "small", "b": "large", "difference": 0.0625, **tested(0.0625)}],
     }
     counts = {
-        **{"words_regressed": 321, "items": 17},
+        **{"words_regressed": 321, "items": 17, "groups": 5},
         "words_left_out": {"first": 3, "last": 0, "punctuation": 8},
         "observations_left_out": {"too short": 5, "first": 0, "too long": 2},
     }
-    settings = {"baseline": ["length", "log_frequency"], "spillover": 2}
+    settings = {
+        **{"baseline": ["length", "log_frequency"], "spillover": 2},
+        "models": {name: {"lme4": f"time ~ surprisal_{name}"} for name in ("small", "large")},
+    }
     numbers = ["from", "to", "p", "p by words"]
     ends = ["3.1e-06", "0.0042"]
     expected: list[Any] = [
@@ -609,19 +612,27 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
             said = (x, x - 0.125, x + 0.25, x / 8, x, x + 0.5, x + 1)
             expected += [[f"{name}: {predictor}", *(f"{each:.3f}" for each in said)]]
     expected += [
+        "sum: effects of the word and of those before it, with their interval and p",
         "Held-out log-likelihood over length + log_frequency, nats a word: 321 words of 17 items",
         ["model", "ΔLL", *numbers],
         ["small", "0.0625", "0.0525", "0.0825", *ends],
         ["large", "0.1250", "0.1150", "0.1450", *ends],
         ["difference of ΔLL", *numbers],
         ["large − small", "0.0625", "0.0525", "0.0825", *ends],
+        "p: models exchanged in whole items; p by words: in single words, as in papers",
+        "with 5 items p cannot be below 0.062, whatever the models",
         ["left out", "number"],
         ["first", 3],
         ["punctuation", 8],
         ["times: too short", 5],
         ["times: too long", 2],
+        "For lme4 in R, of observations.parquet (--table: as CSV):",
+        *(f"{name}: time ~ surprisal_{name}" for name in ("small", "large")),
     ]
     check(lambda: print_reading(results(scores, counts, settings)), capsys, expected)
+    many = {**counts, "groups": 6}  # 2 of 64 swaps
+    few = [line for line in expected if "whatever" not in line]
+    check(lambda: print_reading(results(scores, many, settings)), capsys, few)
     alone = results({**scores, "pairs": []}, counts, settings)
     at = expected.index(["difference of ΔLL", *numbers])
     check(lambda: print_reading(alone), capsys, [*expected[:at], *expected[at + 2 :]])

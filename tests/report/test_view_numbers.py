@@ -33,6 +33,7 @@ from pdtools.report.view.runs import MOST_POINTS, runs_page
 pytestmark = needs_node
 
 Z = 1.959963984540054
+T = {5: 2.776445, 6: 2.570582, 8: 2.364624}  # Student's, of means of so many items
 # Paradigms with phenomenon, field and number of pairs; suites with circuit and number of items. One suite has
 # two predictions, one does not count in the score.
 PARADIGMS = {
@@ -422,7 +423,7 @@ def test_suites_by_region(two: Any) -> None:
                 for key, bits in BITS.items()
                 if (*key[:2], *key[3:]) == (model, suite, condition, region)
             ]
-            half = Z * stdev(values) / len(values) ** 0.5
+            half = T[len(values)] * stdev(values) / len(values) ** 0.5
             means[region, condition, model] = fmean(values)
             expected = [fmean(values), fmean(values) - half, fmean(values) + half]
             assert [number(x) for x in numbers] == pytest.approx(expected, abs=0.00051)
@@ -686,7 +687,7 @@ def test_groups_of_seeds_are_one_dot(task: str, folder: Path) -> None:
                     fmean(BITS[m, suite, item, row["condition"], row["region"]] for m in seeds)
                     for item in range(1, n + 1)
                 ]
-                half = Z * stdev(values) / n**0.5
+                half = T[n] * stdev(values) / n**0.5
                 expected = [fmean(values), fmean(values) - half, fmean(values) + half]
                 assert [row[x] for x in ("mean", "low", "high")] == pytest.approx(expected, abs=0.00051)
                 assert row["n"] == n
@@ -1240,7 +1241,7 @@ def test_figures_of_results(folder: Path) -> None:
                 for key, bits in BITS.items()
                 if (*key[:2], *key[3:]) == (row["series"], suite, row["condition"], row["region"])
             ]
-            half = Z * stdev(values) / len(values) ** 0.5
+            half = T[len(values)] * stdev(values) / len(values) ** 0.5
             found = [row["low"], row["mean"], row["high"]]
             expected = [fmean(values) - half, fmean(values), fmean(values) + half]
             assert found == pytest.approx(expected, abs=0.00051)

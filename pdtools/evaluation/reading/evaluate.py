@@ -377,6 +377,8 @@ def _lme4(
     groups = f"(1 + {' + '.join(own)} || subject) + (1 | item:word_number)"
     if times.columns.subject is None:  # words have one time each
         groups = "(1 | item)"
+    if times.columns.group is not None:
+        groups += " + (1 | item_group)"
     return f"time ~ {' + '.join(fixed)} + {groups}"
 
 
@@ -436,6 +438,7 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
 
     Columns:
         item, word_number, word, subject: which word, and who read it.
+        item_group: with ``--column item=A+B`` or ``--group``: what versions of an item share.
         time: milliseconds.
         length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
         …_before_1, …_before_2: the same of the words before it, as many as ``--spillover`` says.
@@ -450,6 +453,9 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
     }
     if times.columns.subject is not None:
         columns["subject"] = pa.array(times.subjects).take(pa.array(times.subject[taken]))
+    if times.columns.group is not None:
+        groups = pa.array([text.group for text in times.texts])
+        columns["item_group"] = groups.take(pa.array(times.text_of_word[word]))
     columns["time"] = times.time[taken]
     for name, values in table.lagged.items():
         columns |= {_column(name, lag): values[word, lag] for lag in range(values.shape[1])}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,27 @@ def test_means_over_subjects_say_what_times_of_subjects_say(
     assert document["settings"]["models"]["base"]["lme4"].endswith(" + (1 | item)")
     assert pandas.read_parquet(tmp_path / "r" / "items.parquet").subjects.isna().all()
     assert "subject" not in pandas.read_parquet(tmp_path / "r" / "observations.parquet")
+
+
+def test_versions_of_items_keep_their_own_item(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And the formula that is printed has columns of the table alone."""
+    times = pandas.read_csv(folder / "times.tsv", sep="\t")
+    times["condition"] = [f"c{item % 2}" for item in times.item]
+    times["item"] = times.item // 2 + 10
+    times.to_csv(tmp_path / "t.tsv", sep="\t", index=False)
+    command = ["eval-reading", str(tmp_path / "t.tsv"), "--column", "item=item+condition"]
+    assert run([*command, *models(folder, "base"), "--table", str(tmp_path / "all.csv"), *QUICK]) == 0
+    shown = capsys.readouterr().out
+    assert f"with {N_ITEMS // 2} items p cannot be below 0.25" in shown
+    table = pandas.read_csv(tmp_path / "all.csv")
+    assert set(zip(table["item"], table.item_group, table.condition, strict=True)) == {
+        (f"{item} {condition}", item, condition) for item in (10, 11, 12) for condition in ("c0", "c1")
+    }
+    formula = shown.partition("base: time ~")[2]
+    assert " ".join(formula.split()).endswith("|| subject) + (1 | item:word_number) + (1 | item_group)")
+    assert set(re.findall(r"[a-z_]\w*", formula)) <= set(table.columns)
 
 
 @pytest.mark.parametrize(
