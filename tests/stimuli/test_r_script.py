@@ -18,10 +18,10 @@ needs_r = pytest.mark.skipif(
 BITS = {("1", "a"): 3.0, ("1", "b"): 5.5, ("2", "a"): 1.0, ("2", "b"): 2.0, ("3", "a"): 7.0, ("3", "b"): 11.0}
 
 
-def run_script(folder: Path, rows: list[str], header: str) -> str:
+def run_script(folder: Path, rows: list[str], header: str, *arguments: str) -> str:
     (folder / "t.csv").write_text("\n".join([header, *rows]) + "\n")
     assert RSCRIPT is not None
-    done = subprocess.run([RSCRIPT, str(SCRIPT), "t.csv"], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run([RSCRIPT, str(SCRIPT), "t.csv", *arguments], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "NaNs produced" not in done.stderr
     assert (folder / "surprisals.pdf").read_bytes().startswith(b"%PDF")
@@ -42,6 +42,11 @@ def test_the_effect_is_the_mean_difference(tmp_path: Path) -> None:
     effect = next(line for line in out.splitlines() if line.startswith("conditionb"))
     assert float(effect.split()[1]) == pytest.approx((2.5 + 1 + 4) / 3, rel=1e-5)
     assert "one item or one condition: nothing to fit" in out
+    assert "no region is given: the effect is that at region 2" in out
+    out = run_script(tmp_path, rows, "item,condition,model,region,surprisal,crossing", "1")
+    effect = next(line for line in out.splitlines() if line.startswith("conditionb"))
+    assert float(effect.split()[1]) == pytest.approx(0, abs=1e-6)
+    assert "no region is given" not in out
 
 
 @needs_r
