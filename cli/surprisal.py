@@ -72,7 +72,9 @@ def surprisal(
     ] = None,
     glue: Annotated[
         str | None,
-        input_option("--glue", help="Tables: text between regions (default: a space)."),
+        input_option(
+            "--glue", help="Tables with a row for each region: text between regions (default: a space)."
+        ),
     ] = None,
     frequencies: FrequenciesOption = None,
     wordfreq: WordfreqOption = None,

@@ -156,7 +156,7 @@ class Model:
             parses: add the best incremental parse.
             skip: leave out sentences that the model cannot score; otherwise the first one is an error.
             columns: of a table, names of columns by what they say: ``{"sentence": "Stimulus"}``.
-            glue: of a table, what stands between regions.
+            glue: of a table with a row for each region, what stands between them.
             frequency: of a table's words, the logarithm of how frequent each is; None where it is not known.
             correct_spaces: of a table, let a surprisal hold the space after a word, not the one before, where
                 the model can.

@@ -137,8 +137,11 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header = "Participant_ID,Text_ID,IA_ID,IA_LABEL,IA_FIRST_RUN_DWELL_TIME,IA_DWELL_TIME"
     (tmp_path / "provo.csv").write_text("\n".join([header, *provo]) + "\n")
     monkeypatch.chdir(tmp_path)
+    lines = (tmp_path / "times.tsv").read_text().replace("\n", "\tamb\n").splitlines()
+    lines[0] = lines[0].replace("\tamb", "\tcondition")
+    (tmp_path / "conditions.tsv").write_text("\n".join(lines) + "\n")
     found = commands("reading-times.md")
-    assert len(found) == 12
+    assert len(found) == 14
     for command in found:
         if "--fit" in command:  # its table is that of tests/cli/evaluation/test_eval_reading.py
             continue
@@ -146,6 +149,12 @@ def test_reading_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert run([*shlex.split(command)[1:], "--quiet", "--samples", "200", "--device", "cpu"]) == 0, (
             command
         )
+    fitted = (
+        (REPOSITORY / "docs/guide/reading-times.md").read_text("utf-8").split("```r\n")[1].split("```")[0]
+    )
+    formula = fitted.partition("lmer(")[2].partition("data =")[0]
+    columns = (tmp_path / "all.csv").read_text().partition("\n")[0].split(",")
+    assert set(re.findall(r"[a-z_]\w*", formula)) <= set(columns)
 
 
 def test_stimuli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
