@@ -123,8 +123,9 @@ class Predictions:
         batch = model.pack(rows).to(model.device)
         weights = attention_weights(model, batch).weights.cpu().double().numpy()  # (B, L, H, N, N)
         for (encoded, token, _), read, row in zip(known, batch.tokens.cpu().numpy(), weights, strict=True):
-            is_token = read < model.vocab_size if written else np.ones(len(read), dtype=bool)
-            places = np.flatnonzero(is_token)[: token + 1]
+            places = np.arange(token + 1)
+            if written:
+                places = np.flatnonzero(read < model.vocab_size)[: token + 1]
             query = row[:, :, places[token] - 1]  # (L, H, N)
             own = query[:, :, places[:token]]
             # Not one less the others, which is seldom 0.
