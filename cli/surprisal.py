@@ -73,7 +73,7 @@ def surprisal(
     glue: Annotated[
         str | None,
         input_option(
-            "--glue", help="Tables with a row for each region: text between regions (default: a space)."
+            "--glue", help="Tables of regions or words: text between them (default: a space)."
         ),
     ] = None,
     frequencies: FrequenciesOption = None,
@@ -117,7 +117,7 @@ def surprisal(
     (word). The command adds the model, the region, its surprisal, and the numbers of its tokens, of unknown
     ones, and of tokens that cross its end. Such tokens count where they begin. Models with trees add the
     expected surprisal of attachments, and the number of constituents closed. With --words, a row is a word,
-    with the surprisals of the two words before it, its length and (--wordfreq) log frequency.
+    with its length, its log frequency (--wordfreq), and all three of the two words before it.
 
     The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
