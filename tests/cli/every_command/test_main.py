@@ -193,7 +193,7 @@ def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("device", ["mps", "gpu", "cuda:99"])
 def test_an_unusable_device_is_one_line(device: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["sample", "--model", "none", "--device", device]) == 1
+    assert main.run(["sample", "--model", "./none", "--device", device]) == 1
     error = capsys.readouterr().err
     assert f"--device {device}: " in error
     assert error.count("\n") == 1
