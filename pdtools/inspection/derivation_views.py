@@ -15,7 +15,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.inspection.trace import Derivation as TracedDerivation
 from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.models.derivations import AnyDerivation
+from pdtools.models.derivations import AnyDerivation, Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.scorer import ActionScorer, SearchedActions
@@ -67,8 +67,8 @@ class DerivationView:
         return replace(traced, dropped=score.dropped, best=best), None
 
     def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation | None:
-        """A derivation as traces have it; None: its tree alone."""
-        return None
+        """A derivation as traces have it: its attachments, if it has any; None: its tree alone."""
+        return (0, *(derivation.attach + 1).tolist(), 0) if isinstance(derivation, Derivation) else None
 
     def parse(
         self, loaded: LoadedModel, encoded: Encoded, found: AnyDerivation, joint: float | None
@@ -117,10 +117,6 @@ class AttachmentView(DerivationView):
         rows = [(encoded.encoding.ids[: len(history)], history) for history in longest]
         positions = tuple(range(len(histories)))
         return traced, Read(rows=rows, row_of=row_of, derivation="incremental", positions=positions)
-
-    def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation:
-        """See :meth:`DerivationView.sequence`."""
-        return (0, *(derivation.attach + 1).tolist(), 0)
 
 
 class ActionView(DerivationView):
