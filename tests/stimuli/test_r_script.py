@@ -21,7 +21,8 @@ BITS = {("1", "a"): 3.0, ("1", "b"): 5.5, ("2", "a"): 1.0, ("2", "b"): 2.0, ("3"
 def run_script(folder: Path, rows: list[str], header: str, *arguments: str) -> str:
     (folder / "t.csv").write_text("\n".join([header, *rows]) + "\n")
     assert RSCRIPT is not None
-    done = subprocess.run([RSCRIPT, str(SCRIPT), "t.csv", *arguments], cwd=folder, capture_output=True, text=True)
+    command = [RSCRIPT, str(SCRIPT), "t.csv", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "NaNs produced" not in done.stderr
     assert (folder / "surprisals.pdf").read_bytes().startswith(b"%PDF")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -432,3 +434,20 @@ def test_refused(models: dict[str, Path], tmp_path: Path, capsys: pytest.Capture
     assert "t.csv:2: a region ends within a word" in capsys.readouterr().err
     with pytest.raises(PdtoolsError, match="ranks are of tokens"):
         pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a"]}), rank=True)
+
+
+def test_tables_are_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("item,sentence\n1,a\n")
+    (tmp_path / "times.tsv").write_text("item\tword_number\tword\tsubject\trt\n1\t1\ta\ts\t300\n")
+    commands = [
+        ["surprisal", "t.csv", "--model", "demo", "--wordfreq", "en"],
+        ["surprisal", "t.csv", "--model", "demo", "--column", "sentence=x"],
+        ["eval-reading", "times.tsv", "--model", "demo"],
+    ]
+    program = (
+        "import json, sys; from pdtools.cli.main import run; print([run(c) for c in json.loads(sys.argv[1])]"
+    )
+    program += ", 'torch' in sys.modules)"
+    command = [sys.executable, "-c", program, json.dumps(commands)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "[2, 1, 1] False\n", done.stderr
