@@ -33,16 +33,12 @@ from . import (
     eval_attention,
     eval_benchmark,
     eval_blimp,
-    eval_cfl,
     eval_classify,
-    eval_dyck,
     eval_parse,
     eval_ppl,
     eval_reading,
     eval_sg,
-    eval_task,
     export,
-    generate,
     inspect,
     merge,
     parse,
@@ -55,6 +51,7 @@ from . import (
     train,
     view,
 )
+from .formal import eval_cfl, eval_dyck, eval_task, generate
 from .options import PanelledCommand
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pdtools import __version__
-from pdtools.cli import generate, main, options
+from pdtools.cli import main, options
+from pdtools.cli.formal import generate
 
 COMMANDS = [command.name for command in main.app.registered_commands] + [
     f"generate {command.name}" for command in generate.app.registered_commands

@@ -9,7 +9,8 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from pdtools.cli import generate, main
+from pdtools.cli import main
+from pdtools.cli.formal import generate
 
 HUGE = 2**63
 MEANINGLESS = {

@@ -9,10 +9,10 @@ import typer
 
 from pdtools.files import Rejects, expand_inputs
 
-from .evaluating import Evaluating
-from .options import LatexOption, ModelOption, ResultsFolderOption, RunOptions, option_blocks
-from .panels import input_option
-from .running import model_settings
+from ..evaluating import Evaluating
+from ..options import LatexOption, ModelOption, ResultsFolderOption, RunOptions, option_blocks
+from ..panels import input_option
+from ..running import model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results

@@ -8,11 +8,11 @@ import typer
 
 from pdtools.files import STDIO
 
-from .arguments import parse_range
-from .console import message, print_json, progress
-from .options import ResultOptions, SeedOption, TableOption, option_blocks
-from .outputs import check_json_output, check_target
-from .panels import input_option
+from ..arguments import parse_range
+from ..console import message, print_json, progress
+from ..options import ResultOptions, SeedOption, TableOption, option_blocks
+from ..outputs import check_json_output, check_target
+from ..panels import input_option
 
 TaskArgument = Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")]
 AsReleasedOption = Annotated[

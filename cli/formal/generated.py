@@ -8,10 +8,10 @@ import typer
 
 from pdtools.files import is_stream
 
-from .console import print_json, progress
-from .options import ResultOptions
-from .outputs import check_json_output, check_target
-from .panels import output_option
+from ..console import print_json, progress
+from ..options import ResultOptions
+from ..outputs import check_json_output, check_target
+from ..panels import output_option
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

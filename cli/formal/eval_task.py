@@ -8,8 +8,8 @@ import typer
 
 from pdtools.files import expand_inputs
 
-from .evaluating import Evaluating
-from .options import (
+from ..evaluating import Evaluating
+from ..options import (
     DeviceOption,
     LatexOption,
     MaxBatchOption,
@@ -20,9 +20,9 @@ from .options import (
     ThreadsOption,
     option_blocks,
 )
-from .outputs import check_picture
-from .panels import output_option
-from .running import pick_device
+from ..outputs import check_picture
+from ..panels import output_option
+from ..running import pick_device
 
 
 @option_blocks()

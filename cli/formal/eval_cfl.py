@@ -11,8 +11,8 @@ import typer
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 
-from .evaluating import Evaluating
-from .options import (
+from ..evaluating import Evaluating
+from ..options import (
     BeamOptions,
     DeviceOption,
     LatexOption,
@@ -23,9 +23,9 @@ from .options import (
     models_folder,
     option_blocks,
 )
-from .outputs import check_picture
-from .panels import output_option
-from .running import pick_device
+from ..outputs import check_picture
+from ..panels import output_option
+from ..running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.formal import Grammar

@@ -11,12 +11,12 @@ import typer
 
 from pdtools.files import STDIO
 
+from ..arguments import parse_range
+from ..console import message, print_json
+from ..options import PanelledCommand, ResultOptions, SeedOption, TableOption, option_blocks
+from ..outputs import check_json_output, check_target
 from . import generate_cfl, generate_task
-from .arguments import parse_range
-from .console import message, print_json
 from .generated import NumberOption, OutputOption, ShardsOption, report, write
-from .options import PanelledCommand, ResultOptions, SeedOption, TableOption, option_blocks
-from .outputs import check_json_output, check_target
 
 app = typer.Typer(
     help="Draw strings of a formal language: as text, or as shards with their attachments.",

@@ -9,11 +9,11 @@ import typer
 
 from pdtools.files import STDIO
 
-from .arguments import parse_range
-from .console import message
+from ..arguments import parse_range
+from ..console import message
+from ..options import ResultOptions, SeedOption, option_blocks
+from ..panels import input_option
 from .generated import OutputOption, ShardsOption, report, write
-from .options import ResultOptions, SeedOption, option_blocks
-from .panels import input_option
 
 
 @option_blocks()

@@ -1,0 +1,1 @@
+"""Commands for formal languages: their strings, and how well models know them."""
