@@ -31,7 +31,8 @@ from .panels import input_option, model_option, output_option, parallel_option
 from .running import pick_device
 
 if TYPE_CHECKING:
-    from pdtools.training import Recipe, RunState, TaskInput
+    from pdtools.formal.transduction_training import TaskInput
+    from pdtools.training import Recipe, RunState
     from pdtools.training.distributed import Ranks
 
 
@@ -238,7 +239,7 @@ def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
 
 def _task_input(name: str, lengths: str | None, as_released: bool, valid: str | None) -> TaskInput:
     from pdtools.formal import make_task
-    from pdtools.training import TaskInput
+    from pdtools.formal.transduction_training import TaskInput
 
     task = make_task(name, as_released=as_released)
     return TaskInput(task, parse_range(lengths) if lengths else range(task.shortest, 41), valid)

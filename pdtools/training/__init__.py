@@ -2,7 +2,6 @@
 
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.sentences import Sentences, ShardInput
-from pdtools.training.data.tasks import TaskInput
 from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ranks
 from pdtools.training.evaluate import evaluate
 from pdtools.training.interruption import Interruption
@@ -30,7 +29,6 @@ __all__ = [
     "Sentences",
     "ShardInput",
     "SweepRun",
-    "TaskInput",
     "TrainConfig",
     "TrainOptions",
     "TrainingLoop",

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from pdtools.formal import make_task
-from pdtools.training import Ranks, Recipe, TaskInput, TrainConfig, torchrun_ranks, train
+from pdtools.formal.transduction_training import TaskInput
+from pdtools.training import Ranks, Recipe, TrainConfig, torchrun_ranks, train
 
 
 class StopOnOneRank:

@@ -16,8 +16,9 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.formal import RowLayout, make_task, task_tokenizer, write_pairs
 from pdtools.formal.transduction_batches import task_batch
+from pdtools.formal.transduction_training import TaskInput
 from pdtools.models import build_model, load_checkpoint
-from pdtools.training import ALONE, Ranks, Recipe, TaskInput, TrainConfig, complete_recipe, train
+from pdtools.training import ALONE, Ranks, Recipe, TrainConfig, complete_recipe, train
 
 SHORT: dict[str, Any] = {
     "steps": 10,

@@ -10,8 +10,9 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.formal import make_task
+from pdtools.formal.transduction_training import TaskInput
 from pdtools.models import load_checkpoint
-from pdtools.training import Recipe, TaskInput, TrainConfig, train
+from pdtools.training import Recipe, TrainConfig, train
 
 WARNING = "step 0"
 OPTIONS = {"layers": 1, "d_model": 8, "heads": 2, "d_ff": 16}
