@@ -66,7 +66,7 @@ def eval_cfl(
     """
     from pdtools.evaluation.formal.cfl import evaluate_cfl, language_of
     from pdtools.models import load_checkpoint
-    from pdtools.report.cfl import draw_by_length
+    from pdtools.report.formal.cfl import draw_by_length
     from pdtools.shards import ShardSet
 
     inputs = {"strings": shards, "model": model}
