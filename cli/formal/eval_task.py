@@ -64,7 +64,7 @@ def eval_task(
     from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
     from pdtools.formal import read_pairs
     from pdtools.models import load_checkpoint
-    from pdtools.report.evaluations import draw_by_length
+    from pdtools.report.formal.transduction import draw_by_length
 
     files = expand_inputs(pairs, (".tsv", ".csv"))
     inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}

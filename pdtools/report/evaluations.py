@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
@@ -12,12 +11,10 @@ from pdtools.evaluation.comparison.engine import PairDifference, Score
 from pdtools.evaluation.comparison.main_scores import ScoresOfGroups
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline
-from pdtools.evaluation.results import Results, mean
+from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
-from pdtools.report.plots import Line, draw_lines
 from pdtools.report.tables import Cell, decimal, decimals, listed, print_note, print_table, scores_table
 
-_LENGTHS_TOGETHER = 10  # in a printed table of lengths
 _NAMES_WIDTH = 24  # of two models, as headings of columns
 
 
@@ -156,34 +153,6 @@ def print_perplexity(results: Results) -> None:
     print_table(["count", "value"], counts)
 
 
-def print_closing(results: Results) -> None:
-    """Accuracy at closing brackets by set, length, depth, open brackets; the distance from the automaton."""
-    titles = {"by_set": "set", "by_dependency": "dependency", "by_depth": "depth", "by_open": "open brackets"}
-    for kind, title in titles.items():
-        rows: list[tuple[Cell, ...]] = [
-            (
-                name,
-                each["prefixes"],
-                percent(each["accuracy"]),
-                f"[{100 * each['low']:.1f}, {100 * each['high']:.1f}]",
-                percent(each["accuracy_given_attachments"]),
-                percent(each["attachment_accuracy"]),
-                percent(each["lost_by_beam"]),
-            )
-            for name, each in results.scores[kind].items()
-        ]
-        columns = [title, "prefixes", "right", "95%", "given", "attached", "lost"]
-        print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
-        print()
-    print_note(
-        "given: right if the attachments are given; attached: closers attached right; lost: by the beam"
-    )
-    print()
-    if "entropy" in results.scores:
-        entropy: list[tuple[Cell, ...]] = list(results.scores["entropy"].items())
-        print_table(["nats a token", "value"], entropy, title="Against the automaton", digits=4)
-
-
 def print_attention(results: Results, *, details: bool = False) -> None:
     """Attention to regions by suite and model, with intervals; with ``details`` by layer too."""
     scores, settings = results.scores, results.settings
@@ -206,44 +175,6 @@ def print_attention(results: Results, *, details: bool = False) -> None:
 
 def _of_interval(score: Mapping[str, float]) -> str:
     return f"[{100 * score['low']:.2f}, {100 * score['high']:.2f}]"
-
-
-def print_transduction(results: Results) -> None:
-    """Accuracy on average, and by ten lengths together."""
-    scores, settings = results.scores, results.settings
-    rows: list[tuple[Cell, ...]] = [
-        (name.replace("_", " "), percent(scores[name]))
-        for name in ("accuracy", "accuracy_beyond_training", "accuracy_as_released", "exact")
-    ]
-    title = f"Task {settings['formal_task']}, {settings['objective']}, {settings['decoding']} (percent)"
-    print_table(["average over lengths", "score"], rows, title=title)
-    print()
-    tens: dict[int, list[dict[str, Any]]] = {}
-    for length, each in scores["by_length"].items():
-        tens.setdefault((int(length) - 1) // _LENGTHS_TOGETHER, []).append({"length": length, **each})
-    print_table(
-        ["lengths", "pairs", "accuracy", "exact"],
-        [
-            (
-                f"{group[0]['length']}-{group[-1]['length']}",
-                sum(each["pairs"] for each in group),
-                percent(mean([each["accuracy"] for each in group])),
-                percent(mean([each["exact"] for each in group])),
-            )
-            for group in tens.values()
-        ],
-    )
-
-
-def draw_by_length(path: str | Path, results: Results) -> None:
-    """A figure of the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
-    by_length = results.scores["by_length"]
-    line = Line(
-        label=f"{results.settings['formal_task']}, {results.settings['objective']}",
-        x=[int(length) for length in by_length],
-        y=[100 * each["accuracy"] for each in by_length.values()],
-    )
-    draw_lines(path, [line], x="symbols of x", y="symbols of y right (percent)", percent=True)
 
 
 def print_classification(results: Results) -> None:

@@ -28,7 +28,6 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.evaluations import (
     print_blimp,
-    print_closing,
     print_comparison,
     print_many,
     print_overview,
@@ -37,6 +36,7 @@ from pdtools.report.evaluations import (
     print_sg,
     print_sg_runs,
 )
+from pdtools.report.formal.dyck import print_closing
 from pdtools.report.reading import print_reading
 from pdtools.report.tables import (
     decimal,

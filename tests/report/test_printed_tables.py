@@ -17,6 +17,8 @@ from pdtools.evaluation.comparison.overview import Headline
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report import evaluations as printers
+from pdtools.report.formal import transduction
+from pdtools.report.formal.dyck import print_closing
 from pdtools.report.plots import Line
 from pdtools.report.reading import print_effects, print_reading
 from pdtools.report.tables import latex_tables
@@ -256,7 +258,7 @@ def test_closing(capsys: pytest.CaptureFixture[str]) -> None:
     ends = ["Against the automaton", ["nats a token", "value"], ["model", "1.2500"], ["automaton", "0.7500"]]
 
     def print_() -> None:
-        printers.print_closing(results(scores, {}, {}))
+        print_closing(results(scores, {}, {}))
 
     check(print_, capsys, [*expected, *ends])
 
@@ -300,7 +302,7 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
     }
     settings = {"formal_task": "rs", "objective": "causal", "decoding": "greedy"}
     check(
-        lambda: printers.print_transduction(results(scores, {}, settings)),
+        lambda: transduction.print_transduction(results(scores, {}, settings)),
         capsys,
         [
             "Task rs, causal, greedy (percent)",
@@ -319,11 +321,11 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
 def test_accuracy_by_length_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr(
-        printers, "draw_lines", lambda path, lines, **about: drawn.append((path, lines, about))
+        transduction, "draw_lines", lambda path, lines, **about: drawn.append((path, lines, about))
     )
     by_length = {str(n): {"pairs": n, "accuracy": 1 / n, "exact": 1 / n**2} for n in (1, 4, 16)}
     settings = {"formal_task": "rs", "objective": "causal"}
-    printers.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
+    transduction.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
     line = Line(label="rs, causal", x=[1, 4, 16], y=[100.0, 25.0, 6.25])
     axes = {"x": "symbols of x", "y": "symbols of y right (percent)", "percent": True}
     assert drawn == [("f.svg", [line], axes)]

@@ -29,7 +29,7 @@ EVALUATIONS = (
         name="dyck",
         title="Closing brackets",
         in_text="dyck",
-        printer="pdtools.report.evaluations:print_closing",
+        printer="pdtools.report.formal.dyck:print_closing",
         read={"scores.by_set.*.accuracy": NUMBER, "scores.by_set.*.prefixes": COUNT},
         scores=_prefixes,
         data="",
@@ -48,7 +48,7 @@ EVALUATIONS = (
         name="task",
         title="Task",
         in_text="task",
-        printer="pdtools.report.evaluations:print_transduction",
+        printer="pdtools.report.formal.transduction:print_transduction",
         read={
             "scores.accuracy_beyond_training": SCORE,
             "settings.formal_task": STRING,
