@@ -77,7 +77,7 @@ def inspect_run(loaded: LoadedModel, text: str | Sentence) -> StackRunView:
     """
     import torch
 
-    from pdtools.inspection.stack_attention import read_task
+    from pdtools.evaluation.formal.transduction import read_task
     from pdtools.models import RecurrentLM
     from pdtools.models.recurrent.stacks import NondeterministicStack
 

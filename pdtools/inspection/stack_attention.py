@@ -68,6 +68,7 @@ def inspect_stacks(
         PdtoolsError: if the model, or one of ``layers``, has no stack attention, or the string is none of
             its.
     """
+    from pdtools.evaluation.formal.transduction import read_task
     from pdtools.inspection.layers import stack_views
     from pdtools.models import TransformerLM
 
@@ -130,43 +131,3 @@ def _text_batch(loaded: LoadedModel, text: str | Sentence) -> tuple[Batch, list[
         raise PdtoolsError("no words to read")
     ids = loaded.tokenizer.encode(sentence).ids
     return collate([(ids, np.arange(len(ids)))], loaded.tokenizer.pad_id), [None] * len(ids)
-
-
-def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
-    """The row of a string x, and what the model says at each of its positions: None before y.
-
-    Raises:
-        PdtoolsError: if the model is of no task, or the string is none of its.
-    """
-    import numpy as np
-
-    from pdtools.evaluation.formal.transduction import predict_at_once, predict_greedily, task_of
-    from pdtools.formal import Pairs, RowLayout
-    from pdtools.formal.transduction_batches import task_batch
-
-    task, _ = task_of(loaded)
-    symbols = text.split()
-    unknown = [symbol for symbol in symbols if symbol not in task.symbols]
-    if unknown:
-        raise PdtoolsError(f"{unknown[0]!r} is no symbol of the task {task.name}: {' '.join(task.symbols)}")
-    task.check_length(len(symbols))
-    x = [task.symbols.index(symbol) for symbol in symbols]
-    try:
-        task.answer(x)
-    except ValueError as error:
-        raise PdtoolsError(f"{text!r} is no x of the task {task.name}: {error}") from None
-    layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=loaded.model.objective)
-    answer = task.output_length(len(symbols))
-    pairs = Pairs(
-        x=np.array([x]),
-        y=np.zeros((1, answer), dtype=np.int64),  # stands for what the model is to find
-        counted=np.array([answer]),
-    )
-    rows = layout.rows(pairs)
-    predict = predict_at_once if loaded.model.objective == "masked" else predict_greedily
-    found = predict(rows, layout, loaded.model)[0]  # (m,)
-    if loaded.model.objective == "causal":
-        rows.tokens[0, rows.first :] = found
-    said: list[str | None] = [None] * rows.first
-    said += [loaded.tokenizer.token_text(token) for token in found.tolist()]
-    return task_batch(rows), said

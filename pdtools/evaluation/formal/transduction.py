@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pdtools.models import LanguageModel, LoadedModel
+    from pdtools.models import Batch, LanguageModel, LoadedModel
 
 Decoding = Literal["greedy", "teacher-forced"]
 DEFAULT_BATCH = 64
@@ -179,6 +179,44 @@ def predict_greedily(rows: TaskRows, layout: RowLayout, model: LanguageModel) ->
             model.advance(state, token, no_tape)
     answer: NDArray[np.int64] = torch.stack(predicted, 1).cpu().numpy()
     return answer
+
+
+def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
+    """The row of a string x, and what the model says at each of its positions: None before y.
+
+    Raises:
+        PdtoolsError: if the model is of no task, or the string is none of its.
+    """
+    import numpy as np
+
+    from pdtools.formal.transduction_batches import task_batch
+
+    task, _ = task_of(loaded)
+    symbols = text.split()
+    unknown = [symbol for symbol in symbols if symbol not in task.symbols]
+    if unknown:
+        raise PdtoolsError(f"{unknown[0]!r} is no symbol of the task {task.name}: {' '.join(task.symbols)}")
+    task.check_length(len(symbols))
+    x = [task.symbols.index(symbol) for symbol in symbols]
+    try:
+        task.answer(x)
+    except ValueError as error:
+        raise PdtoolsError(f"{text!r} is no x of the task {task.name}: {error}") from None
+    layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=loaded.model.objective)
+    answer = task.output_length(len(symbols))
+    pairs = Pairs(
+        x=np.array([x]),
+        y=np.zeros((1, answer), dtype=np.int64),  # stands for what the model is to find
+        counted=np.array([answer]),
+    )
+    rows = layout.rows(pairs)
+    predict = predict_at_once if loaded.model.objective == "masked" else predict_greedily
+    found = predict(rows, layout, loaded.model)[0]  # (m,)
+    if loaded.model.objective == "causal":
+        rows.tokens[0, rows.first :] = found
+    said: list[str | None] = [None] * rows.first
+    said += [loaded.tokenizer.token_text(token) for token in found.tolist()]
+    return task_batch(rows), said
 
 
 def _results(
