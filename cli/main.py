@@ -51,7 +51,7 @@ from . import (
     train,
     view,
 )
-from .formal import eval_cfl, eval_dyck, eval_task, generate
+from .formal.commands import add_commands as add_formal_languages
 from .options import PanelledCommand
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE
@@ -150,16 +150,7 @@ _command("eval-benchmark", short_help="Score any benchmark of strings that a TOM
 _command("eval-attention", short_help="Measure attention to regions of test suites.")(
     eval_attention.eval_attention
 )
-_command("eval-cfl", short_help="Compare a model's cross-entropy with a language's exact one.")(
-    eval_cfl.eval_cfl
-)
-_command("eval-dyck", short_help="Predict closing brackets in long or deep bracket strings.")(
-    eval_dyck.eval_dyck
-)
 _command("eval-reading", short_help="Regress reading times on surprisals.")(eval_reading.eval_reading)
-_command("eval-task", short_help="Predict y from x with a model of pdtools train --task.")(
-    eval_task.eval_task
-)
 _command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations.")(
     eval_classify.eval_classify
 )
@@ -170,9 +161,7 @@ _command("merge", short_help="Make the output of a command that was divided with
 app.add_typer(benchmarks.app, name="benchmarks", short_help="List the bundled benchmarks, or describe one.")
 app.add_typer(config.app, name="config", short_help="List the bundled recipes, print one, or list every key.")
 app.add_typer(data.app, name="data", short_help="Download treebanks and benchmarks by name.")
-app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
-
-
+add_formal_languages(app)
 _command("doctor", short_help="Report what this machine has, and what is slower without the rest.")(
     doctor.doctor
 )
@@ -187,7 +176,7 @@ def _help(
     \b
     Example:
       pdtools help train
-      pdtools help generate cfl
+      pdtools help data get
     """
     raise typer.Exit(run([*(command or []), "--help"]))
 

@@ -72,9 +72,7 @@ def surprisal(
     ] = None,
     glue: Annotated[
         str | None,
-        input_option(
-            "--glue", help="Tables of regions or words: text between them (default: a space)."
-        ),
+        input_option("--glue", help="Tables of regions or words: text between them (default: a space)."),
     ] = None,
     frequencies: FrequenciesOption = None,
     wordfreq: WordfreqOption = None,

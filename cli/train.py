@@ -14,8 +14,8 @@ from pdtools.files import check_output, is_stream
 from pdtools.hub import PREFIX
 from pdtools.model_names import find_model
 
-from .arguments import parse_range
 from .console import message, open_bar, print_json, say_it_will_stop
+from .formal.train_task import TaskOptions
 from .options import (
     DeviceOption,
     JsonOption,
@@ -26,12 +26,12 @@ from .options import (
     QuietOption,
     ThreadsOption,
     complete_recipes,
+    option_blocks,
 )
 from .panels import input_option, model_option, output_option, parallel_option
 from .running import pick_device
 
 if TYPE_CHECKING:
-    from pdtools.formal.transduction_training import TaskInput
     from pdtools.training import Recipe, RunState
     from pdtools.training.distributed import Ranks
 
@@ -43,31 +43,13 @@ class Distributed(str, Enum):
     fsdp = "fsdp"
 
 
+@option_blocks()
 def train(
     output: Annotated[str, output_option("--output", "-o", metavar="DIR", help="Folder of the run.")],
+    task: TaskOptions,
     shards: Annotated[
         str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
     ] = None,
-    task: Annotated[
-        str | None,
-        input_option(
-            "--task",
-            metavar="NAME",
-            help="Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.",
-        ),
-    ] = None,
-    lengths: Annotated[
-        str | None,
-        input_option(
-            "--lengths",
-            metavar="FIRST-LAST",
-            help="--task: number of symbols of x (default: 1-40); one length per step.",
-        ),
-    ] = None,
-    as_released: Annotated[
-        bool,
-        input_option("--as-released", help="--task: follow its authors' code if it differs from the paper."),
-    ] = False,
     model: ModelKindOption = None,
     init: Annotated[
         str | None,
@@ -149,13 +131,12 @@ def train(
       pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
     """
-    data = _task_input(task, lengths, as_released, valid) if task else shards
-    if data is None or (task and shards):
+    strings = task.training_input(valid)
+    data = strings or shards
+    if data is None or (strings and shards):
         raise typer.BadParameter("give either SHARDS or --task")
     if is_stream(output):
         raise typer.BadParameter("a run is a folder: name one with -o")
-    if not task and (lengths or as_released):
-        raise typer.BadParameter("--lengths and --as-released go with --task")
     from pdtools.search.samples import parse_samples
     from pdtools.training import (
         Interruption,
@@ -187,7 +168,7 @@ def train(
                 output,
                 recipe,
                 TrainOptions(
-                    valid=None if task else valid,
+                    valid=None if strings else valid,
                     treereg_shards=treereg_shards,
                     init=init,
                     device=chosen_device,
@@ -235,14 +216,6 @@ def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
     commit = Path(found.folder).name if ranks.is_main else "0" * 40
     (first, *_) = ranks.gather(torch.tensor(list(commit.encode())))
     return find_model(f"{name.partition('@')[0]}@{bytes(first.tolist()).decode()}").folder
-
-
-def _task_input(name: str, lengths: str | None, as_released: bool, valid: str | None) -> TaskInput:
-    from pdtools.formal import make_task
-    from pdtools.formal.transduction_training import TaskInput
-
-    task = make_task(name, as_released=as_released)
-    return TaskInput(task, parse_range(lengths) if lengths else range(task.shortest, 41), valid)
 
 
 def _summary(report: Mapping[str, Any]) -> str:
