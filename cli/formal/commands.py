@@ -11,9 +11,9 @@ from . import eval_cfl, eval_dyck, eval_task, generate
 def add_commands(app: typer.Typer) -> None:
     """Give ``pdtools`` its commands for formal languages."""
     for name, command, short_help in (
-        ("eval-dyck", eval_dyck.eval_dyck, "Closing brackets of long or deep bracket strings."),
+        ("eval-dyck", eval_dyck.eval_dyck, "Predict closing brackets in long or deep bracket strings."),
         ("eval-cfl", eval_cfl.eval_cfl, "Compare a model's cross-entropy with a language's exact one."),
-        ("eval-task", eval_task.eval_task, "Predict y from x, for a model of train --task."),
+        ("eval-task", eval_task.eval_task, "Predict y from x with a model of pdtools train --task."),
     ):
         app.command(name, cls=PanelledCommand, short_help=short_help)(command)
     said = "Draw strings of a formal language: text, or shards."
