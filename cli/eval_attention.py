@@ -50,10 +50,6 @@ def eval_attention(
         list[str] | None,
         typer.Option("--suite", metavar="NAME", help="This suite only; repeatable (default: all that fit)."),
     ] = None,
-    condition: Annotated[
-        list[str] | None,
-        typer.Option("--condition", metavar="NAME", help="Only this condition of items; repeatable."),
-    ] = None,
     samples: SamplesOption = 1000,
     seed: SeedOption = 0,
     output: ResultsFolderOption = None,
@@ -91,9 +87,7 @@ def eval_attention(
     results = evaluate_attention(
         SuiteFiles(suites),
         _groups(model, [identified[name] for name in models]),
-        Question(
-            at=at, regions=tuple(region or ()), suites=tuple(suite or ()), conditions=tuple(condition or ())
-        ),
+        Question(at=at, regions=tuple(region or ()), suites=tuple(suite or ())),
         search=run.search,
         device=pick_device(run.device, run.threads),
         samples=samples,

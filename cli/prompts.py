@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,13 +17,6 @@ from .panels import input_option, output_option
 
 if TYPE_CHECKING:
     from pdtools.prompts.items import Item
-
-
-class FullStops(str, Enum):
-    """What becomes of two full stops where a field and the template both have one."""
-
-    single = "single"
-    literal = "literal"
 
 
 def prompts(
@@ -42,9 +34,6 @@ def prompts(
             "--label-names", metavar="NAME,NAME...", help="Names of the labels 0, 1, ... of the data."
         ),
     ] = None,
-    full_stops: Annotated[
-        FullStops, input_option("--full-stops", help="Drop one of two full stops in a row, or keep both.")
-    ] = FullStops.single,
     split_sentences: Annotated[
         bool,
         input_option(
@@ -103,7 +92,6 @@ def prompts(
         asked,
         rejects,
         split=sentence_splitter() if split_sentences else lambda part: [part],
-        full_stops=full_stops.value,
         label_names=names,
     )
     counted: Counter[str] = Counter()

@@ -41,13 +41,11 @@ class Question:
         at: the region that is predicted, a name or number: attention is that of the last position before it.
         regions: those that attention goes to, names or numbers; none: all before ``at``, ROOT too.
         suites: names; none: all that have ``at`` and one of ``regions``.
-        conditions: names; none: all.
     """
 
     at: str
     regions: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
-    conditions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -136,7 +134,6 @@ def evaluate_attention(
         "at": question.at,
         "regions": list(question.regions) or None,
         "suites": list(question.suites) or None,
-        "conditions": list(question.conditions) or None,
         "derivation": "best incremental parse" if search.trees is None else "given trees",
         "interval": "95%: bootstrap over items; of several seeds Student's t over seeds and items",
         "samples": samples,
@@ -162,12 +159,11 @@ def _asked(suites: Suites, question: Question) -> list[_Asked]:
             one
             for item in suite.items
             for condition in item.conditions
-            if not question.conditions or condition.name in question.conditions
             if (one := _of_condition(suite, item, condition, question)) is not None
         ]
         if question.suites and not in_suite:
             called = ", ".join(f"{number} {name}" for number, name in sorted(suite.region_names.items()))
-            raise PdtoolsError(f"suite {suite.name}: no such regions or conditions; its regions: {called}")
+            raise PdtoolsError(f"suite {suite.name}: no such regions; its regions: {called}")
         found += in_suite
     if missing := [name for name in question.suites if name not in names]:
         raise PdtoolsError(f"no suite {missing[0]!r} among these: {', '.join(sorted(names))}")

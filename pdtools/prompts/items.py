@@ -16,7 +16,7 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_text, json_text, read_lines
 from pdtools.files.json_input import parse_json
 from pdtools.prompts.readers import Record
-from pdtools.prompts.tasks import FullStops, Task, task_from
+from pdtools.prompts.tasks import Task, task_from
 
 FORMAT = "pdtools prompts"
 FORMAT_VERSION = "1"
@@ -46,7 +46,6 @@ def make_items(
     rejects: Rejects,
     *,
     split: Split,
-    full_stops: FullStops = "single",
     label_names: Sequence[str] | None = None,
 ) -> Iterator[Item]:
     """The prompts of records.
@@ -56,7 +55,6 @@ def make_items(
         task: what is asked.
         rejects: takes records that lack a field, or have a label that the task does not know.
         split: cuts a part into sentences.
-        full_stops: see :meth:`Task.write`.
         label_names: what the labels 0, 1, … mean. Without, integers are refused where the task has names.
     """
     for number, record in enumerate(records):
@@ -68,7 +66,7 @@ def make_items(
             rejects.add(str(error), file=record.file, line=record.line, text=text)
             continue
         known = _value(record, task, "id")
-        sentences = (sentence for part in task.write(fields, full_stops) for sentence in split(part))
+        sentences = (sentence for part in task.write(fields) for sentence in split(part))
         yield Item(str(number if known is None else known), tuple(sentences), label)
 
 

@@ -20,7 +20,6 @@ else:
     import tomli as tomllib
 
 Metric = Literal["accuracy", "f1", "spearman"]
-FullStops = Literal["single", "literal"]
 
 _FIELD = re.compile(r"\{(\w+)\}")
 _LABEL = "{label}"
@@ -92,19 +91,16 @@ class Task:
         """What a field may be called in the data."""
         return tuple(self.columns.get(field_name, (field_name,)))
 
-    def write(self, record: Mapping[str, str], full_stops: FullStops = "single") -> list[str]:
-        """The parts of a record's prompt.
+    def write(self, record: Mapping[str, str]) -> list[str]:
+        """The parts of a record's prompt, made of its fields.
 
-        Args:
-            record: its fields.
-            full_stops: ``single``: where a field ends with a full stop, and the template has one there too,
-                one is dropped; ``literal``: both stay.
+        Where a field ends with a full stop, and the template has one there too, one is dropped.
         """
 
         def value(found: re.Match[str]) -> str:
             text = " ".join(record[found[1]].split())
             doubled = text.endswith(".") and found.string[found.end() :].startswith(".")
-            return text[:-1] if doubled and full_stops == "single" else text
+            return text[:-1] if doubled else text
 
         return [_FIELD.sub(value, part) for part in self.parts]
 
