@@ -47,6 +47,14 @@ def _times(pattern: str) -> Callable[[Sources], int]:
     return lambda sources: sum(len(re.findall(pattern, text)) for text in sources.values())
 
 
+def _of_formal_languages(sources: Sources) -> int:
+    """How many modules outside of rooms of their own (folders ``formal``) name formal languages."""
+    pattern = r"(?i)\b(?:formal|dyck|cfl)\b|(?:formal|eval|generate)_(?:dyck|cfl|task)|transduction|TaskInput"
+    return sum(
+        bool(re.search(pattern, text)) for file, text in sources.items() if "formal" not in Path(file).parts
+    )
+
+
 def _members(sources: Sources) -> Iterator[tuple[set[str], set[str]]]:
     """Of each function its parameters, of each class its fields; and the methods of the class."""
     for text in sources.values():
@@ -72,6 +80,7 @@ FIGURES: dict[str, Callable[[Sources], int]] = {
     "classes that digest, pack and unpack pieces themselves": lambda sources: sum(
         {"pack", "unpack", "digest"} <= methods for _, methods in _members(sources)
     ),
+    "modules that name formal languages, outside of their folders": _of_formal_languages,
     "lines of code, formatted alike": lambda sources: sum(map(code_lines, sources.values())),
 }
 
@@ -99,7 +108,7 @@ def main() -> None:
     arguments = parser.parse_args()
     read_of = [read(checkout) for checkout in arguments.checkouts]
     for name, figure in FIGURES.items():
-        print(f"{name:56s}", *(f"{figure(sources):6d}" for sources in read_of))
+        print(f"{name:62s}", *(f"{figure(sources):6d}" for sources in read_of))
     if arguments.files:
         one, other = ({file: code_lines(text) for file, text in sources.items()} for sources in read_of)
         differ = {file: other.get(file, 0) - one.get(file, 0) for file in one.keys() | other.keys()}

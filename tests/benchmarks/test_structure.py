@@ -39,7 +39,7 @@ OTHER = """class Kept:
 
 
 def search(model, beam, *, margin=None):
-    return isinstance(model, GrammarLM) and model.derivation_kind
+    return isinstance(model, GrammarLM) and model.derivation_kind  # or a Dyck language
 """
 
 
@@ -50,7 +50,8 @@ def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert structure.code_lines(MODULE) == 1 + 2 + 3 + 3
     assert structure.code_lines("") == 0
     for name, text in (("a", MODULE), ("b", OTHER)):
-        (tmp_path / name / "cli").mkdir(parents=True)
+        (tmp_path / name / "cli" / "formal").mkdir(parents=True)
+        (tmp_path / name / "cli" / "formal" / "dyck.py").write_text("# not counted: in its own folder\n")
         (tmp_path / name / "cli" / "m.py").write_text(text)
     monkeypatch.setattr(sys, "argv", ["structure.py", "--files", str(tmp_path / "a"), str(tmp_path / "b")])
     structure.main()
@@ -59,6 +60,7 @@ def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert columns == [
         ["0", "1"],
         ["0", "2"],
+        ["0", "1"],
         ["0", "1"],
         ["0", "1"],
         ["0", "1"],
