@@ -16,7 +16,7 @@ from plain import pushdown as plain_pushdown
 from torch import Tensor
 
 from pdtools.models import tape_from_attachments
-from pdtools.models.transformer.attention import attend
+from pdtools.models.transformer.backends import attend
 from pdtools.models.transformer.score_terms import DepthScores, ScoreInputs
 
 SENTENCES, HEADS, D_HEAD, DEPTHS = 8, 4, 64, 64

@@ -20,7 +20,8 @@ from torch import Tensor
 from pdtools import data
 from pdtools.files import Rejects
 from pdtools.models.kernels.grammar_attention import DISTANCES, NEAREST, grammar_attention, visible_keys
-from pdtools.models.kernels.ranged_attention import ranged_attention
+from pdtools.models.transformer.backends import attend
+from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.trees import Tree, normalize, read_trees
 
 ROWS, HEADS, D_HEAD = 64, 8, 32
@@ -152,6 +153,7 @@ def tg_runs(batch: Tensor, options: Options) -> dict[str, Run]:
 def plm_mask_runs(batch: Tensor, options: Options) -> dict[str, Run]:
     """Over the same random tensors; batch: int32 (B, N, 4)."""
     innermost = batch[..., 3].contiguous()
+    inputs = ScoreInputs(causal=None, tape=None, innermost=innermost)
     qkv, grad = _layer(batch, options)
     position = torch.arange(batch.shape[1], device=batch.device)
     seen = (position <= position[:, None]).repeat(ROWS, HEADS, 1, 1)  # (B, H, N, N)
@@ -160,7 +162,7 @@ def plm_mask_runs(batch: Tensor, options: Options) -> dict[str, Run]:
     seen[:, 1] &= position >= opener
 
     def ours() -> None:
-        mixed = ranged_attention(*qkv.permute(2, 0, 3, 1, 4), innermost)
+        mixed = attend(*qkv.permute(2, 0, 3, 1, 4), [], torch.empty(0), inputs)
         torch.autograd.grad(mixed, qkv, grad)
 
     def dense() -> None:

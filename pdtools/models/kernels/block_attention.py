@@ -20,9 +20,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.kernels.dropout import multipliers, random_levels
+from pdtools.models.kernels.native_block_attention import TAKES as TAKES_IN_C
 from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
 from pdtools.models.kernels.self_test import agrees
-from pdtools.models.kernels.terms import Terms
+from pdtools.models.kernels.terms import FORMS, Terms, all_but
+
+# What is computed here by torch.
+TAKES = all_but("apart")
+_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17
@@ -34,7 +39,7 @@ SHORT_ROW = 16
 def block_attention(
     q: Tensor, k: Tensor, v: Tensor, terms: Terms, *, dropout: float = 0.0, keep_weights: bool = False
 ) -> Tensor:
-    """Causal attention with terms added to its scores.
+    """Causal attention with terms added to its scores: in C where that takes them, else by torch.
 
     Args:
         q, k, v: float (B, H, N, d_head), on the CPU.
@@ -50,6 +55,26 @@ def block_attention(
         IndexError: if a depth is not in the table, or a constituent is opened after a position that it is
             open at.
     """
+    if native_takes(q, k, v, terms):
+        return attention_in_c(q, k, v, terms, dropout)
+    return attention_in_blocks(q, k, v, terms, dropout, keep_weights)
+
+
+def attention_in_c(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float) -> Tensor:
+    """See :func:`block_attention`; of what :func:`native_takes`."""
+    return native_block_attention(q, k, v, _prepared(q, terms), dropout)
+
+
+def attention_in_blocks(
+    q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float, keep_weights: bool
+) -> Tensor:
+    """See :func:`block_attention`."""
+    terms = _prepared(q, terms)
+    return _BlockAttention.apply(q, k, v, *_in_order(terms), dropout, keep_weights)
+
+
+def _prepared(q: Tensor, terms: Terms) -> Terms:
+    """Checked, with the depths that there are, and ALiBi's penalties as numbers."""
     if terms.innermost is not None and bool((terms.innermost > torch.arange(q.shape[2])).any()):
         raise IndexError("a constituent is opened after a position that it is open at")
     if terms.table is not None and terms.tape is not None:
@@ -61,9 +86,11 @@ def block_attention(
     if terms.alibi is not None:
         assert terms.fixed is None
         terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
-    if native_takes(q, k, v, terms):
-        return native_block_attention(q, k, v, terms, dropout)
-    return _BlockAttention.apply(q, k, v, *terms.of_blocks(), dropout, keep_weights)
+    return terms
+
+
+def _in_order(terms: Terms) -> list[Tensor | None]:
+    return [getattr(terms, name) for name in _TERMS]
 
 
 def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
@@ -73,11 +100,12 @@ def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
 
 
 def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
-    """Whether :func:`block_attention` computes this in C, and that works here.
+    """Whether :func:`attention_in_c` takes this, and works here.
 
     Compiling them takes as long as scoring many sentences: it is done for training alone.
     """
-    floats = {x.dtype for x in (q, k, v, *terms) if x is not None and x.is_floating_point()}
+    given = terms.given()
+    floats = {x.dtype for x in (q, k, v, *given.values()) if x.is_floating_point()}
     if torch.is_autocast_enabled("cpu"):
         dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
     else:
@@ -88,30 +116,22 @@ def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
         and torch.is_grad_enabled()
         and q.requires_grad
         and q.shape == k.shape == v.shape
-        and (terms.tape is None or terms.tape.dtype == torch.uint8)
-        and (terms.open is None or terms.open.dtype == torch.int16)
-        and terms.seen is None
-        and (terms.innermost is None or terms.innermost.dtype == torch.int32)
-        and _shapes_fit(q, terms)
+        and given.keys() <= set(TAKES_IN_C)
+        and _forms_fit(q, given)
         and _native_works(dtype)
     )
 
 
-def _shapes_fit(q: Tensor, terms: Terms) -> bool:
-    """Whether terms have the shapes described: torch may broadcast others, C would read beyond them."""
-    batch, heads, n, d_head = q.shape
-    wanted = {
-        "content_bias": (heads, 1, d_head),
-        "position_bias": (heads, 1, d_head),
-        "distance": (heads, n, d_head),
-        "tape": (batch, n, n),
-        "slopes": (heads,),
-        "open": (batch, n, n),
-        "fixed": (heads, n, n),
-        "innermost": (batch, n),
-    }
-    given = {name: term.shape for name, term in terms._asdict().items() if term is not None}
-    return all(given.get(name, shape) == shape for name, shape in wanted.items())
+def _forms_fit(q: Tensor, given: dict[str, Tensor]) -> bool:
+    """Whether terms are as described: torch may broadcast other shapes, C would read beyond them."""
+    sizes = dict(zip("BHND1", (*q.shape, 1), strict=True))
+    for name, term in given.items():
+        shape, dtype, _ = FORMS[name]
+        if dtype not in (None, term.dtype) or (
+            shape is not None and term.shape != tuple(map(sizes.__getitem__, shape))
+        ):
+            return False
+    return True
 
 
 @cache
@@ -149,7 +169,7 @@ def _native_works(dtype: torch.dtype) -> bool:
         plain, ours = (
             (mixed, *torch.autograd.grad((mixed * weight).sum(), learned))
             for mixed in (
-                _BlockAttention.apply(q, k, v, *terms.of_blocks(), 0.0, False),
+                _BlockAttention.apply(q, k, v, *_in_order(terms), 0.0, False),
                 native_block_attention(q, k, v, terms, 0.0),
             )
         )
@@ -157,7 +177,7 @@ def _native_works(dtype: torch.dtype) -> bool:
         openers = Terms(innermost=terms.innermost)  # of which alone not all blocks are computed
         yield (
             native_block_attention(q, k, v, openers, 0.0),
-            _BlockAttention.apply(q, k, v, *openers.of_blocks(), 0.0, False),
+            _BlockAttention.apply(q, k, v, *_in_order(openers), 0.0, False),
         )
         # What is linear in the values is its own derivative by them, if both passes drop the same weights.
         dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()

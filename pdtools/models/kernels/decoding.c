@@ -21,13 +21,13 @@ typedef struct {
     const real *values;                                  /* (entries, width): keys of all heads, then values */
     const real *q;                                       /* (rows, heads, d), rows strided */
     const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, distances, d) */
-    const int16_t *apart;                                /* (rows, n): which distance; 0: j, the farthest first */
     const real *table;                                   /* (table_heads, depths, d): heads, or 1 for all alike */
     const uint8_t *tape;                                 /* (rows, n) */
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (rows, n) */
-    const real *alibi;                                   /* (heads) */
     const uint8_t *seen;                                 /* (rows, seen_heads, n) */
+    const real *alibi;                                   /* (heads) */
+    const int16_t *apart;                                /* (rows, n): which distance; 0: j, the farthest first */
     real *out;                                           /* (rows, heads, d): what attention gives */
 } attention;
 

@@ -16,34 +16,23 @@ from torch import Tensor
 
 from pdtools.models.kernels.native import native_library, share_among_threads
 from pdtools.models.kernels.self_test import agrees
-from pdtools.models.kernels.terms import Terms
+from pdtools.models.kernels.terms import Terms, all_but
 
 # Multiplications that are worth a thread of their own: a third of a millisecond.
 _WORTH_A_THREAD = 1 << 21
 
+# What is computed here.
+TAKES = all_but("fixed", "innermost")
+
 # ``attention`` in decoding.c, in its order.
 _SIZES = ("heads", "n", "d", "depths", "table_heads", "distances", "seen_heads", "width", "by_query")
-_TERMS = (
-    *(
-        "content_bias",
-        "position_bias",
-        "distance",
-        "apart",
-        "table",
-        "tape",
-        "slopes",
-        "open",
-        "alibi",
-        "seen",
-    ),
-)
 
 
 class _Arguments(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_long) for name in _SIZES),
         ("scale", ctypes.c_double),
-        *((name, ctypes.c_void_p) for name in ("entries", "values", "q", *_TERMS, "out")),
+        *((name, ctypes.c_void_p) for name in ("entries", "values", "q", *TAKES, "out")),
     )
 
 
@@ -94,7 +83,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
             raise IndexError(f"distances from {least} to {most} are not in a table of {distances} rows")
     out = q.new_empty(rows, heads, d_head)
     q, entries = _with_whole_rows(q.flatten(1)), entries.contiguous()
-    given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in _TERMS}
+    given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in TAKES}
     tensors = {**given, "entries": entries, "values": values, "q": q, "out": out}
     arguments = _Arguments(
         heads=heads,

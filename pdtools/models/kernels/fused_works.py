@@ -11,6 +11,10 @@ from torch import Tensor
 
 from pdtools.models.kernels.self_test import agrees
 
+# What they compute, with heads of whole tiles of numbers, and tables of depths that a byte can name.
+TAKES = ("content_bias", "position_bias", "distance", "table", "tape", "alibi")
+HEAD_SIZES = (16, 32, 64, 128)
+
 # What rounding may change, as a share of the largest number: products may be made in TF32.
 _TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 _LENGTH = 80  # of the rows that it is tried on: more than a block of keys

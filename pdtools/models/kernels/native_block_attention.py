@@ -15,16 +15,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from pdtools.models.kernels.native import native_library, parts_of, share_among_threads
-from pdtools.models.kernels.terms import Terms
+from pdtools.models.kernels.terms import FORMS, Terms, all_but
+
+# What is computed here. What is seen is always all up to the query, or goes by openers.
+TAKES = all_but("seen", "apart")
 
 # ``attention`` in block_attention.c, in its order.
 _SIZES = ("batch", "heads", "n", "d", "depths", "parts", "by_sentence", "by_head", "by_row")
-_LEARNED = ("content_bias", "position_bias", "distance", "table", "slopes")
+_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
+_LEARNED = tuple(name for name in _TERMS if FORMS[name].learned)
 _OUTPUTS = ("mixed", "softmax")
-
-
-# ALiBi's penalties are among the fixed terms; what is seen is always all up to the query, or goes by openers.
-_TERMS = tuple(name for name in Terms._fields if name not in ("alibi", "apart", "seen"))
 _INPUTS = ("q", "k", "v", *_TERMS)
 
 

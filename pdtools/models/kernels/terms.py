@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -41,6 +42,42 @@ class Terms(NamedTuple):
     alibi: Tensor | None = None
     apart: Tensor | None = None
 
-    def of_blocks(self) -> list[Tensor | None]:
-        """What :mod:`pdtools.models.kernels.block_attention` computes itself, in order."""
-        return [term for name, term in self._asdict().items() if name not in ("alibi", "apart")]
+    def given(self) -> dict[str, Tensor]:
+        """Those that there are, by name."""
+        return {name: term for name, term in self._asdict().items() if term is not None}
+
+
+class Form(NamedTuple):
+    """What kernels in C may rely on.
+
+    Attributes:
+        shape: its dimensions, of ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head, and
+            ``1``; None if there are several.
+        dtype: of integers; None: that of queries.
+        learned: whether it has a gradient.
+    """
+
+    shape: str | None
+    dtype: torch.dtype | None = None
+    learned: bool = False
+
+
+FORMS = {
+    "content_bias": Form("H1D", learned=True),
+    "position_bias": Form("H1D", learned=True),
+    "distance": Form("HND", learned=True),
+    "table": Form(None, learned=True),
+    "tape": Form("BNN", torch.uint8),
+    "slopes": Form("H", learned=True),
+    "open": Form("BNN", torch.int16),
+    "fixed": Form("HNN"),
+    "innermost": Form("BN", torch.int32),
+    "seen": Form("BNN", torch.bool),
+    "alibi": Form("H"),
+    "apart": Form("BNN", torch.int16),
+}
+
+
+def all_but(*names: str) -> tuple[str, ...]:
+    """The names of terms, in order, without some."""
+    return tuple(name for name in FORMS if name not in names)

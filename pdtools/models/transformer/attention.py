@@ -7,36 +7,14 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdtools.models.kernels.block_attention import block_attention, native_takes
-from pdtools.models.kernels.decoding import attend_to_entries, decodes_in_c
 from pdtools.models.kernels.dropout import Dropout
-from pdtools.models.kernels.fused_works import kernels_work
-from pdtools.models.kernels.grammar_attention import grammar_attention, masked_grammar_attention
-from pdtools.models.kernels.ranged_attention import ranged_attention
-from pdtools.models.kernels.terms import Terms
+from pdtools.models.transformer.backends import IN_CACHE, Work, attend
 from pdtools.models.transformer.cache import Cache
-from pdtools.models.transformer.score_terms import (
-    DepthPositions,
-    DepthScores,
-    RelativePositions,
-    ScoreInputs,
-    ScoreTerm,
-)
-from pdtools.models.transformer.view import KERNEL_DEPTHS
+from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
 
 Rotation = Callable[[Tensor, int], Tensor]
-
-# What the kernels take on CUDA: whole tiles of numbers.
-KERNEL_HEAD_SIZES = (16, 32, 64, 128)
-
-# Up to this many positions, attention weights are kept for the backward pass on the CPU.
-KEPT_LENGTH = 64
-
-# From this many positions on, attention without terms is trained faster in C, with long and short vectors.
-NATIVE_LENGTH = 128
 
 
 class Attention(nn.Module):
@@ -95,12 +73,10 @@ class Attention(nn.Module):
         dropout: float,
     ) -> Tensor:
         """From queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
-        if _is_in_place(q, cache, terms, inputs, dropout):
-            k = q.expand(-1, -1, cache.entries.shape[1], -1)  # terms look at its shape alone
-            given = _given(terms, q, k, key_map, inputs)
-            if inputs.visible is not None:
-                given = given._replace(seen=inputs.visible[:, :, 0])
-            return attend_to_entries(q[:, :, 0], cache.values, cache.entries, given)[:, :, None]
+        keys = q.expand(-1, -1, cache.entries.shape[1], -1)  # terms look at its shape alone
+        step = Work(q, keys, keys, terms, key_map, inputs, dropout, cache)
+        if IN_CACHE.takes(step):
+            return IN_CACHE.attend(step)
         blocks = []
         for rows in cache.blocks():
             k, v = self._by_head(cache.read(rows))  # (r, H, K, d_head)
@@ -140,129 +116,3 @@ class Attention(nn.Module):
         batch, keys, _ = side_by_side.shape
         d_head = self.qkv.in_features // self.heads
         return side_by_side.view(batch, keys, -1, self.heads, d_head).permute(2, 0, 3, 1, 4)
-
-
-def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    terms: Sequence[ScoreTerm],
-    key_map: Tensor,
-    inputs: ScoreInputs,
-    dropout: float = 0.0,
-) -> Tensor:
-    """Attention with score terms, by what is fastest for these terms on this device.
-
-    Args:
-        q: (B, H, Q, d_head).
-        k, v: (B, H, K, d_head).
-        terms: to add to the scores.
-        key_map: (D, D), the weight of the layer's key projection.
-        inputs: of this pass.
-        dropout: of the attention weights.
-
-    Returns:
-        (B, H, Q, d_head).
-    """
-    if inputs.sees_stack:
-        (term,) = cast(Sequence[DepthPositions], terms)
-        learned = term.vectors(k.shape[2]), term.content_bias, term.position_bias
-        if inputs.on_stack is not None:
-            return grammar_attention(q, k, v, inputs.on_stack, *learned, dropout)
-        assert inputs.depth_difference is not None
-        assert inputs.visible is not None
-        return masked_grammar_attention(q, k, v, inputs.depth_difference, inputs.visible, *learned)
-    if inputs.innermost is not None:
-        return ranged_attention(q, k, v, inputs.innermost, dropout)
-    in_blocks = inputs.causal is not None and _has_blocks(q, k, v, terms, dropout)
-    if in_blocks or (inputs.causal is not None and _has_kernel(q, terms)):
-        given = _given(terms, q, k, key_map, inputs)
-        return (_attend_in_blocks if in_blocks else _attend_in_kernel)(q, k, v, given, dropout)
-    bias = inputs.visible if not terms else _bias(q, k, terms, key_map, inputs)
-    is_causal = bias is None and inputs.causal is not None
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=is_causal)
-
-
-def _given(terms: Sequence[ScoreTerm], q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Terms:
-    """What is added, as kernels take it."""
-    shares = [term.tensors(q, k, key_map, inputs) for term in terms]
-    return Terms(**{name: tensor for share in shares for name, tensor in share.items()})
-
-
-def _in_kernels(terms: Sequence[ScoreTerm]) -> bool:
-    """Whether kernels for CPUs compute all of these terms, each of which they know once."""
-    return all(term.kernels != "none" for term in terms) and len({type(term) for term in terms}) == len(terms)
-
-
-def _is_in_place(
-    q: Tensor, cache: Cache, terms: Sequence[ScoreTerm], inputs: ScoreInputs, dropout: float
-) -> bool:
-    """Whether C attends to a cache where it lies, with terms that it knows."""
-    return (
-        (inputs.tape is None or inputs.tape.dtype == torch.uint8)
-        and not dropout
-        and (inputs.depth_difference is not None or _in_kernels(terms))
-        and decodes_in_c(q, cache.values)
-    )
-
-
-def _has_blocks(q: Tensor, k: Tensor, v: Tensor, terms: Sequence[ScoreTerm], dropout: float) -> bool:
-    """Whether :func:`block_attention` computes this, and faster than torch: measured on CPUs only."""
-    if not terms and not dropout:
-        is_narrow = torch.is_autocast_enabled("cpu")
-        return q.shape[2] >= NATIVE_LENGTH and not is_narrow and native_takes(q, k, v, Terms())
-    return (
-        q.device.type == "cpu"
-        and (q.dtype in (torch.float32, torch.float64) or torch.is_autocast_enabled("cpu"))
-        and _in_kernels(terms)
-    )
-
-
-def _attend_in_blocks(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float) -> Tensor:
-    # Torch keeps the weights of such attention too; depths alone are held to the memory of fused attention.
-    has_more = any(name not in ("table", "tape") for name, x in terms._asdict().items() if x is not None)
-    keeps = (has_more or dropout > 0) and k.shape[2] <= KEPT_LENGTH
-    return block_attention(q, k, v, terms, dropout=dropout, keep_weights=keeps)
-
-
-def _has_kernel(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:
-    """Whether the fused kernels for CUDA take this, and work here."""
-    has_distances = any(isinstance(term, RelativePositions) for term in terms)
-    return _kernel_takes(q, terms) and kernels_work(q.device, q.dtype, q.shape[3], has_distances)
-
-
-def _kernel_takes(q: Tensor, terms: Sequence[ScoreTerm]) -> bool:
-    return (
-        q.device.type == "cuda"
-        and q.dtype != torch.float64
-        and q.shape[3] in KERNEL_HEAD_SIZES
-        and bool(terms)
-        and all(term.kernels == "all" for term in terms)
-        and len({type(term) for term in terms}) == len(terms)
-        and all(
-            term.embedding.num_embeddings <= KERNEL_DEPTHS for term in terms if isinstance(term, DepthScores)
-        )
-    )
-
-
-def _attend_in_kernel(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float) -> Tensor:
-    from pdtools.models.kernels.fused_attention import fused_attention
-
-    # In mixed precision biases would make them float32.
-    keyed = q if terms.content_bias is None else (q + terms.content_bias).to(q.dtype)
-    p = None if terms.position_bias is None else (q + terms.position_bias).to(q.dtype)
-    # (H, N, d_head), the nearest first
-    r = None if terms.distance is None else terms.distance.flip(1).to(q.dtype)
-    by_depth = None if terms.table is None else q @ terms.table.transpose(1, 2)  # (B, H, N, depths)
-    slopes = None if terms.alibi is None else terms.alibi.float()
-    return fused_attention(keyed, k, v, by_depth, terms.tape, slopes, dropout, p=p, r=r)
-
-
-def _bias(q: Tensor, k: Tensor, terms: Sequence[ScoreTerm], key_map: Tensor, inputs: ScoreInputs) -> Tensor:
-    """All terms, of which there are some, scaled and masked: (B, H, Q, K)."""
-    bias = cast(Tensor, sum(term(q, k, key_map, inputs) for term in terms)) / math.sqrt(q.shape[-1])
-    if inputs.causal is not None:
-        bias = bias.masked_fill(~inputs.causal, float("-inf"))
-    if inputs.visible is not None:
-        bias = bias.masked_fill(~inputs.visible, float("-inf"))
-    return bias.to(q.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -69,9 +70,10 @@ class TransformerLM(LanguageModel):
         extra_terms = extra_terms or {}
         self.config = config
         self.depths = depths
-        self.stack_distances = head_distances or any(
-            isinstance(term, StackDistances) for terms in extra_terms.values() for term in terms
-        )
+        # What terms and the head look at besides depths that is made of the tape.
+        self.reads = dict(StackDistances.reads) if head_distances else {}
+        for term in itertools.chain(*extra_terms.values()):
+            self.reads |= term.reads
         self.head_reads_prefix = head_reads_prefix
         # The first layers, which know tokens only: no tape.
         self.plain_layers = min(extra_terms, default=config.layers)
@@ -184,12 +186,7 @@ class TransformerLM(LanguageModel):
             causal = torch.ones(n, n, dtype=torch.bool, device=embedding.device).tril()
         else:
             real = (torch.arange(n, device=embedding.device) < lengths[:, None])[:, None, None]
-        inputs = ScoreInputs(
-            causal=causal,
-            tape=None if view.depths is None else view.depths[:, None],
-            stack_distance=None if view.distance is None else view.distance[:, None],
-            visible=real,
-        )
+        inputs = view.inputs(causal=causal, visible=real)
         x = self._input(embedding, first=0, lengths=lengths)  # (B, N, D)
         treereg_states, plain = None, x
         for layer, block in enumerate(self.blocks[:layers], start=1):
@@ -266,7 +263,7 @@ class TransformerLM(LanguageModel):
         if self.head is not None:
             legal = view.legal(batch.roots)
             seen = stream.plain if self.head_reads_prefix else embedding  # (B, N, D)
-            every = self.head.logprobs(hidden, view.arrival, seen, legal, view.distance)  # (B, N, N)
+            every = self.head.logprobs(hidden, view.arrival, seen, legal, view.read.get("stack_distance"))
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # What EOS attaches to, ROOT, is no candidate in a sentence: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
@@ -312,7 +309,7 @@ class TransformerLM(LanguageModel):
         return self.hidden_states(self.embedding(tokens), lengths, view)
 
     def _view(self, batch: Batch) -> View:
-        return View.of_rows(batch.attach, self.depths, stack_distances=self.stack_distances)
+        return View.of_rows(batch.attach, self.depths, self.reads)
 
     # --- token by token -----------------------------------------------------------------------
 
@@ -365,15 +362,11 @@ class TransformerLM(LanguageModel):
         state.position += 1
         state.past.feed()
         k = state.position
-        view = View.of_step(tape_row, self.depths, stack_distances=self.stack_distances)
-        state.stack_distance = view.distance
+        view = View.of_step(tape_row, self.depths, self.reads)
+        state.stack_distance = view.read.get("stack_distance")
         if self.depths is not None:
             state.n_clamped = state.n_clamped + view.clamped(self.depths).sum()
-        inputs = ScoreInputs(
-            causal=None,
-            tape=None if view.depths is None else view.depths[:, None, None],
-            stack_distance=None if view.distance is None else view.distance[:, None, None],
-        )
+        inputs = view.inputs()
         for block, (cache, stack) in zip(self._shared_and_own()[1], state.caches, strict=True):
             x = block(x, inputs, cache, stack)
         state.hidden = self._final(x)[:, 0]  # (R, D)

@@ -20,7 +20,7 @@ from pdtools.models.transformer.score_terms import (
 class TwoSidedPositions(RelativePositions):
     """Transformer-XL's relative positions where queries see keys on both sides: distances of either sign."""
 
-    kernels = "none"
+    form = ()
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances keys - 1, …, 0, …, 1 - keys: (H, 2 K - 1, d_head)."""
@@ -41,7 +41,7 @@ class TiltedLinearPositions(LinearPositions):
     have it too: there it makes the token itself count less.
     """
 
-    kernels = "none"
+    form = ()
 
     def distance(self, i_minus_j: Tensor) -> Tensor:
         """See :meth:`LinearPositions.distance`."""

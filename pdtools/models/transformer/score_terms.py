@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.kernels.grammar_attention import FARTHEST, NEAREST, Visible
-from pdtools.models.kernels.ranged_attention import keys_in_range
+from pdtools.models.transformer.tape import open_tokens_after
 
 DepthSpace = Literal["key", "hidden"]
-Kernels = Literal["all", "cpu", "none"]
+
+# From rows of tapes (…, K) and the cells that there are (None: all) to (…, K).
+Reading = Callable[[Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,10 @@ class ScoreInputs:
         depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads when
             decoding; None for models without.
         on_stack: what the positions of Transformer Grammars see, in training.
-        innermost: int32 (B, N), of PLM-mask in training (:func:`~pdtools.models.kernels.ranged_attention`).
+        innermost: int32 (B, N), of PLM-mask in training: the position of the innermost open constituent's
+            opener after each position, from 1 on; or -1, if none is open. Head 0 sees what precedes that
+            constituent, head 1 what is in it; the others, and both outside of constituents, see all keys up
+            to the position.
     """
 
     causal: Tensor | None
@@ -56,19 +62,24 @@ class ScoreInputs:
         return self.causal & self.visible
 
     @property
-    def sees_stack(self) -> bool:
-        """Whether they are of a Transformer Grammar."""
-        return self.on_stack is not None or self.depth_difference is not None
+    def is_causal(self) -> bool:
+        """Whether queries see keys up to their own, as in the kernels, or some of these by ``innermost``."""
+        return self.visible is None and (self.causal is not None or self.innermost is not None)
+
+    @property
+    def has_narrow_tape(self) -> bool:
+        """Whether depths, if there are any, have one byte a cell."""
+        return self.tape is None or self.tape.dtype == torch.uint8
+
+    def mask(self) -> dict[str, Tensor]:
+        """The share of what is seen in :class:`pdtools.models.kernels.terms.Terms`, beside causality."""
+        if self.innermost is not None:
+            return {"innermost": self.innermost}
+        return {} if self.visible is None else {"seen": self.visible[:, :, 0]}
 
     def of(self, rows: slice) -> ScoreInputs:
         """For some of the rows when decoding."""
-        return ScoreInputs(
-            causal=None,
-            tape=None if self.tape is None else self.tape[rows],
-            stack_distance=None if self.stack_distance is None else self.stack_distance[rows],
-            visible=None if self.visible is None else self.visible[rows],
-            depth_difference=None if self.depth_difference is None else self.depth_difference[rows],
-        )
+        return ScoreInputs(**{name: None if x is None else x[rows] for name, x in vars(self).items()})
 
 
 class ScoreTerm(nn.Module, ABC):
@@ -76,11 +87,14 @@ class ScoreTerm(nn.Module, ABC):
 
     Attributes:
         name: what it is called where it is shown, or left out.
-        kernels: the fast paths that compute it too, from :meth:`tensors`: "all", those for CPUs, or none.
+        form: what it is to kernels: the fields of :class:`pdtools.models.kernels.terms.Terms` that
+            :meth:`tensors` gives. Kernels that take all of these compute it; nothing: torch alone does.
+        reads: what else it looks at that is made of a tape, by its field in :class:`ScoreInputs`.
     """
 
-    name: str
-    kernels: Kernels = "none"
+    name: ClassVar[str]
+    form: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[Mapping[str, Reading]] = {}
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
         """Its share of :class:`pdtools.models.kernels.terms.Terms`; arguments as of :meth:`forward`."""
@@ -123,7 +137,7 @@ class RelativePositions(ScoreTerm):
     """
 
     name = "distance"
-    kernels: Kernels = "all"
+    form = ("content_bias", "position_bias", "distance")
 
     def __init__(
         self,
@@ -175,11 +189,12 @@ class DepthPositions(RelativePositions):
     """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
 
     Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms, and, when decoding on
-    a CPU, by :mod:`pdtools.models.kernels.decoding`; plainly by :meth:`forward`, of whole rows.
+    a CPU, by :mod:`pdtools.models.kernels.decoding`, from its form. Plainly, of whole rows, by
+    :meth:`forward`.
     """
 
     name = "depth-difference"
-    kernels = "none"
+    form = (*RelativePositions.form, "apart")
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances from the nearest on: (H, 64, d_head)."""
@@ -203,6 +218,16 @@ def depth_differences(query: Tensor, key: Tensor) -> Tensor:
     return (query - key).clamp(NEAREST, FARTHEST).sub(NEAREST).to(torch.int16)
 
 
+def keys_in_range(innermost: Tensor, heads: int) -> Tensor:
+    """Which keys heads see by :attr:`ScoreInputs.innermost`, (B, N): bool (B, H, N, N)."""
+    position = torch.arange(innermost.shape[1], device=innermost.device)
+    opener = innermost[:, :, None]  # (B, N, 1)
+    seen = (position <= position[:, None]).repeat(len(innermost), heads, 1, 1)
+    seen[:, 0] &= (position < opener) | (opener <= 0)
+    seen[:, 1] &= position >= opener
+    return seen
+
+
 def shift_to_keys(by_distance: Tensor) -> Tensor:
     """From scores by distance (farthest first) to scores by key: row i moves left by Q - 1 - i columns.
 
@@ -221,7 +246,7 @@ class LinearPositions(ScoreTerm):
     """
 
     name = "alibi"
-    kernels: Kernels = "all"
+    form = ("alibi",)
     slopes: Tensor
 
     def __init__(self, heads: int) -> None:
@@ -252,7 +277,8 @@ class StackDistances(ScoreTerm):
     """
 
     name = "stack-distance"
-    kernels: Kernels = "cpu"
+    form = ("slopes", "open")
+    reads: ClassVar[Mapping[str, Reading]] = {"stack_distance": open_tokens_after}
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -287,7 +313,7 @@ class DepthScores(ScoreTerm):
     """
 
     name = "depth"
-    kernels: Kernels = "all"
+    form = ("table", "tape")
 
     def __init__(self, d_model: int, heads: int, depths: int, space: DepthSpace) -> None:
         super().__init__()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from pdtools.models.transformer.tape import legal_attachments, open_tokens_after, tape_from_attachments
+from pdtools.models.transformer.score_terms import Reading, ScoreInputs
+from pdtools.models.transformer.tape import legal_attachments, tape_from_attachments
 
 # Tapes of so many depths have one byte a cell, as the fast paths need them.
 KERNEL_DEPTHS = 256
@@ -21,34 +23,41 @@ class View:
         tape: int16, W_k[j]; None where none was made, because nothing looks at it.
         depths: the same within the depth tables, deeper tokens in the last row; uint8 if that is enough; None
             for a model without them.
-        distance: int16, open tokens above each (:func:`open_tokens_after`); None where nothing looks at it.
+        read: what else is looked at, by name (:attr:`.ScoreTerm.reads`).
     """
 
     tape: Tensor | None = None
     depths: Tensor | None = None
-    distance: Tensor | None = None
+    read: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of_rows(cls, attach: Tensor, depths: int | None, *, stack_distances: bool) -> View:
+    def of_rows(cls, attach: Tensor, depths: int | None, reads: Mapping[str, Reading]) -> View:
         """Of whole rows with attachments int (B, N).
 
         Args:
             attach: of the batch.
             depths: rows of the depth tables; None for a model without them.
-            stack_distances: whether the model looks at them.
+            reads: what else the model looks at.
         """
         tape = tape_from_attachments(attach)  # (B, N, N)
-        distance = None
-        if stack_distances:
-            distance = open_tokens_after(tape, torch.ones_like(tape[0], dtype=torch.bool).tril())
-        return cls(tape, _within(tape, depths), distance)
+        cells = torch.ones_like(tape[0], dtype=torch.bool).tril() if reads else None
+        return cls(tape, _within(tape, depths), {name: of(tape, cells) for name, of in reads.items()})
 
     @classmethod
-    def of_step(cls, tape_row: Tensor, depths: int | None, *, stack_distances: bool) -> View:
+    def of_step(cls, tape_row: Tensor, depths: int | None, reads: Mapping[str, Reading]) -> View:
         """Of the last token of hypotheses, from its row of the tape int16 (R, k + 1)."""
-        return cls(
-            tape_row, _within(tape_row, depths), open_tokens_after(tape_row) if stack_distances else None
-        )
+        read = {name: of(tape_row, None) for name, of in reads.items()}
+        return cls(tape_row, _within(tape_row, depths), read)
+
+    def inputs(self, *, causal: Tensor | None = None, visible: Tensor | None = None) -> ScoreInputs:
+        """What score terms look at; masks as there."""
+        read = {"tape": self.depths, **self.read}
+        # (B, 1, N, N), or (R, 1, 1, k + 1)
+        by_head = {
+            name: x if x is None else x[:, None] if x.ndim == 3 else x[:, None, None]
+            for name, x in read.items()
+        }
+        return ScoreInputs(causal=causal, visible=visible, **by_head)
 
     @property
     def arrival(self) -> Tensor | None:

@@ -17,7 +17,6 @@ from model_oracle import small_model
 from torch import Tensor, nn
 
 import pdtools.models.kernels.decoding as module
-import pdtools.models.transformer.attention as attention_module
 from pdtools.models.grammar.state import StepCache
 from pdtools.models.kernels.decoding import attend_to_entries, library_for, logsumexp, multiply_by_entries
 from pdtools.models.kernels.native import COMPILERS, native_library
@@ -110,7 +109,7 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Tensor]) -> tup
         return attend_to_entries(*given)  # type: ignore[arg-type]
 
     with torch.no_grad(), monkeypatch.context() as patch:
-        patch.setattr(attention_module, "attend_to_entries", counted)
+        patch.setattr(module, "attend_to_entries", counted)
         ours = run()
         assert used
         patch.setattr(module, "_works", lambda dtype: False)
@@ -232,7 +231,7 @@ def test_no_rows() -> None:
 @pytest.mark.usefixtures("compiler")
 def test_what_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     used: list[bool] = []
-    monkeypatch.setattr(attention_module, "attend_to_entries", lambda q, *_: used.append(True) or q)
+    monkeypatch.setattr(module, "attend_to_entries", lambda q, *_: used.append(True) or q)
     inputs, depths = step_inputs(4), [lambda: DepthScores(D, HEADS, DEPTHS, "key")]
 
     def is_used(layer: Attention, inputs: ScoreInputs = inputs, dtype: torch.dtype = torch.float32) -> bool:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pdtools.models import collate, tape_from_attachments
 from pdtools.models.kernels.fused_works import kernels_work
-from pdtools.models.transformer import attention
+from pdtools.models.transformer import backends
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)
@@ -197,10 +197,9 @@ def test_mixed_precision(positions: str, monkeypatch: pytest.MonkeyPatch) -> Non
     rng = random.Random(5)
     batch = collate([random_row(length, 11, rng) for length in (9, 4)], 0).to(DEVICE)
     model = small_model("pushdown", d_model=32, heads=2, positions=positions, depths=4).to(DEVICE)
-    monkeypatch.setattr(attention, "_has_blocks", lambda *_: False)
     results = []
-    for has_kernel in (False, True):
-        monkeypatch.setattr(attention, "_has_kernel", lambda *_, has_kernel=has_kernel: has_kernel)
+    for backend in (backends.BY_TORCH, backends.IN_TRITON._replace(takes=lambda work: True)):
+        monkeypatch.setattr(backends, "BACKENDS", (backend,))
         with torch.autocast(DEVICE, dtype=torch.bfloat16 if HAS_GPU else torch.float16):
             parts = model.forward_parts(batch)
             loss = parts.token_logprobs.sum() + parts.attach_logprobs.sum()
@@ -285,9 +284,8 @@ def test_a_model_computes_the_same_with_kernels(
     batch = collate([random_row(length, 11, rng) for length in (9, 4)], 0).to(DEVICE)
     model = small_model(name, d_model=32, heads=2, **more).to(DEVICE)
     results = []
-    for has_kernel in (False, True):
-        monkeypatch.setattr(attention, "_has_blocks", lambda *_: False)
-        monkeypatch.setattr(attention, "_has_kernel", lambda *_, has_kernel=has_kernel: has_kernel)
+    for backend in (backends.BY_TORCH, backends.IN_TRITON._replace(takes=lambda work: True)):
+        monkeypatch.setattr(backends, "BACKENDS", (backend,))
         parts = model.forward_parts(batch)
         loss = parts.token_logprobs.sum() + parts.attach_logprobs.sum()
         gradients = torch.autograd.grad(loss, list(model.parameters()))

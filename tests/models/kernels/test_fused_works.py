@@ -15,7 +15,7 @@ from model_oracle import random_row, small_model
 
 from pdtools.models import collate
 from pdtools.models.kernels.fused_works import kernels_work, plain_attention
-from pdtools.models.transformer import attention
+from pdtools.models.transformer import backends
 
 MODULE = "pdtools.models.kernels.fused_attention"
 
@@ -56,8 +56,10 @@ def test_a_model_without_kernels(
     batch = collate([random_row(length, 11, rng) for length in (9, 4)], 0)
     model = small_model(name, d_model=32, heads=2, positions="alibi")
     expected = model.forward_parts(batch).token_logprobs
-    monkeypatch.setattr(attention, "_has_blocks", lambda *_: False)
-    monkeypatch.setattr(attention, "_kernel_takes", lambda *_: True)
+    tried = backends.IN_TRITON._replace(
+        takes=lambda work: bool(work.terms) and backends.works_in_triton(work)
+    )
+    monkeypatch.setattr(backends, "BACKENDS", (tried, backends.BY_TORCH))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         for _ in range(2):

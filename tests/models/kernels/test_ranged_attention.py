@@ -14,7 +14,8 @@ from torch import Tensor
 from visibility_oracle import Tree, innermost_batch, trees
 
 import pdtools.models.kernels.block_attention as module
-from pdtools.models.kernels.ranged_attention import ranged_attention
+from pdtools.models.transformer.backends import attend
+from pdtools.models.transformer.score_terms import ScoreInputs
 
 HEADS = 4
 
@@ -24,6 +25,11 @@ def inputs(batch: int, n: int, d_head: int, dtype: torch.dtype) -> tuple[Tensor,
     qkv = torch.randn(batch, n, 3, HEADS, d_head, generator=random, dtype=torch.float64)
     weight = torch.randn(batch, HEADS, n, d_head, generator=random, dtype=torch.float64)
     return qkv.to(dtype).requires_grad_(), weight.to(dtype)
+
+
+def ranged_attention(q: Tensor, k: Tensor, v: Tensor, innermost: Tensor, dropout: float = 0.0) -> Tensor:
+    inputs = ScoreInputs(causal=None, tape=None, innermost=innermost)
+    return attend(q, k, v, [], torch.empty(0), inputs, dropout)
 
 
 def with_gradients(qkv: Tensor, weight: Tensor, mixed: Tensor) -> list[Tensor]:

@@ -10,13 +10,14 @@ from model_oracle import plain_attention, plain_head, random_attach
 from torch import Tensor, nn
 
 import pdtools.models.kernels.block_attention as block_attention_module
-import pdtools.models.transformer.attention as attention_module
 from pdtools.models import legal_attachments, tape_from_attachments
-from pdtools.models.kernels.block_attention import block_attention
+from pdtools.models.kernels.block_attention import attention_in_c
 from pdtools.models.kernels.dropout import Dropout, multipliers, random_levels
 from pdtools.models.kernels.native_block_attention import library_for
+from pdtools.models.transformer import backends
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attention import NATIVE_LENGTH, Attention, attend
+from pdtools.models.transformer.attention import Attention
+from pdtools.models.transformer.backends import NATIVE_LENGTH, attend
 from pdtools.models.transformer.score_terms import (
     DepthScores,
     LinearPositions,
@@ -83,7 +84,7 @@ def how(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     elif library_for(torch.float64) is None:
         pytest.skip("no C compiler")
     if kind == "at once":
-        monkeypatch.setattr(attention_module, "_has_blocks", lambda *_: False)
+        monkeypatch.setattr(backends, "BACKENDS", (backends.BY_TORCH,))
     return kind
 
 
@@ -139,7 +140,7 @@ def test_attention_in_blocks_equals_masked_attention(
     kind: str, n: int, how: str, cells: int, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", cells)  # sentences one by one, or together
-    monkeypatch.setattr(attention_module, "KEPT_LENGTH", kept)
+    monkeypatch.setattr(backends, "KEPT_LENGTH", kept)
     terms = nn.ModuleList(TERMS[kind]())
     key_map = nn.Linear(D, D, bias=False)
     module = randomize(nn.ModuleList([terms, *([key_map] if "hidden" in kind else [])]))
@@ -153,9 +154,9 @@ def test_attention_in_blocks_equals_masked_attention(
 def test_long_rows_without_terms_are_computed_in_c(n: int, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     used = []
     monkeypatch.setattr(
-        attention_module,
-        "block_attention",
-        lambda q, *rest, **more: used.append(q.shape[2]) or block_attention(q, *rest, **more),
+        block_attention_module,
+        "attention_in_c",
+        lambda q, *rest: used.append(q.shape[2]) or attention_in_c(q, *rest),
     )
     qkv, inputs = layer_inputs(n)
     none, key_map = nn.ModuleList(), torch.empty(0)
@@ -179,7 +180,7 @@ def test_attention_in_blocks_with_dropout(
 ) -> None:
     n, d_head, dropout = 40, D // HEADS, 0.25
     monkeypatch.setattr(block_attention_module, "BLOCK_CELLS", 1)
-    monkeypatch.setattr(attention_module, "KEPT_LENGTH", kept)
+    monkeypatch.setattr(backends, "KEPT_LENGTH", kept)
     terms = nn.ModuleList(TERMS[kind]())
     randomize(terms)
     qkv, inputs = layer_inputs(n)
