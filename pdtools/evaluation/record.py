@@ -126,6 +126,14 @@ def _no_items(label: str, document: Document) -> ItemScore | None:
     return None
 
 
+def _exact(label: str, document: Document) -> str | None:
+    return None
+
+
+def _tested(label: str, a: Document, b: Document) -> str | None:
+    return None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """One evaluation.
@@ -152,6 +160,8 @@ class Evaluation:
         ignores_end: whether scores do not depend on whether end-of-sentence is counted.
         without_end: labels of scores for models of which only some count end-of-sentence.
         concerned: settings that only some scores depend on, with the end of these scores' labels.
+        bound: which bound a score of a document is, by its label ("upper bound at beam 10"); None: exact.
+        untested: why a score of two documents, by its label, has no difference and no test; None: it has.
         evaluate: of other packages' evaluations, what their command (``eval-`` and the name) does with the
             paths of its data, a :class:`pdtools.search.Scorer` (of each sentence a score in nats, or why
             there is none) and a progress bar (``Progress`` of :mod:`pdtools.evaluation.results`); it gives
@@ -178,6 +188,8 @@ class Evaluation:
     ignores_end: bool = False
     without_end: frozenset[str] = frozenset()
     concerned: Mapping[str, str] = field(default_factory=dict)
+    bound: Callable[[str, Document], str | None] = _exact
+    untested: Callable[[str, Document, Document], str | None] = _tested
     evaluate: Callable[[Sequence[str], Scorer, Any], Any] | None = None
     card: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
-from pdtools.evaluation.comparison.engine import PairDifference, Score
+from pdtools.evaluation.comparison.engine import BESIDE_EXACT, PairDifference, Score
 from pdtools.evaluation.comparison.main_scores import ScoresOfGroups
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import Headline
+from pdtools.evaluation.perplexity import record as perplexity
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
-from pdtools.report.tables import Cell, decimal, decimals, listed, print_note, print_table, scores_table
+from pdtools.report.tables import (
+    Cell,
+    Number,
+    decimal,
+    decimals,
+    listed,
+    print_note,
+    print_table,
+    scores_table,
+)
 
+_MARKS = ("†", "‡", "††", "‡‡")  # of footnotes
 _NAMES_WIDTH = 24  # of two models, as headings of columns
 
 
 def percent(score: float | None) -> float | None:
     """A fraction of 1 as a percentage."""
     return None if score is None else 100 * score
+
+
+def with_bound(name: str, bound: str | None) -> str:
+    """What a row is called: of a score that is not exact with the bound that it is."""
+    return name if bound is None else f"{name}, {bound}"
 
 
 def print_scores(results: Results) -> None:
@@ -146,7 +162,10 @@ def print_sg_runs(results: Results) -> None:
 
 def print_perplexity(results: Results) -> None:
     """Perplexities, and over what."""
-    rows: list[tuple[Cell, ...]] = [(name, score) for name, score in results.scores.items()]
+    document = {"settings": results.settings}
+    rows: list[tuple[Cell, ...]] = [
+        (with_bound(name, perplexity.bound(name, document)), score) for name, score in results.scores.items()
+    ]
     print_table(["score", "value"], rows, title="Perplexity", digits=4)
     counts: list[tuple[Cell, ...]] = [(name, count) for name, count in results.counts.items()]
     print()
@@ -243,16 +262,32 @@ def _p(group: Difference) -> str:
 def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
     """Means and deviations of groups of seeds: models × scores for LaTeX; a row for each score otherwise."""
     together = Counter(each.score for each in found.scores)
-    scores = {
-        each.score if together[each.score] == 1 else f"{each.score}, {each.evaluation}": each.means
+    labels = [
+        each.score if together[each.score] == 1 else f"{each.score}, {each.evaluation}"
         for each in found.scores
-    }
+    ]
+    scores = {label: each.means for label, each in zip(labels, found.scores, strict=True)}
+    bounds = {label: each.bounds for label, each in zip(labels, found.scores, strict=True)}
     columns, rows = scores_table(scores, found.groups)
-    if not latex:
+    footnotes: list[str] = []
+    if latex:
+        said = list(dict.fromkeys(bound for of in bounds.values() for bound in of.values()))
+        marks = {bound: _MARKS[at % len(_MARKS)] for at, bound in enumerate(said)}
+        first = len(columns) - len(scores)
+        for row in rows:
+            for at, of in enumerate(bounds.values(), start=first):
+                if row[0] in of:
+                    row[at] = Number(f"{row[at]}{marks[of[str(row[0])]]}")
+        footnotes = [f"{mark} {bound}" for bound, mark in marks.items()]
+    else:
         names = [f"{name} ({n} runs)" if n > 1 else name for name, n in found.groups.items()]
         cells = [row[-len(scores) :] for row in rows]
-        columns, rows = ["score", *names], [[each, *of] for each, *of in zip(scores, *cells, strict=True)]
-    print_table(columns, rows)
+        named = [_with_bounds(label, scores[label], of) for label, of in bounds.items()]
+        columns, rows = ["score", *names], [[each, *of] for each, *of in zip(named, *cells, strict=True)]
+    print_table(columns, rows, footnotes=footnotes)
+    for label, of in bounds.items():
+        if of and len(of) < len(scores[label]):
+            print_note(f"{label}: {BESIDE_EXACT}")
     single = [name for name, n in found.groups.items() if n == 1]
     if len(single) < len(found.groups):
         print_note("±: standard deviation over runs that differ in their seeds (n − 1)")
@@ -260,6 +295,17 @@ def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
         what = "every model" if len(single) == len(found.groups) else listed(single)
         print_note(f"one run of {what}: how it varies over seeds is not known")
     _print_evaluations(found.notes, found.refused)
+
+
+def _with_bounds(label: str, groups: Collection[str], bounds: Mapping[str, str]) -> str:
+    """A row's name, with the bound that all groups' scores are, or with each and whose it is."""
+    of: dict[str, list[str]] = {}
+    for group, bound in bounds.items():
+        of.setdefault(bound, []).append(group)
+    if len(of) == 1 and len(bounds) == len(groups):
+        return with_bound(label, *of)
+    said = "; ".join(f"{', '.join(names)}: {bound}" for bound, names in of.items())
+    return f"{label} ({said})" if said else label
 
 
 def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str, Sequence[str]]) -> None:
@@ -275,10 +321,16 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
     digits = [decimals(headline.a, headline.b) for headline in headlines]
     rows: list[tuple[Cell, ...]] = [
         (
-            headline.score,
+            _with_bounds(
+                headline.score,
+                "ab",
+                {name: of for name, of in zip((a, b), headline.bounds, strict=True) if of is not None},
+            ),
             headline.a,
             headline.b,
-            None if headline.a is None or headline.b is None else decimal(headline.b - headline.a, n, "+"),
+            None
+            if headline.a is None or headline.b is None or not headline.is_tested
+            else decimal(headline.b - headline.a, n, "+"),
             None if headline.p is None else f"{headline.p:.2g}",
         )
         for headline, n in zip(headlines, digits, strict=True)
@@ -344,7 +396,7 @@ def _print_overall(name: str, score: Score) -> None:
         ["group", "runs", "mean", "sd", "95%"],
         [
             (
-                each.group,
+                with_bound(each.group, each.bound),
                 len(each.values),
                 each.mean,
                 each.deviation,
@@ -370,6 +422,8 @@ def _print_overall(name: str, score: Score) -> None:
             ],
         )
         _print_about_p(score.pairs)
+    for note in score.notes:
+        print_note(note)
     print()
 
 

@@ -53,6 +53,7 @@ def print_table(
     title: str = "",
     stream: IO[str] | None = None,
     digits: int | Sequence[int] = 2,
+    footnotes: Sequence[str] = (),
 ) -> None:
     """Print a table, no wider than the terminal, or than 80 columns where there is none; or as LaTeX.
 
@@ -65,10 +66,11 @@ def print_table(
         title: a line above it.
         stream: where to; standard output by default.
         digits: decimals of floats; of each row, if there are several. One that would be 0 has more.
+        footnotes: lines below it.
     """
     stream = sys.stdout if stream is None else stream
     if _IS_LATEX.get():
-        stream.write(latex_table(columns, rows, title=title, digits=digits))
+        stream.write(latex_table(columns, rows, title=title, digits=digits, footnotes=footnotes))
         return
     columns, title = [visible(name) for name in columns], visible(title)
     body = [list(row) for row in rows]
@@ -76,7 +78,7 @@ def print_table(
     texts = [[_text(cell, n) for cell in row] for row, n in zip(body, _of_rows(digits, body), strict=True)]
     width = shutil.get_terminal_size().columns if stream.isatty() else WIDTH
     lines = _aligned([list(columns), *texts], numeric, width)
-    stream.write("".join(f"{line}\n" for line in ([title] if title else []) + lines))
+    stream.write("".join(f"{line}\n" for line in [*([title] if title else []), *lines, *footnotes]))
 
 
 def _numeric(body: Sequence[Sequence[Cell]], columns: int) -> list[bool]:
@@ -91,6 +93,7 @@ def latex_table(
     *,
     title: str = "",
     digits: int | Sequence[int] = 2,
+    footnotes: Sequence[str] = (),
 ) -> str:
     """A table for LaTeX, with the rules of its package booktabs; arguments as of :func:`print_table`."""
     body = [list(row) for row in rows]
@@ -101,7 +104,12 @@ def latex_table(
         _latex_row(["--" if cell is None else _text(cell, n) for cell in row])
         for row, n in zip(body, _of_rows(digits, body), strict=True)
     ]
-    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines.append(r"\bottomrule")
+    lines += [
+        rf"\multicolumn{{{len(columns)}}}{{l}}{{\footnotesize {latex_text(visible(note))}}} \\"
+        for note in footnotes
+    ]
+    lines.append(r"\end{tabular}")
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -121,6 +129,8 @@ _LATEX = {
     "|": r"\textbar{}",
     "±": r"$\pm$",
     "Δ": r"$\Delta$",
+    "†": r"$^\dagger$",
+    "‡": r"$^\ddagger$",
     "\N{MINUS SIGN}": "$-$",
 }
 

@@ -15,6 +15,7 @@ _NOT_DATA = ("model", "strings")
 # surprisals were brought to one unit; and when EVALB's own table stops.
 _DESCRIPTIONS = (
     *("model", "models", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
+    "derivations",
     *("unit_of_file", "max_error", "bootstrap_samples", "seed"),
 )
 # None says of these that they are not known, or do not apply.

@@ -46,6 +46,7 @@ Interval = tuple[float, float]
 _MCNEMAR, _BOOTSTRAP, _SEEDS = "McNemar, exact", "paired bootstrap", "Welch's t over seeds"
 SEEDS_OF_ONE = "Student's t over the seeds of one group"
 _ITEMS_TOO = ", items by bootstrap"
+BESIDE_EXACT = "the difference of an exact score and a bound includes the error of the search"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,6 +62,7 @@ class GroupScore:
             stratified by unit; None of scores without items.
         over_seeds: 95% interval for other seeds (and other items, where the score has some): Student's t;
             None of one model.
+        bound: which bound the score is ("upper bound at beam 10"); None if it is exact.
     """
 
     group: str
@@ -69,6 +71,7 @@ class GroupScore:
     deviation: float | None
     over_items: Interval | None
     over_seeds: Interval | None
+    bound: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +117,7 @@ class Score:
         lower_is_better: so it is of perplexities and distances.
         groups: the groups' scores.
         pairs: their differences: of all pairs, or with the baseline.
+        notes: what is to be known of the differences, and why some pairs have none.
     """
 
     evaluation: str
@@ -124,6 +128,7 @@ class Score:
     lower_is_better: bool
     groups: tuple[GroupScore, ...]
     pairs: tuple[PairDifference, ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +342,19 @@ class Comparison:
             if not np.isfinite(resampled.scores).all():
                 return
             groups, pairs = table.compare(resampled, numbers[..., 0] if score.is_share else None)
+        documents: dict[str, list[dict[str, Any]]] = {}
+        for run in runs:
+            documents.setdefault(run.group, []).append(run.document)
+        bounds = {name: bound_of(record, label, of) for name, of in documents.items()}
+        untested = {
+            (pair.a, pair.b): why
+            for pair in pairs
+            for why in (record.untested(label, documents[pair.a][0], documents[pair.b][0]),)
+            if why is not None
+        }
+        pairs = tuple(pair for pair in pairs if (pair.a, pair.b) not in untested)
+        notes = [f"not compared: {why}" for why in dict.fromkeys(untested.values())]
+        notes += [BESIDE_EXACT] if any((bounds[p.a] is None) != (bounds[p.b] is None) for p in pairs) else []
         yield Score(
             evaluation=self.name,
             score=label,
@@ -344,9 +362,16 @@ class Comparison:
             name="",
             items=len(common) or None,
             lower_is_better=record.lower_is_better,
-            groups=groups,
+            groups=tuple(replace(group, bound=bounds[group.group]) for group in groups),
             pairs=pairs,
+            notes=tuple(notes),
         )
+
+
+def bound_of(record: Evaluation, label: str, documents: Sequence[Mapping[str, Any]]) -> str | None:
+    """Which bound a score of some results is; None if it is exact in all of them."""
+    bounds = dict.fromkeys(bound for each in documents if (bound := record.bound(label, each)))
+    return " or ".join(bounds) or None
 
 
 def _check_items(first: Run, run: Run) -> None:

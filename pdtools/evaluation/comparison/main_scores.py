@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.engine import Comparison
+from pdtools.evaluation.comparison.engine import Comparison, bound_of
 from pdtools.evaluation.comparison.groups import Group, check_groups
 from pdtools.evaluation.comparison.statistics import deviation
 from pdtools.evaluation.record import evaluations
@@ -21,11 +21,13 @@ class ScoreOfGroups:
         evaluation: the results folders' name.
         score: what it is, with its unit.
         values: by group, of each of its runs that has one.
+        bounds: of the groups whose score is not exact, which bound it is.
     """
 
     evaluation: str
     score: str
     values: Mapping[str, tuple[float, ...]]
+    bounds: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, tuple[float, float | None]]:
@@ -56,6 +58,7 @@ class ScoresOfGroups:
                 "score": each.score,
                 "groups": [
                     {"group": name, "values": list(each.values[name]), "mean": mean, "deviation": deviation}
+                    | ({"bound": each.bounds[name]} if name in each.bounds else {})
                     for name, (mean, deviation) in each.means.items()
                 ],
             }
@@ -98,9 +101,19 @@ def main_scores(groups: Sequence[Group]) -> ScoresOfGroups:
             for group, of_run in by_run:
                 if (value := of_run.get(label)) is not None:
                     found.setdefault(label, {}).setdefault(group, []).append(value)
+        documents: dict[str, list[dict[str, Any]]] = {}
+        for run in compared.runs:
+            documents.setdefault(run.group, []).append(run.document)
         scores += [
             ScoreOfGroups(
-                evaluation=name, score=label, values={group: tuple(of) for group, of in values.items()}
+                evaluation=name,
+                score=label,
+                values={group: tuple(of) for group, of in values.items()},
+                bounds={
+                    group: bound
+                    for group in values
+                    if (bound := bound_of(compared.runs[0].record, label, documents[group]))
+                },
             )
             for label, values in found.items()
         ]

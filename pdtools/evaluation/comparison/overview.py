@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.compare import notes_of_two, of_two
-from pdtools.evaluation.comparison.engine import Comparison
+from pdtools.evaluation.comparison.engine import BESIDE_EXACT, Comparison
 from pdtools.evaluation.results import RESULTS
 
 
@@ -21,6 +21,8 @@ class Headline:
         score: what it is, with its unit.
         a, b: its values; None where a model has none.
         p: McNemar's exact test over the items; None where items are not right or wrong.
+        bounds: which bounds the two are; None of one that is exact.
+        is_tested: whether their difference means something; if not, a note says why.
         notes: what differs in how the two were made, and changes the score.
         refused: why the two cannot be compared, and there is no score; None if they can.
     """
@@ -30,6 +32,8 @@ class Headline:
     a: float | None
     b: float | None
     p: float | None = None
+    bounds: tuple[str | None, str | None] = (None, None)
+    is_tested: bool = True
     notes: tuple[str, ...] = ()
     refused: str | None = None
 
@@ -98,8 +102,22 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
             note for key, note in second.differs.items() if score.endswith(record.concerned.get(key, ""))
         )
         over = "".join(differing[:1])
+        of_a, of_b = (record.bound(score, run.document) for run in (first, second))
+        untested = record.untested(score, first.document, second.document)
+        if untested is not None:
+            notes = (f"not compared: {untested}", *notes)
+        elif (of_a is None) != (of_b is None):
+            notes = (BESIDE_EXACT, *notes)
         headlines.append(
-            Headline(folder=name, score=score + over, a=value_a, b=value_b, notes=notes + left_out)
+            Headline(
+                folder=name,
+                score=score + over,
+                a=value_a,
+                b=value_b,
+                bounds=(of_a, of_b),
+                is_tested=untested is None,
+                notes=notes + left_out,
+            )
         )
     return headlines
 

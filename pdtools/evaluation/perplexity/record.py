@@ -13,14 +13,19 @@ if TYPE_CHECKING:
 
 PERPLEXITIES = {
     "ppl_word_given_trees": "perplexity per word, given the trees",
+    "ppl_word_joint": "perplexity per word, joint",
     "ppl_word_marginal": "perplexity per word, marginal",
     "ppl_token_masked": "perplexity per hidden token",
 }
 # Of models of which only some count end-of-sentence.
 WITHOUT_EOS = {
     "ppl_word_without_eos_given_trees": "perplexity per word without end-of-sentence, given the trees",
+    "ppl_word_without_eos_joint": "perplexity per word without end-of-sentence, joint",
     "ppl_word_without_eos_marginal": "perplexity per word without end-of-sentence, marginal",
 }
+
+
+_GIVEN_TREES, _JOINT, _MARGINAL = "given the trees", "joint", "marginal"
 
 
 def _perplexity(sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -39,10 +44,14 @@ def _perplexity_without_ends(sums: NDArray[np.float64]) -> NDArray[np.float64]:
 
 _SUMS = {
     "ppl_word_given_trees": Sums(key="id", columns=("given_tree", "words"), score=_perplexity),
+    "ppl_word_joint": Sums(key="id", columns=("joint", "words"), score=_perplexity),
     "ppl_word_marginal": Sums(key="id", columns=("marginal", "words"), score=_perplexity),
     "ppl_token_masked": Sums(key="id", columns=("masked", "tokens"), score=_perplexity),
     "ppl_word_without_eos_given_trees": Sums(
         key="id", columns=("given_tree", "words", "end_given_tree", "ends"), score=_perplexity_without_ends
+    ),
+    "ppl_word_without_eos_joint": Sums(
+        key="id", columns=("joint", "words", "end_given_tree", "ends"), score=_perplexity_without_ends
     ),
     "ppl_word_without_eos_marginal": Sums(
         key="id", columns=("marginal", "words", "end_marginal", "ends"), score=_perplexity_without_ends
@@ -57,7 +66,39 @@ def _main_scores(document: Document) -> MainScores:
     for names, unit in ((PERPLEXITIES, "words"), (WITHOUT_EOS, "words_without_eos")):
         over = (f"{counts['sentences']} sentences", f"{counts.get(unit)} words")
         found |= {text: (scores[key], over) for key, text in names.items() if key in scores}
+        # A model without derivations scores no trees: its joint is that of the tokens.
+    # A model that scores no trees has no joint: what stands there is that of the tokens.
+    if scores.get("ppl_word_joint") in (None, scores.get("ppl_word_given_trees")):
+        found = {label: score for label, score in found.items() if not label.endswith(_JOINT)}
     return found
+
+
+def bound(label: str, document: Document) -> str | None:
+    """Which bound a marginal perplexity is, by its label or its name in results; None: it is exact."""
+    settings = document["settings"]
+    searched = {**(settings.get("scorer") or {}), **settings}
+    if not label.endswith(_MARGINAL):
+        return None
+    if "given_trees" in searched:
+        return "upper bound by given trees"
+    beam = searched.get("beam")
+    return None if beam is None else f"upper bound at beam {beam}"
+
+
+def _untested(label: str, a: Document, b: Document) -> str | None:
+    """Given the trees, a model does not pay for what it reads off them, which is not the same for all kinds.
+    Joint perplexities can be compared if the trees are of one kind: attachments, or labelled constituents."""
+
+    def differ(name: str) -> bool:
+        of = {document["settings"].get(name) for document in (a, b)} - {None}
+        return len(of) > 1
+
+    if label.endswith(_GIVEN_TREES) and differ("model"):
+        return "models of different kinds read different things off the trees"
+    is_recorded = all("derivations" in document["settings"] for document in (a, b))
+    if label.endswith(_JOINT) and differ("derivations" if is_recorded else "model"):
+        return "the trees of these models are of different kinds"
+    return None
 
 
 EVALUATIONS = (
@@ -75,7 +116,9 @@ EVALUATIONS = (
         same={"text_sha256": "other sentences"},
         ignores_end=True,  # perplexities with it and without it have names of their own
         without_end=frozenset(WITHOUT_EOS.values()),
-        concerned={"beam": "marginal", "trees": "given the trees"},
+        concerned={"beam": _MARGINAL, "trees": _GIVEN_TREES},
+        bound=bound,
+        untested=_untested,
         card={name: PERPLEXITIES[name] for name in ("ppl_word_given_trees", "ppl_word_marginal")},
     ),
 )

@@ -70,6 +70,7 @@ def pairwise(
         return {**nothing, "notes": [str(error)]}, {}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
     scores = [score for score in found.scores if score.level in ("overall", *_COARSE)]
+    notes += [f"{score.score}: {note}" for score in scores for note in score.notes]
     several = {group.name for group in compared if len(group.models) > 1}
     pairs = {
         "rows": [row for score in scores for row in _rows(score)],

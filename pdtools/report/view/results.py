@@ -130,6 +130,8 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
             )
             at = models.index(each.model)
             row["values"][at], row["over"][at] = value, "; ".join(over)
+            if record and (bound := record.bound(score, each.document)):
+                row["over"][at] += f"; {bound}"
     return [{**row, "digits": decimals(*row["values"])} for row in rows.values()]
 
 

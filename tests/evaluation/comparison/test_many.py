@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.engine import Score
+from pdtools.evaluation.comparison.engine import BESIDE_EXACT, Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p, compare_many
 from pdtools.evaluation.comparison.overview import overview
@@ -714,3 +715,72 @@ def test_results_of_two_models_are_not_one_model(other: tuple[int, str], tmp_pat
         blimp(tmp_path / "m" / name, {"x": [True]}, trained=trained)
     with pytest.raises(InputError, match="results of several models in one folder"):
         find_models(tmp_path / "m")
+
+
+# --- perplexities that are bounds, and such as are not of one thing -----------------------------
+
+
+def searched(folder: Path, model: str, beam: int | None, tree: float) -> Path:
+    """Perplexities of a model: of its strings, with their trees and given these."""
+    logprobs = {"marginal": -9.0 - tree, "given_tree": -8.0, "joint": -8.0 - tree}
+    rows = [{"id": i, **logprobs, "words": 3, "tokens": 3} for i in range(4)]
+    named = {"marginal": "marginal", "given_tree": "given_trees", "joint": "joint"}
+    scores = {f"ppl_word_{named[name]}": math.exp(-value / 3) for name, value in logprobs.items()}
+    kind = {"transformer": "attachments", "pushdown": "attachments"}.get(model, "actions")
+    return write(
+        folder,
+        "ppl",
+        rows,
+        scores=scores,
+        counts={"sentences": 4, "words": 12},
+        **{"eos_counted": True, "model": model, "beam": beam, "derivations": kind},
+    )
+
+
+def test_a_bound_is_named_and_given_trees_are_not_compared_between_kinds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = searched(tmp_path / "base" / "ppl", "transformer", None, 0.5)
+    mine = searched(tmp_path / "mine" / "ppl", "pushdown", 10, 1.0)
+    wide = searched(tmp_path / "wide" / "ppl", "pushdown", 20, 0.9)
+    other = searched(tmp_path / "tg" / "ppl", "tg", 10, 2.0)
+    found = compare_many(groups(base=[base], mine=[mine], wide=[wide], tg=[other]), samples=20)
+    scores = {score.score.removeprefix("perplexity per word, "): score for score in found.scores}
+    pairs = {name: {(pair.a, pair.b) for pair in score.pairs} for name, score in scores.items()}
+    assert pairs["given the trees"] == {("mine", "wide")}
+    assert pairs["joint"] == {("base", "mine"), ("base", "wide"), ("mine", "wide")}
+    assert len(pairs["marginal"]) == 6
+    bounds = {group.group: group.bound for group in scores["marginal"].groups}
+    at = {10: "upper bound at beam 10", 20: "upper bound at beam 20"}
+    assert bounds == {"base": None, "mine": at[10], "wide": at[20], "tg": at[10]}
+    assert [group.bound for group in scores["joint"].groups] == [None] * 4
+    assert scores["marginal"].notes == (BESIDE_EXACT,)
+    assert {score.notes != () for score in scores.values()} == {True}
+    print_many(found)
+    assert re.search(r"mine, upper bound at beam 10 +1 ", capsys.readouterr().out)
+
+    assert run(["compare", str(tmp_path / "base"), str(tmp_path / "mine")]) == 0
+    said = capsys.readouterr().out
+    assert "perplexity per word, marginal (mine: upper bound at beam 10)" in said
+    assert re.search(r"given the trees +[\d.]+ +[\d.]+ +- +-$", said, re.MULTILINE)
+    assert BESIDE_EXACT in " ".join(said.split())
+    folders = [str(tmp_path / name) for name in ("base", "mine", "tg")]
+    assert run(["compare", *folders, "--overview"]) == 0
+    said = capsys.readouterr().out
+    assert "perplexity per word, marginal (mine, tg: upper bound at beam 10)" in said
+    assert run(["compare", *folders[1:], "--overview"]) == 0
+    assert "perplexity per word, marginal, upper bound at beam 10" in capsys.readouterr().out
+    assert run(["compare", *folders, "--overview", "--latex"]) == 0
+    latex = capsys.readouterr().out
+    assert latex.count(r"$^\dagger$ &") + latex.count(r"$^\dagger$ \\") == 2  # the cells of two models
+    assert r"\footnotesize $^\dagger$ upper bound at beam 10} \\" in latex
+    assert latex.index(r"\bottomrule") < latex.index(r"\footnotesize") < latex.index(r"\end{tabular}")
+
+
+def test_a_model_without_trees_has_no_joint(tmp_path: Path) -> None:
+    base, mine = (
+        searched(tmp_path / name / "ppl", model, None, tree)
+        for name, model, tree in (("base", "transformer", 0.0), ("mine", "pushdown", 1.0))
+    )
+    found = compare_many(groups(base=[base], mine=[mine]), samples=20)
+    assert "perplexity per word, joint" not in {score.score for score in found.scores}
