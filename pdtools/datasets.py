@@ -21,7 +21,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, decode_utf8, read_bytes
 from pdtools.files.archives import zip_members
 from pdtools.files.download import download
-from pdtools.files.locks import locked
+from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import read_manifest
 from pdtools.files.zips import SUFFIX, zip_errors
 
@@ -201,23 +201,28 @@ def get_dataset(
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with locked(downloads / "lock", f"{downloads}: another process is downloading into it"):
-            places = {
-                file: download(file.url, downloads, size=file.size, sha256=file.sha256, progress=progress)
-                for file in dataset.files
-            }
-            with atomic_directory(output, kind=KIND, overwrite=overwrite) as folder:
-                for file, place in places.items():
-                    if dataset.unpack and file.path.endswith(SUFFIX):
-                        _unpack(place, folder, dataset.unpack)
-                    else:
-                        _write(folder / file.path, place.read_bytes())
-                _write(folder / SOURCE_FILE, dataset.source.encode())
+            is_done = False
+            try:
+                places = {
+                    file: download(file.url, downloads, size=file.size, sha256=file.sha256, progress=progress)
+                    for file in dataset.files
+                }
+                with atomic_directory(output, kind=KIND, overwrite=overwrite) as folder:
+                    for file, place in places.items():
+                        if dataset.unpack and file.path.endswith(SUFFIX):
+                            _unpack(place, folder, dataset.unpack)
+                        else:
+                            _write(folder / file.path, place.read_bytes())
+                    _write(folder / SOURCE_FILE, dataset.source.encode())
+                is_done = True
+            finally:  # while the lock is held: without it, this may be another process's download
+                if is_done or not _holds_anything(downloads):
+                    shutil.rmtree(downloads, ignore_errors=True)
+        if OPEN_FILES_STAY:
+            shutil.rmtree(downloads, ignore_errors=True)  # the lock, which was open
     except OSError as error:
         reason = error.strerror or error
         raise PdtoolsError(f"{downloads}: cannot be written: {reason} (what has come is kept)") from error
-    finally:
-        if Path(output).is_dir() or not _holds_anything(downloads):
-            shutil.rmtree(downloads, ignore_errors=True)
 
 
 def _holds_anything(folder: Path) -> bool:

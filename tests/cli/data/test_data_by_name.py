@@ -291,10 +291,28 @@ def test_members_that_are_links_or_bombs(server: Server, capfd: pytest.CaptureFi
 
 
 def test_two_at_once(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    """The second takes nothing from the first, which may have just begun, or replace another version."""
     mine = record(server, x_trees=TREES)
     Path("mine.download").mkdir()
     with locked("mine.download/lock", "taken"):
         assert "mine.download: another process is downloading into it" in failed(capfd, mine)
+        assert os.listdir("mine.download") == ["lock"]
+    assert run(["data", "get", mine]) == 0
+    assert not Path("mine.download").exists()
+
+
+def test_what_has_come_is_kept_while_another_version_is_there(
+    server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["data", "get", record(server, x_trees=TREES[:-1])]) == 0
+    mine = record(server, x_trees=TREES)
+    server.cut = [300_000, 0]
+    assert run(["data", "get", mine, "--overwrite"]) == 1
+    assert "the same command goes on" in capfd.readouterr().err
+    assert Path("mine/x.trees").read_bytes() == TREES[:-1]
+    assert run(["data", "get", mine, "--overwrite"]) == 0
+    assert server.asked[-1] == ("x.trees", "bytes=300000-")
+    assert Path("mine/x.trees").read_bytes() == TREES
 
 
 @pytest.mark.parametrize(
