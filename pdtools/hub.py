@@ -36,8 +36,8 @@ _TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+# In the order of downloads: where a tokenizer is, the rest is.
 _SMALL = (
-    *_TOKENIZERS,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "added_tokens.json",
@@ -47,6 +47,7 @@ _SMALL = (
     "SHA256SUMS",
     "modeling_pdtools.py",
     "training.json",
+    *_TOKENIZERS,
 )
 _SECONDS = 10.0  # that the hub has for an answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
@@ -137,7 +138,7 @@ def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
         raise InputError(reason, file=name, hint=hint if pickled else None)
     if _WEIGHTS[0] in found:
         found = [_WEIGHTS[0]]  # what is beside one file is an old form of it
-    return [*(file for file in files if file in _SMALL), *(found if weights else ())]
+    return [*(file for file in _SMALL if file in files), *(found if weights else ())]
 
 
 def _is_whole(folder: Path, *, weights: bool) -> bool:

@@ -32,6 +32,7 @@ from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import MANIFEST, growing
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
+from pdtools.hub import PREFIX
 from pdtools.models.initial import Initialized
 from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 
@@ -183,7 +184,7 @@ class RunFolder:
         ]
         for role in sorted({*run.get("data", {}), *data}):
             if run.get("data", {}).get(role) != data.get(role):
-                differences.append(f"the {role} data are not the same")
+                differences.append(f"the {role} data are not the same{_hub_name(run, role)}")
         if differences:
             raise PdtoolsError(
                 f"{self.path}: cannot be resumed: {'; '.join(differences)}"
@@ -265,6 +266,12 @@ def _as_read(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _as_read(item) for key, item in value.items()}
     return [_as_read(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _hub_name(run: Mapping[str, Any], role: str) -> str:
+    """Of what came from the Hugging Face hub: which commit it was, whose branch may have moved on."""
+    name = run.get("provenance", {}).get("inputs", {}).get(role, {}).get("hub")
+    return "" if name is None else f" (name {PREFIX}{name} to go on)"
 
 
 def _differences(

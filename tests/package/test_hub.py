@@ -109,6 +109,22 @@ def test_of_a_model_of_which_only_the_tokenizer_was_needed_the_weights_come_when
     assert served.got() == ["model.safetensors"]
 
 
+def test_a_tokenizer_of_two_files_is_whole_with_both(served: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = served.commit("old", dict.fromkeys(("config.json", "vocab.json", "merges.txt"), b"{}"))
+    download = huggingface_hub.hf_hub_download
+
+    def stopped(repo: str, file: str, **options: Any) -> str:
+        if file == "merges.txt":
+            raise KeyboardInterrupt
+        return download(repo, file, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(huggingface_hub, "hf_hub_download", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            hub.snapshot("hf:old", weights=False)
+    assert (hub.snapshot(f"hf:old@{commit}", weights=False) / "merges.txt").is_file()
+
+
 def test_weights_in_several_files(served: Hub, folder: Path) -> None:
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     parts = {name: name.encode() for name in index["weight_map"].values()}
@@ -261,7 +277,10 @@ def test_a_run_starts_from_a_model_of_the_hub(
     assert read_json(Path("run/run.json"))["provenance"]["inputs"]["init"]["hub"] == f"toy@{commit}"
     served.commit("toy", {**served.commits[commit], "README.md": b"new"})
     assert run([*command, "--resume"]) == 1
-    assert "the init data are not the same" in capsys.readouterr().err
+    said = f"the init data are not the same (name hf:toy@{commit} to go on)"
+    assert said in capsys.readouterr().err
+    command[command.index("hf:toy")] = f"hf:toy@{commit}"
+    assert run([*command, "--resume"]) == 0
 
 
 def test_processes_that_train_together_start_from_one_commit(served: Hub) -> None:
