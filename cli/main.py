@@ -199,6 +199,8 @@ def _root(
 def main() -> None:
     """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C,
     141 if nobody read all that it printed (``| head``), 143 after SIGTERM."""
+    if sys.platform == "darwin":  # read when torch is imported: before commands look at --device
+        os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
     warnings.showwarning = _say

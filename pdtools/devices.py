@@ -27,8 +27,6 @@ _MPS = (
 
 def prepare_torch(device: str, threads: int) -> str:
     """Set this process's CPU threads (0: as torch finds best). Returns the device, with ``auto`` resolved."""
-    if device == "mps":  # what Metal has no operation for; read when torch is first imported
-        os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
     import torch
 
     if device == "mps" and torch.backends.mps.is_available() and multiprocessing.parent_process() is None:

@@ -415,8 +415,21 @@ def test_models_that_need_float64_run_on_the_cpu(tmp_path: Path) -> None:
 
 
 def test_mps_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PYTORCH_ENABLE_MPS_FALLBACK", raising=False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
     with pytest.warns(UserWarning, match="no float64.* run on the CPU"):
         assert devices.prepare_torch("mps", 0) == "mps"
-    assert os.environ.pop("PYTORCH_ENABLE_MPS_FALLBACK") == "1"
+
+
+@pytest.mark.parametrize(("platform", "said"), [("darwin", "1"), ("linux", "None")])
+def test_what_metal_lacks_is_asked_of_the_cpu_before_torch_is_there(platform: str, said: str) -> None:
+    script = """
+import os, sys
+from pdtools.cli import main
+sys.platform = sys.argv[1]
+main.run = lambda arguments: print(os.environ.get("PYTORCH_ENABLE_MPS_FALLBACK"), "torch" in sys.modules)
+main.main()
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTORCH_ENABLE_MPS_FALLBACK"}
+    command = [sys.executable, "-c", script, platform]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout == f"{said} False\n", done.stderr
