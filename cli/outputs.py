@@ -138,6 +138,10 @@ def check_output_or_done(
         check_different(str(job_path(output)), *beside)
     for path in beside:  # an unfinished run may have written these
         rewritten = overwrite or (resumes and begun(output))
+        if not rewritten and os.path.lexists(path) and not is_stream(output) and begun(output):
+            raise PdtoolsError(
+                f"{path}: of an unfinished run (--resume continues it, --overwrite starts again)"
+            )
         check_target(path, folder=False, overwrite=rewritten, inputs=inputs)
 
 

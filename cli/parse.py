@@ -139,7 +139,8 @@ def parse(
             "--parser",
             metavar="NAME|DIR",
             callback=named_parser,
-            help="benepar, stanza, or a trained checkpoint: its folder, english, or hf:OWNER/NAME.",
+            help="benepar, stanza, right-branching, left-branching, or a trained checkpoint: its folder, "
+            "english, or hf:OWNER/NAME.",
         ),
     ] = BENEPAR,
     model: Annotated[
@@ -220,6 +221,9 @@ def parse(
     recorded in OUTPUT.rejects.jsonl; this is not an error. With --split, such sentences are excluded, and
     recorded in rejects.jsonl in the folder. --on-error applies only to the trees of a treebank.
 
+    The parsers right-branching and left-branching need no model: their trees are a floor for F1. With --from
+    treebank, a parser that is named parses the words of the trees.
+
     With text, OUTPUT.text has the sentences as written, line for line, for pdtools tapes --text-style raw.
 
     With --split-words parser, Stanza's tokenizer of the language splits text into words. A token that stands
@@ -239,6 +243,7 @@ def parse(
       pdtools parse saetze.txt --parser stanza --model de -o saetze.trees
       pdtools parse livre.txt --parser stanza --model fr --split-words parser --split-sentences -o livre.trees
       pdtools parse --text "The dog barks." --parser runs/pushdown
+      pdtools parse trees/test.trees --from treebank --parser right-branching -o right.trees
       cat book.txt | pdtools parse - --split-sentences --parser runs/pushdown > book.trees
     """
     from dataclasses import asdict
@@ -260,9 +265,11 @@ def parse(
         raise typer.BadParameter("--model is for benepar and stanza: --parser already names the checkpoint")
     if cky and not checkpoint:
         raise typer.BadParameter("--cky is for checkpoints trained with TreeReg: name one with --parser")
-    if source not in _SENTENCES and (parser != BENEPAR or model is not None or run.search.given):
+    parses = source in _SENTENCES or (source is TreeSource.treebank and parser != BENEPAR)
+    if not parses and (parser != BENEPAR or model is not None or run.search.given):
         raise typer.BadParameter(
-            "--parser, --model and options of searches go with --from text, tokens or parts"
+            "--parser, --model and options of searches go with --from text, tokens or parts, or, to parse the"
+            " words of trees, --parser with --from treebank"
         )
     if split_sentences and source is not TreeSource.text:
         raise typer.BadParameter("--split-sentences needs --from text")
@@ -277,6 +284,10 @@ def parse(
         raise typer.BadParameter("--surface and --binarize head need --from conllu")
     check_json_output(run.as_json, output)
     files, used_form = _files(inputs, text, source)
+    if parses and used_form is not None:
+        raise InputError(
+            f"read as {FORMS[used_form].title}: --parser reads the words of Penn brackets", file=files[0]
+        )
     if (discontinuous or punctuation) and used_form not in _WITH_GAPS:
         raise typer.BadParameter(f"--discontinuous and --punctuation need --from {', '.join(_WITH_GAPS)}")
     if lemmas and used_form != "penn-historical":
@@ -297,7 +308,7 @@ def parse(
     counts = pipeline.Counts()
     if source is TreeSource.treebank and used_form is not None:
         message(f"read as {FORMS[used_form].title}", quiet=run.quiet)
-    rejects = Rejects("skip" if source in _SENTENCES else on_error.value)
+    rejects = Rejects("skip" if parses else on_error.value)
     settings = asdict(form)
     described: dict[str, Any] = asdict(form)
     given = {"discontinuous": discontinuous, "punctuation": punctuation, "lemmas": lemmas}
@@ -305,7 +316,7 @@ def parse(
     if used_form is not None:
         described |= {"from": used_form, **asdict(options)}
         settings |= described
-    if source in _SENTENCES:
+    if parses:
         if checkpoint:
             from pdtools.models.checkpoint import describe_checkpoint
 
@@ -327,7 +338,7 @@ def parse(
         trees: Iterator[Bracketed]
         if used_form is not None:
             trees = read_in_pieces(files, used_form, options, form, plan, job, rejects=rejects, counts=counts)
-        elif source is TreeSource.treebank:
+        elif not parses:
             trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)
         else:
             trees = parse_in_pieces(
@@ -362,7 +373,7 @@ def parse(
     warn(described)
     if run.as_json:
         report = _report(counts, rejects, inputs or [], len(files) if inputs else 0, described)
-        if source not in _SENTENCES or counts.read:
+        if not parses or counts.read:
             report["form"] = {"name": used_form or source.value, **_nested(counts.taken_out)}
         print_json(report)
     _tell(counts, rejects, output, run.quiet)

@@ -293,6 +293,11 @@ def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
             f"{counts['rows']} windows, {counts['documents']} documents, {filled:.1%} filled", quiet=quiet
         )
     if unknown := counts["unknown_labels"]:
-        message(f"{unknown} sentences have constituents whose labels the tokenizer lacks", quiet=quiet)
+        have = "1 sentence has" if unknown == 1 else f"{unknown} sentences have"
+        message(
+            f"{have} constituents whose labels the tokenizer lacks: models of actions score these as the rarest"
+            " label, others read no labels",
+            quiet=quiet,
+        )
     for reason, number in manifest["left_out"].items():
         message(f"left out, see {output}/rejects.jsonl: {number} ({reason})", quiet=quiet)

@@ -159,10 +159,12 @@ def train(
             if replaced is not None:
                 message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, init=init)
+        if data is not None and not task:
+            message(f"reading {data} …", quiet=quiet)
         chosen_device = pick_device(local_device(device), threads)
         with (
             Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-            Progress(quiet=quiet) as progress,
+            Progress(output, quiet=quiet) as progress,
             open_run(
                 data,
                 output,
@@ -238,7 +240,8 @@ def _summary(report: Mapping[str, Any]) -> str:
 
 def _scores(scores: Mapping[str, Any]) -> str:
     parts = [f"loss {scores['loss']:.4f}"]
-    given_trees = "perplexity given trees" if scores["ppl_token_joint"] is not None else "perplexity"
+    per_token = "perplexity per token"
+    given_trees = f"{per_token} given trees" if scores["ppl_token_joint"] is not None else per_token
     for key, name in (
         ("ppl_token_masked", "perplexity of hidden tokens"),
         ("ppl_token_given_trees", given_trees),
@@ -248,9 +251,11 @@ def _scores(scores: Mapping[str, Any]) -> str:
             parts.append(f"{name} {scores[key]:.2f}")
     for structure, name in (("attachment", "attachments"), ("action", "actions"), ("scaffold", "scaffold")):
         if scores.get(f"{structure}_accuracy") is not None:
-            parts.append(f"{name} {100 * scores[f'{structure}_accuracy']:.2f}%")
+            parts.append(f"{name} right {100 * scores[f'{structure}_accuracy']:.2f}%")
     if scores.get("treereg_loss") is not None:
-        parts.append(f"treereg {scores['treereg_loss']:.4f}, splits {100 * scores['treereg_accuracy']:.2f}%")
+        parts.append(
+            f"treereg {scores['treereg_loss']:.4f}, splits right {100 * scores['treereg_accuracy']:.2f}%"
+        )
     return ", ".join(parts)
 
 
@@ -268,20 +273,23 @@ def _amount(facts: Mapping[str, Any]) -> str:
 class Progress:
     """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
 
-    def __init__(self, *, quiet: bool) -> None:
-        self._quiet = quiet
+    def __init__(self, output: str, *, quiet: bool) -> None:
+        self._output, self._quiet = output, quiet
         self._bar: Any = None
-        self.recipe: Recipe  # of the run, known when that is open
+        self.recipe: Recipe | None = None  # of the run, known when that is open
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(self, *ending: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *ending: object) -> None:
         if self._bar is not None:
             self._bar.close()
+        if kind is KeyboardInterrupt and self.recipe is None:
+            message(f"{self._output}: nothing was begun", quiet=self._quiet)
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
         """Open the bar, if someone is there to see it."""
+        assert self.recipe is not None
         begin = f"resuming from step {state.step}" if state.step else "starting"
         message(
             f"{begin}: {_described(self.recipe)}, {facts['parameters']} parameters, {facts['steps']} steps,"

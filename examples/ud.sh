@@ -43,11 +43,7 @@ for seed in ${SEEDS:-1 2}; do
         --unlabeled --left-out "$out/parsed-$seed.trees.rejects.jsonl" --quiet -o "$out/results/pushdown-$seed/parse" >/dev/null
 done
 # A floor for F1: the words of the test branching to the right.
-awk '{ n = 0
-       while (match($0, /\([^ ()]+ [^()]+\)/)) { leaf[++n] = substr($0, RSTART, RLENGTH); $0 = substr($0, RSTART + RLENGTH) }
-       tree = n == 1 ? "(X " leaf[1] ")" : leaf[n]
-       for (i = n - 1; i > 0; i--) tree = "(X " leaf[i] " " tree ")"
-       print tree }' "$out/test.trees" >"$out/right-branching.trees"
+pdtools parse "$out/test.trees" --from treebank --parser right-branching --quiet --overwrite -o "$out/right-branching.trees"
 pdtools eval-parse "$out/test.trees" "$out/right-branching.trees" --unlabeled -o "$out/right-branching" --overwrite --quiet >&2
 
 pdtools compare "$out"/results/transformer-* "$out"/results/pushdown-*

@@ -8,15 +8,17 @@
 #   trees/    train.trees, valid.trees, test.trees; what could not be read, and why, in rejects.jsonl
 #   shards/   train with its tokenizer, valid, test
 #   runs/     MODEL-SEED
-#   results/  MODEL-SEED: ppl, parse (models that parse), and blimp, sg, if asked for
+#   results/  MODEL-SEED: ppl, parse (models that parse), and blimp, sg, if asked for;
+#             right-branching: parse, a floor for F1
 #   table.txt means and deviations over seeds; tests of the differences
 # Killed, it is run again as it was: what is finished is not done again. On a Slurm cluster: treebank.slurm.
 #
 # Environment, with defaults:
 #   FROM=treebank  form of the trees (pdtools parse --from)    BINARIZE=right  head for dependencies
 #   MODELS="transformer pushdown tg"  SEEDS="1 2 3"  CONFIG=small  VOCABULARY=8000
+#               head: a transformer with an attachment head, which parses too
 #   SETTINGS=   more settings of all models: "train.steps=5000 config.layers=6"
-#   BEAM=100    hypotheses of the Pushdown LM
+#   BEAM=100    hypotheses of models of attachments (pushdown, head)
 #   BLIMP=      BLiMP.zip, or a folder of pairs    LIMIT=  pairs of each paradigm (all)
 #   SUITES=     a zip or a folder of SG suites
 #   STAGES="trees runs table"
@@ -24,6 +26,13 @@ set -eu
 [ $# -eq 2 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 treebank=$1 out=$2
 trap 'exit 138' USR1 # from Slurm, before the time is up: pdtools has kept what it had
+
+# score NAME COMMAND DATA OPTIONS...: into results/RUN/NAME, once
+score() {
+    scored=$results/$1
+    shift
+    [ -e "$scored" ] || pdtools "$@" --quiet -o "$scored" >/dev/null
+}
 
 staged() { case " ${STAGES:-$1} " in *" $1 "*) ;; *) return 1 ;; esac; }
 
@@ -36,25 +45,27 @@ if staged trees; then
         [ -e "$out/shards/$part" ] ||
             pdtools tapes "$out/trees/$part.trees" --tokenizer "$out/shards/train" --resume -o "$out/shards/$part"
     done
+    results=$out/results/right-branching parsed=$out/parsed/right-branching.trees
+    mkdir -p "$out/parsed"
+    [ -e "$parsed" ] ||
+        pdtools parse "$out/trees/test.trees" --from treebank --parser right-branching --quiet --resume -o "$parsed"
+    score parse eval-parse "$out/trees/test.trees" "$parsed" --unlabeled --binarize right
 fi
-
-# score NAME COMMAND DATA OPTIONS...: into results/RUN/NAME, once
-score() {
-    scored=$results/$1
-    shift
-    [ -e "$scored" ] || pdtools "$@" --quiet -o "$scored" >/dev/null
-}
 
 if staged runs; then
     for seed in ${SEEDS:-1 2 3}; do
         for model in ${MODELS:-transformer pushdown tg}; do
             run=$out/runs/$model-$seed results=$out/results/$model-$seed parsed=$out/parsed/$model-$seed.trees
-            set -- --config "${CONFIG:-small}" --model "$model" --set "train.seed=$seed"
+            set -- --config "${CONFIG:-small}" --set "train.seed=$seed"
+            case $model in
+                head) set -- "$@" --model transformer --set config.attachment_head=true ;;
+                *) set -- "$@" --model "$model" ;;
+            esac
             for setting in ${SETTINGS:-}; do set -- "$@" --set "$setting"; done
             pdtools train "$out/shards/train" --valid "$out/shards/valid" "$@" --resume -o "$run"
 
             set -- --model "$run"
-            [ "$model" != pushdown ] || set -- "$@" --beam "${BEAM:-100}"
+            case $model in pushdown | head) set -- "$@" --beam "${BEAM:-100}" ;; esac
             score ppl eval-ppl "$out/shards/test" "$@" --resume
             [ -z "${BLIMP:-}" ] || score blimp eval-blimp "$BLIMP" "$@" ${LIMIT:+--limit "$LIMIT"} --resume
             [ -z "${SUITES:-}" ] || score sg eval-sg "$SUITES" "$@" --resume

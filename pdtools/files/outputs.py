@@ -33,7 +33,7 @@ from pdtools.files.system import (
     this_process,
 )
 from pdtools.files.unchanged import check_inputs, input_files, input_folder
-from pdtools.files.written import is_checkpoint_of_a_run, is_part_of, written_as
+from pdtools.files.written import is_checkpoint_of_a_run, is_part_of, is_unfinished_run, written_as
 from pdtools.files.zstd import open_zstd_text
 
 if TYPE_CHECKING:
@@ -106,7 +106,12 @@ def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool
             f"{path}: exists already as a {there}, but a {wanted} is to be written (choose another name)"
         )
     if not overwrite:
-        raise PdtoolsError(f"{path}: exists already (choose another name, or pass --overwrite)")
+        others = "choose another name, or pass --overwrite"
+        if is_unfinished_run(Path(path)):
+            raise PdtoolsError(
+                f"{path}: exists already, an unfinished training run (--resume continues it; or {others})"
+            )
+        raise PdtoolsError(f"{path}: exists already ({others})")
     return True
 
 

@@ -206,6 +206,17 @@ def is_part_of(folder: Path, path: str) -> bool:
     return any(kind.description(folder) is not None and kind.problem(path, folder) is None for kind in _KINDS)
 
 
+def is_unfinished_run(folder: Path) -> bool:
+    """Whether this is a training run that was stopped: its state, if there is one yet, has no end."""
+    if _RUN.description(folder) is None:
+        return False
+    try:
+        state = read_json(folder / "last" / "trainer" / "state.json")
+    except PdtoolsError:
+        return not (folder / "last").exists()
+    return isinstance(state, dict) and state.get("finished", "") is None
+
+
 def is_checkpoint_of_a_run(folder: Path) -> bool:
     """Whether this is ``best/``, ``last/`` or ``step-N/`` of a training run."""
     return re.fullmatch(_OF_RUN, folder.name) is not None and _RUN.description(folder.parent) is not None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import ModuleType
-from typing import Protocol
+from pkgutil import resolve_name
+from typing import Any, Protocol
 
 from pdtools.errors import PdtoolsError
 from pdtools.trees import Tree
@@ -63,10 +62,15 @@ class Splitter(Protocol):
         ...
 
 
-# The modules that hold a backend: each defines ``load(model, device) -> Parser``, and ``model_files(model)``,
-# the paths of a model's files. It may define ``note(model)``, a line on which model that is, and, if its
+# The modules, or objects in one, that are a backend: each defines ``load(model, device) -> Parser``, and
+# ``model_files(model)``, the paths of a model's files. It may define ``note(model)``, a line on which model that is, and, if its
 # models split texts too, ``load_splitter(model, sentences) -> Splitter`` and ``splitter_files(model)``.
-BACKENDS = {"benepar": "pdtools.parsers.benepar", "stanza": "pdtools.parsers.stanza"}
+BACKENDS = {
+    "benepar": "pdtools.parsers.benepar",
+    "stanza": "pdtools.parsers.stanza",
+    "right-branching": "pdtools.parsers.branching:RIGHT",
+    "left-branching": "pdtools.parsers.branching:LEFT",
+}
 
 
 def load_parser(name: str, model: str | None = None, device: str = "cpu") -> Parser:
@@ -124,8 +128,8 @@ def splitter_files(name: str, model: str | None = None) -> list[str]:
     return files
 
 
-def _backend(name: str) -> ModuleType:
+def _backend(name: str) -> Any:
     if name not in BACKENDS:
-        known = ", ".join(sorted(BACKENDS))
+        known = ", ".join(BACKENDS)
         raise PdtoolsError(f"no parser named {name!r}: use {known}, or the folder of a trained checkpoint")
-    return importlib.import_module(BACKENDS[name])
+    return resolve_name(BACKENDS[name])

@@ -13,6 +13,7 @@ from pdtools.files import read_lines
 from pdtools.parsers.base import SplitSentence, Splitter
 from pdtools.parsers.splitting import SentenceSplitter
 from pdtools.prompts.items import read_prompts
+from pdtools.search.inputs import read_inputs
 from pdtools.tokenization import aligned, split_words
 from pdtools.trees import unescape
 
@@ -39,7 +40,8 @@ def read_sentences(
     splitter: Splitter | None = None,
     counts: Counter[str] | None = None,
 ) -> Iterator[SourcedSentence]:
-    """Sentences of files: ``text`` (one a line, or with ``split_sentences`` running), ``tokens``, ``parts``.
+    """Sentences of files: ``text`` (one a line, or with ``split_sentences`` running), ``tokens``, ``parts``,
+    or ``treebank``, the words of trees.
 
     Args:
         files: their paths, or ``-``.
@@ -57,6 +59,8 @@ def read_sentences(
         sentences = read_parts(files)
     elif kind == "tokens":
         sentences = read_tokens(files)
+    elif kind == "treebank":
+        sentences = read_words_of_trees(files)
     elif split_sentences:
         sentences = read_running_text(files, splitter, counts)
     elif splitter is not None:
@@ -90,6 +94,13 @@ def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
         for line, text in read_lines(file):
             words = tuple(unescape(word) for word in re.split("[ \t]+", text) if word)
             yield SourcedSentence(words, file, line, text)
+
+
+def read_words_of_trees(files: Iterable[str]) -> Iterator[SourcedSentence]:
+    """The words of trees, without traces; ``line`` is the number of the tree."""
+    for file in files:
+        for each in read_inputs([file], "treebank", "ptb"):
+            yield SourcedSentence(each.sentence.words, file, each.line, each.written.text)
 
 
 def read_text_through(

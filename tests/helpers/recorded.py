@@ -17,7 +17,7 @@ class Recorded:
             "pdtools": f'{stop}echo "$*" >>"$RECORD"\n[ "${{STOP:-}}" != "$1" ] || stopped\n',
             "python": "echo 1e-4\n",
             "sbatch": 'echo "sbatch $STAGES $*" >>"$RECORD"\necho "4${STAGES%% *}"\n',
-            "srun": 'exec setsid --wait "$@"\n',
+            "srun": 'while [ "${1#-}" != "$1" ]; do shift; done\nexec setsid --wait "$@"\n',
             "scontrol": 'echo "scontrol $*" >>"$RECORD"\n',
         }
         for name, text in stand_ins.items():

@@ -14,10 +14,10 @@ import pdtools.data
 
 SCRIPT = pdtools.data.scripts() / "treebank.sh"
 SMALL = {
-    **{"MODELS": "transformer pushdown", "SEEDS": "1 2", "CONFIG": "tiny", "VOCABULARY": "300", "BEAM": "2"},
+    **{"MODELS": "head pushdown", "SEEDS": "1 2", "CONFIG": "tiny", "VOCABULARY": "300", "BEAM": "2"},
     "SETTINGS": "config.layers=1 config.d_model=16 config.heads=2 config.d_ff=16 train.steps=2",
 }
-RUNS = [f"{model}-{seed}" for model in ("transformer", "pushdown") for seed in (1, 2)]
+RUNS = [f"{model}-{seed}" for model in ("head", "pushdown") for seed in (1, 2)]
 
 
 def test_from_a_treebank_to_a_table(tmp_path: Path) -> None:
@@ -33,11 +33,13 @@ def test_from_a_treebank_to_a_table(tmp_path: Path) -> None:
     assert "broken" in (out / "trees" / "rejects.jsonl").read_text()
     assert sorted(folder.name for folder in (out / "runs").glob("[!.]*")) == sorted(RUNS)
     scores = {run: {folder.name for folder in (out / "results" / run).iterdir()} for run in RUNS}
-    parsing = {run: {"parse"} if run.startswith("pushdown") else set() for run in RUNS}
+    parsing = {run: {"parse"} if run.startswith(("pushdown", "head")) else set() for run in RUNS}
     assert scores == {run: {"ppl", "blimp", "sg"} | parsing[run] for run in RUNS}
     table = (out / "table.txt").read_text()
     assert table == done.stdout
     assert re.search(r"^pushdown +2 ", table, re.MULTILINE)
+    assert re.search(r"^pushdown, upper bound at beam 2 +2 ", table, re.MULTILINE)
+    assert re.search(r"^right-branching +1 ", table, re.MULTILINE)
     again = shell.run("sh", SCRIPT, "mine.mrg", "out")
     assert again.returncode == 0, again.stderr
     assert {command[0] for command in shell.commands} == {"train", "compare"}
@@ -57,7 +59,13 @@ def test_the_slurm_form(tmp_path: Path) -> None:
         ["afterok:4trees", "0-8"],
         ["afterok:4runs", "0-0"],
     ]
+    assert ["--gpus=1" in line for line in made] == [False, True, False]
+    assert [re.findall(r"--time=(\S+)", line) for line in made] == [["1:00:00"], ["8:00:00"], ["1:00:00"]]
+    asked = {"GPU": "--gres=gpu:a100:1", "TIME": "2:00:00", "MEM": "8G", "CPUS": "2"}
+    _, (_, made_of_two, _) = recorded.run(*command, **asked)
+    assert "--time=2:00:00 --gres=gpu:a100:1 --cpus-per-task=2 --mem=8G" in made_of_two
     assert recorded.run(*command[:3]) == (2, [])
+    assert recorded.run(*command, DRY="1") == (0, [])
     job = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "9", "SCRIPTS": str(SCRIPT.parent)}
     job |= {"MODELS": "transformer tg", "SEEDS": "5 6", "STAGES": "runs"}
     status, lines = recorded.run(*command, **job)

@@ -342,6 +342,21 @@ def test_an_existing_run_is_kept(shards: Path, tmp_path: Path, capsys: pytest.Ca
     assert "exists already" in capsys.readouterr().err
 
 
+def test_what_is_said_before_the_first_step(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pdtools.training.open_run", interrupted)
+    command = arguments(shards, tmp_path / "run")
+    assert run(command) == 130
+    told = capsys.readouterr().err
+    assert told.index("reading ") < told.index(f"{tmp_path / 'run'}: nothing was begun")
+    assert run([*command, "--quiet"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 def test_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs = str(tmp_path / "se.tsv")
     assert run(["generate", "task", "se", "--lengths", "3-5", "-n", "4", "-o", pairs]) == 0
@@ -399,7 +414,9 @@ def test_treereg(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     asked += ["--set", "train.treereg_every=2", "--treereg-shards", str(shards / "valid")]
     assert run(arguments(shards, tmp_path / "run", *asked)) == 0
     told = capsys.readouterr().err
-    assert re.search(r"step 8: valid loss \S+, perplexity \S+, treereg \S+, splits \S+%", told)
+    assert re.search(
+        r"step 8: valid loss \S+, perplexity per token \S+, treereg \S+, splits right \S+%", told
+    )
     records = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert all(record["treereg_loss"] > 0 for record in records)
     sentence = ["--text", "every dog sees a cat", "--device", "cpu"]
