@@ -63,8 +63,9 @@ class Splitter(Protocol):
 
 
 # The modules, or objects in one, that are a backend: each defines ``load(model, device) -> Parser``, and
-# ``model_files(model)``, the paths of a model's files. It may define ``note(model)``, a line on which model that is, and, if its
-# models split texts too, ``load_splitter(model, sentences) -> Splitter`` and ``splitter_files(model)``.
+# ``model_files(model)``, the paths of a model's files. It may define ``note(model)``, a line on which model
+# that is, and, if its models split texts too, ``load_splitter(model, sentences) -> Splitter`` and
+# ``splitter_files(model)``.
 BACKENDS = {
     "benepar": "pdtools.parsers.benepar",
     "stanza": "pdtools.parsers.stanza",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import atomic_directory, manifest
+from pdtools.files import atomic_directory, check_output, manifest
 from pdtools.files.manifest import MANIFEST, growing
 from pdtools.files.written import holds_others, is_part_of, is_whole, written_as
 
@@ -277,3 +277,16 @@ def test_a_list_that_names_nothing(names: object, tmp_path: Path) -> None:
 def test_files_without_the_list(tmp_path: Path) -> None:
     (tmp_path / "chapter.tex").write_text("ten years")
     assert holds_others(tmp_path)
+
+
+def test_an_unfinished_run_is_to_be_resumed(tmp_path: Path) -> None:
+    """Until its state says why it is over."""
+    (tmp_path / "run.json").write_text('{"recipe": {}, "data": {}}')
+    state = tmp_path / "last" / "trainer" / "state.json"
+    for finished in ("nothing yet", None, "steps", "patience"):
+        if finished != "nothing yet":
+            state.parent.mkdir(parents=True, exist_ok=True)
+            state.write_text(json.dumps({"finished": finished}))
+        with pytest.raises(PdtoolsError, match="exists already") as raised:
+            check_output(tmp_path, overwrite=False, folder=True)
+        assert ("--resume continues it" in str(raised.value)) == (finished in ("nothing yet", None))

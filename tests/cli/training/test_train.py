@@ -349,6 +349,7 @@ def test_what_is_said_before_the_first_step(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("pdtools.training.open_run", interrupted)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     command = arguments(shards, tmp_path / "run")
     assert run(command) == 130
     told = capsys.readouterr().err
