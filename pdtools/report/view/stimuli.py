@@ -70,7 +70,7 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     pairs = (
         list(combinations(conditions, 2))
         if len(conditions) <= _FEW
-        else product(conditions[:1], conditions[1:])
+        else [(conditions[0], other) for other in conditions[1:]]
     )
     for (a, b), model, place in product(pairs, models, places):
         first, second = (values.get((model, condition, place), {}) for condition in (a, b))
