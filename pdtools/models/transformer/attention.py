@@ -1,4 +1,9 @@
-"""One multi-head attention; what is special about a model is a list of terms added to its scores."""
+"""One multi-head attention; what is special about a model is a list of terms added to its scores.
+
+What computes it is picked by :mod:`pdtools.models.transformer.backends`.
+
+Shapes: B sentences or R hypotheses, N positions, Q queries, K keys, H heads, D numbers, d_head of each head.
+"""
 
 from __future__ import annotations
 

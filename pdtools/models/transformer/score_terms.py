@@ -137,7 +137,7 @@ class RelativePositions(ScoreTerm):
     """
 
     name = "distance"
-    form = ("content_bias", "position_bias", "distance")
+    form: ClassVar[tuple[str, ...]] = ("content_bias", "position_bias", "distance")
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class LinearPositions(ScoreTerm):
     """
 
     name = "alibi"
-    form = ("alibi",)
+    form: ClassVar[tuple[str, ...]] = ("alibi",)
     slopes: Tensor
 
     def __init__(self, heads: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ class View:
         """What score terms look at; masks as there."""
         read = {"tape": self.depths, **self.read}
         # (B, 1, N, N), or (R, 1, 1, k + 1)
-        by_head = {
+        by_head: dict[str, Any] = {
             name: x if x is None else x[:, None] if x.ndim == 3 else x[:, None, None]
             for name, x in read.items()
         }
