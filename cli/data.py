@@ -1,4 +1,4 @@
-"""``pdtools data``: treebanks and benchmarks by name, from where their authors publish them."""
+"""``pdtools data``: treebanks and benchmarks by name, from where their authors publish them; a sample."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def list_datasets(as_json: JsonOption = False) -> None:
         return
     width = max(len(each.name) for each in found) + 2
     for each in found:
-        typer.echo(f"{each.name:<{width}}{each.size / 1e6:5.1f} MB  {each.title}: {each.about}")
+        size = f"{each.size / 1e6:5.1f} MB" if each.size else " bundled"
+        typer.echo(f"{each.name:<{width}}{size}  {each.title}: {each.about}")
         typer.echo(f"{'':<{width + 10}}{each.terms}")
 
 
@@ -50,11 +51,14 @@ def get(
 ) -> None:
     """Download a data set, check every file's size and SHA-256, and unpack it.
 
+    The data set sample comes with pdtools: it is copied, without a network.
+
     The licence is printed first, and kept beside the data in SOURCE.txt. If the download is stopped, the same
     command continues it. If the data are there already, nothing is done.
 
     \b
     Example:
+      pdtools data get sample
       pdtools data get blimp
       pdtools eval-blimp blimp --model english
     """

@@ -250,13 +250,17 @@ def benchmarks() -> str:
     return "\n".join(["| name | | source |", "|---|---|---|", *map(row, bundled())])
 
 
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size else "none"
+
+
 def datasets() -> str:
     """The data sets that can be downloaded."""
     from pdtools.datasets import bundled, read_dataset
 
     found = map(read_dataset, bundled())
     rows = [
-        f"| `{each.name}` | {each.title}: {each.about} | {each.size / 1e6:.1f} MB | {each.terms} |"
+        f"| `{each.name}` | {each.title}: {each.about} | {_size(each.size)} | {each.terms} |"
         for each in found
     ]
     return "\n".join(["| name | | download | licence |", "|---|---|---|---|", *rows])

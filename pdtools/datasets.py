@@ -1,7 +1,8 @@
-"""Data by name: where the files of treebanks and benchmarks are, of which none comes with pdtools.
+"""Data by name: where the files of treebanks and benchmarks are; a sample comes with pdtools.
 
 A data set is a TOML file (``configs/datasets/NAME.toml``): what it is, under which licence, and the address,
-size and SHA-256 of each file. Addresses have a commit, so that a file there stays what it is.
+size and SHA-256 of each file. Addresses have a commit, so that a file there stays what it is. Of what comes
+with pdtools it names folders of ``pdtools.data``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, decode_utf8, read_bytes
 from pdtools.files.archives import zip_members
 from pdtools.files.download import download
+from pdtools.files.inputs import sha256_file
 from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import read_manifest
 from pdtools.files.zips import SUFFIX, zip_errors
@@ -38,12 +40,13 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class File:
-    """A file of a data set: its relative path, address, bytes and SHA-256."""
+    """A file of a data set: its relative path, address, bytes and SHA-256; its place, if it is bundled."""
 
     path: str
     url: str
     size: int
     sha256: str
+    place: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +79,7 @@ class Dataset:
     @property
     def size(self) -> int:
         """Bytes to download."""
-        return sum(file.size for file in self.files)
+        return sum(file.size for file in self.files if file.place is None)
 
     @property
     def terms(self) -> str:
@@ -138,7 +141,10 @@ def _dataset(table: Mapping[str, Any], name: str) -> Dataset:
 
 
 def _files(part: Any) -> list[File]:
-    """Those of one ``[[from]]``: a ``url`` that ends in a slash, and lines of bytes, SHA-256, path."""
+    """Those of one ``[[from]]``: a ``url`` that ends in a slash, and lines of bytes, SHA-256, path; or
+    ``bundled``, folders of ``pdtools.data``."""
+    if isinstance(part, dict) and {*part} == {"bundled"}:
+        return _bundled_files(part["bundled"])
     if not isinstance(part, dict) or {*part} != {"url", "files"} or {*map(type, part.values())} != {str}:
         raise ValueError("[[from]] has url and files, two strings")
     if not re.fullmatch("https?://.+/", part["url"]):
@@ -149,6 +155,19 @@ def _files(part: Any) -> list[File]:
         if not (size.isdecimal() and _SHA256.fullmatch(sha256) and path):
             raise ValueError(f"from.files: {line!r} is not bytes, SHA-256, path")
         files.append(File(safe_path(path), part["url"] + quote(path), int(size), sha256))
+    return files
+
+
+def _bundled_files(folders: Any) -> list[File]:
+    if not isinstance(folders, list) or not all(isinstance(each, str) for each in folders):
+        raise ValueError("from.bundled is a list of strings")
+    root = Path(str(resources.files("pdtools.data")))
+    files = []
+    for place in (place for each in folders for place in sorted((root / safe_path(each)).rglob("*"))):
+        if place.is_file():
+            path = place.relative_to(root).as_posix()
+            sha256 = sha256_file(place)
+            files.append(File(path, f"pdtools.data/{path}", place.stat().st_size, sha256, str(place)))
     return files
 
 
@@ -183,7 +202,7 @@ def get_dataset(
     overwrite: bool = False,
     progress: Callable[[int], object] = lambda n: None,
 ) -> None:
-    """Download a data set into a folder, which is there when all of it is, checked and unpacked.
+    """Download or copy a data set into a folder, which is there when all of it is, checked and unpacked.
 
     Until then what has come is in ``OUTPUT.download``, and is not fetched again.
 
@@ -204,7 +223,9 @@ def get_dataset(
             is_done = False
             try:
                 places = {
-                    file: download(file.url, downloads, size=file.size, sha256=file.sha256, progress=progress)
+                    file: Path(file.place)
+                    if file.place
+                    else download(file.url, downloads, size=file.size, sha256=file.sha256, progress=progress)
                     for file in dataset.files
                 }
                 with atomic_directory(output, kind=KIND, overwrite=overwrite) as folder:

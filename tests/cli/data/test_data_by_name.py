@@ -23,6 +23,7 @@ from typing import Any
 
 import pytest
 
+import pdtools.data
 from pdtools.cli.main import run
 from pdtools.datasets import bundled, read_dataset
 from pdtools.evaluation.benchmark.from_toml import bundled as bundled_benchmarks
@@ -349,9 +350,37 @@ def test_the_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert [each["name"] for each in found] == bundled()
     for each in found:
         assert f"\n{each['name']} " in f"\n{shown}"
-        assert each["size"] == sum(file["size"] for file in each["files"])
+        assert each["size"] == sum(file["size"] for file in each["files"] if file["place"] is None)
     assert run(["data", "get", "nothing"]) == 1
     assert "data sets: blimp, " in capfd.readouterr().err
+
+
+def test_the_sample_comes_with_pdtools(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Each file as it is there, copied once."""
+    monkeypatch.setattr("pdtools.datasets.download", None)
+    assert run(["data", "get", "sample"]) == 0
+    folder = pdtools.data.scripts().parent
+    copied = {path for path in Path("sample").rglob("*") if path.is_file()}
+    wanted = {
+        path for name in ("treebank", "text", "blimp", "sg", "scripts") for path in (folder / name).rglob("*")
+    }
+    assert {Path("sample") / path.relative_to(folder) for path in wanted} == copied - {
+        Path("sample/SOURCE.txt"),
+        Path("sample/pdtools.json"),
+    }
+    assert all(
+        (Path("sample") / path.relative_to(folder)).read_bytes() == path.read_bytes() for path in wanted
+    )
+    capfd.readouterr()
+    assert run(["data", "get", "sample"]) == 0
+    assert "there already" in capfd.readouterr().err
+    Path("mine.toml").write_text(
+        (REPOSITORY / "configs/datasets/sample.toml").read_text("utf-8").replace('"blimp"', '"../configs"')
+    )
+    assert run(["data", "get", "mine.toml"]) == 1
+    assert "leads out of the folder" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("name", bundled())
@@ -359,6 +388,8 @@ def test_bundled_records(name: str) -> None:
     """At a commit, with a licence, and named on the page where they are used."""
     dataset = read_dataset(name)
     for file in dataset.files:
+        if file.place is not None:
+            continue
         assert re.match(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}/", file.url)
     page = (REPOSITORY / "docs" / dataset.page).read_text("utf-8")
     assert re.search(rf"\bdata get {name}\b|`{name}`", page), f"{dataset.page} does not name {name}"
@@ -389,7 +420,7 @@ def test_records_are_of_the_files_that_tests_have(copies: dict[str, tuple[str, b
     """Whose commits and sums others have written down."""
     known = "".join(Path(str(DATA), place).read_text() for place in ("README.md", "benchmarks/FILES.tsv"))
     for name in bundled():
-        for file in read_dataset(name).files:
+        for file in (file for file in read_dataset(name).files if file.place is None):
             assert re.findall("[0-9a-f]{40}", file.url)[0][:7] in known
             if name != "two-cities":  # packed otherwise
                 member, data = copies[file.sha256]
