@@ -348,7 +348,7 @@ def test_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.copy(first, tmp_path / "sample" / folder)
     monkeypatch.chdir(tmp_path)
     found = commands("train.md")
-    assert len(found) == 23
+    assert len(found) == 24
     for command in found:
         command = command.replace("--config tiny", f"--config tiny{SMALLER}").replace("--beam 10", "--beam 2")
         command = command.replace("out/results", "results")
