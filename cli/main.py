@@ -112,7 +112,8 @@ def _visible_errors() -> Iterator[None]:
     try:
         yield
     except _UsageError as error:
-        error.message = visible(error.message)
+        if type(error).__name__ != "NoArgsIsHelpError":  # its message is the help, of many lines
+            error.message = visible(error.message)
         raise
 
 

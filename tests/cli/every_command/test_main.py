@@ -58,6 +58,15 @@ def test_help_is_a_command_too(words: list[str], capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == expected
 
 
+@pytest.mark.parametrize("command", [[], ["data"]])
+def test_a_group_alone_shows_its_help(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    main.run(command)
+    shown = "".join(capsys.readouterr())  # of older versions of click on standard output
+    assert shown.startswith("Usage: pdtools")
+    assert "\\n" not in shown
+    assert shown.count("\n") > 5
+
+
 def test_help_of_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["help", "tarin"]) == 2
     assert "'tarin'" in capsys.readouterr().err
