@@ -81,7 +81,9 @@ def _fetch(url: str, part: Path, size: int, progress: Callable[[int], object]) -
     headers = {"User-Agent": f"pdtools/{__version__}"} | ({"Range": f"bytes={has}-"} if has else {})
     with _opened(urllib.request.Request(url, headers=headers)) as answer:
         goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
-        if has and not (goes_on and answer.headers.get("Content-Range", "").startswith(f"bytes {has}-")):
+        if goes_on and not answer.headers.get("Content-Range", "").startswith(f"bytes {has}-"):
+            raise _BrokenError("the server sends another part of it")
+        if has and not goes_on:
             progress(-has)  # a server that sends all of it again
             has = 0
         with part.open("ab" if has else "wb") as stream:

@@ -42,6 +42,7 @@ class Server(ThreadingHTTPServer):
 
     Attributes:
         ranges: whether it knows them.
+        shift: how many bytes further its ranges begin than was asked for.
         cut: after how many bytes of an answer each connection ends; of the following ones, the next number.
         stall: whether it waits there instead, until it is released.
     """
@@ -51,7 +52,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
-        self.ranges, self.stall = True, threading.Event()
+        self.ranges, self.shift, self.stall = True, 0, threading.Event()
         self.cut: list[int] = []
         self.asked: list[tuple[str, str | None]] = []
         self.stall.set()
@@ -72,6 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(404)
             return
         begin = int(asked.removeprefix("bytes=")[:-1]) if asked and self.server.ranges else 0
+        begin += self.server.shift if begin else 0
         if begin and begin >= len(data):
             self.send_error(416)
             return
@@ -213,6 +215,17 @@ def test_a_file_that_is_not_the_one(server: Server, capfd: pytest.CaptureFixture
     assert os.listdir() == ["mine.toml"]
     server.files["x.trees"] = TREES[:1000]
     assert f"only 1000 of {len(TREES)} bytes came: the file there is shorter" in failed(capfd, mine)
+
+
+def test_a_range_that_was_not_asked_for(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    mine = record(server, x_trees=TREES)
+    server.cut, server.shift = [300_000], 44
+    said = failed(capfd, mine)
+    assert f"only 300000 of {len(TREES)} bytes came: the server sends another part of it" in said
+    server.shift = 0
+    assert run(["data", "get", mine]) == 0
+    assert server.asked[-1] == ("x.trees", "bytes=300000-")
+    assert Path("mine/x.trees").read_bytes() == TREES
 
 
 def test_no_network(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
