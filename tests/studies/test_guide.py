@@ -90,11 +90,10 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     shown = capfd.readouterr().out
     assert "attaches" in shown
     assert "matrix_v is predicted" in shown
-    english, sentence, pair, _, suites, _ = commands("gallery.md")
+    english, sentence, pair, _ = commands("gallery.md")
     english, sentence = (each.replace("--beam 50", "--beam 3") for each in (english, sentence))
     for command in (english, sentence, f"{pair} --beam 3", suites):
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
-    assert (tmp_path / "sentences.tsv").read_text().startswith("suite\titem\tcondition\ttext")
 
 
 def test_benchmarks(
