@@ -92,7 +92,7 @@ def test_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.C
     assert "matrix_v is predicted" in shown
     english, sentence, pair, _ = commands("gallery.md")
     english, sentence = (each.replace("--beam 50", "--beam 3") for each in (english, sentence))
-    for command in (english, sentence, f"{pair} --beam 3", suites):
+    for command in (english, sentence, f"{pair} --beam 3"):
         assert run([*shlex.split(command)[1:], "--quiet"]) == 0, command
 
 
