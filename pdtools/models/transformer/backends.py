@@ -31,7 +31,7 @@ KEPT_LENGTH = 64
 NATIVE_LENGTH = 128
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Work:
     """What is to be computed, and from what.
 
@@ -63,12 +63,13 @@ class Work:
 
     def is_made_of(self, taken: Collection[str]) -> bool:
         """Whether all terms, of each field one, and the mask have a form of these fields."""
-        names = [name for term in self.terms for name in term.form]
-        return (
-            all(term.form for term in self.terms)
-            and len(set(names)) == len(names)
-            and all(name in taken for name in (*names, *self.inputs.mask()))
-        )
+        names: list[str] = []
+        for term in self.terms:
+            if not term.form:
+                return False
+            names += term.form
+        every = {*names, *self.inputs.mask_form}
+        return every.issubset(taken) and len(set(names)) == len(names)
 
 
 class Backend(NamedTuple):

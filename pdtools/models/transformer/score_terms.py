@@ -71,8 +71,13 @@ class ScoreInputs:
         """Whether depths, if there are any, have one byte a cell."""
         return self.tape is None or self.tape.dtype == torch.uint8
 
+    @property
+    def mask_form(self) -> tuple[str, ...]:
+        """What is seen, beside causality, to kernels: see :attr:`ScoreTerm.form`."""
+        return ("innermost",) if self.innermost is not None else () if self.visible is None else ("seen",)
+
     def mask(self) -> dict[str, Tensor]:
-        """The share of what is seen in :class:`pdtools.models.kernels.terms.Terms`, beside causality."""
+        """Its share of :class:`pdtools.models.kernels.terms.Terms`."""
         if self.innermost is not None:
             return {"innermost": self.innermost}
         return {} if self.visible is None else {"seen": self.visible[:, :, 0]}
