@@ -223,8 +223,8 @@ def test_a_package_that_brings_no_record_is_named(
     # Before the work, not when its results are written.
     for command in (
         ["compare", a, b],
-        ["eval-blimp", "none", "--model", "none", "-o", str(tmp_path / "out")],
-        ["eval-colours", "none", "--model", "none"],
+        ["eval-blimp", "none", "--model", "./none", "-o", str(tmp_path / "out")],
+        ["eval-colours", "none", "--model", "./none"],
     ):
         assert run(command) == 1
         assert capsys.readouterr().err == f"pdtools: {told}\n"
