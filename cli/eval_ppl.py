@@ -11,6 +11,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
+from pdtools.model_names import check_no_hub_name
 
 from .evaluating import Evaluating
 from .options import (
@@ -154,6 +155,7 @@ def eval_ppl(
         raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
     if mask_share is not None and not 0 < mask_share <= 1:
         raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
+    check_no_hub_name(model)
     options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
     hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)

@@ -82,7 +82,7 @@ def named_model(context: typer.Context, name: Any) -> Any:
 
 def named_parser(context: typer.Context, name: Any) -> Any:
     """The same of --parser, which may also be a program."""
-    return _named(context, name, strict=False)
+    return _named(context, name)
 
 
 def named_tokenizer(context: typer.Context, name: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pdtools.files import Kind, Rejects, expand_inputs, is_stream
+from pdtools.model_names import check_no_hub_name
 
 from .console import counter, message, print_json
 from .options import (
@@ -237,8 +238,11 @@ def tapes(
 
 
 def tokenizer_input(name: str) -> list[str]:
-    """What ``--tokenizer`` reads."""
-    return [] if name in ("word", "bpe") else [name]
+    """What ``--tokenizer`` reads; a name of the hub without its prefix is refused."""
+    if name in ("word", "bpe"):
+        return []
+    check_no_hub_name(name)
+    return [name]
 
 
 def chosen_tokenizer(

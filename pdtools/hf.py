@@ -103,7 +103,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *inputs: Any, **options: Any) -> Any:
         """The tokenizer of a folder, a repository on the hub, or a model that comes with pdtools."""
-        name = find_model(pretrained_model_name_or_path, strict=False, weights=False).folder
+        name = find_model(pretrained_model_name_or_path, weights=False).folder
         return super().from_pretrained(name, *inputs, **options)
 
     def __init__(self, tokenizer_file: str, text_style: str | None = None, **values: Any) -> None:
@@ -279,7 +279,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         Raises:
             PdtoolsError: if it is no checkpoint of a causal model, or does not say what may follow a token.
         """
-        folder = find_model(pretrained_model_name_or_path, strict=False).folder
+        folder = find_model(pretrained_model_name_or_path).folder
         if not Path(folder).exists():  # as transformers name it
             revision = f"@{options['revision']}" if options.get("revision") else ""
             how = {

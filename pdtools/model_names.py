@@ -32,25 +32,22 @@ class NamedModel(NamedTuple):
     note: str | None
 
 
-def find_model(name: str | Path, *, strict: bool = True, **of_hub: Any) -> NamedModel:
+def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
     """What is meant by the name of a model: the one place where names become folders.
 
     Args:
         name: a folder, of which nothing is asked here; a key of :data:`BUNDLED`, unless there is a file or
             folder of that name; or ``hf:`` and a name of the hub.
-        strict: refuse what is no folder and looks like a name of the hub.
         of_hub: how it is looked for there, see :func:`pdtools.hub.snapshot`.
 
     Raises:
-        InputError: if it is refused, or cannot be had from the hub.
+        InputError: if it cannot be had from the hub.
     """
     text = str(name)
     if text.startswith(PREFIX):
         folder = snapshot(text, **of_hub)
         return NamedModel(str(folder), f"{text}: commit {folder.name}")
     if text not in BUNDLED:
-        if strict:
-            _check_no_hub_name(text)
         return NamedModel(text, None)
     if Path(text).exists():
         what = BUNDLED[text].partition(";")[0]
@@ -60,8 +57,13 @@ def find_model(name: str | Path, *, strict: bool = True, **of_hub: Any) -> Named
     return NamedModel(str(model(text)), f"{text}: {BUNDLED[text]}")
 
 
-def _check_no_hub_name(name: str) -> None:
-    path = Path(name)
+def check_no_hub_name(name: str | Path) -> None:
+    """Refuse what is no folder and looks like a name of the hub; for those who read a folder.
+
+    Raises:
+        InputError: in that case; it says what to write.
+    """
+    path, name = Path(name), str(name)
     is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that is here
     if not path.exists() and not is_misspelled and REPOSITORY.fullmatch(name):
         raise InputError(

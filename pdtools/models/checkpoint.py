@@ -25,6 +25,7 @@ from pdtools.files import (
     write_tensors,
 )
 from pdtools.files.checksums import check_checksums, write_checksums
+from pdtools.model_names import check_no_hub_name
 from pdtools.models.base import LanguageModel
 from pdtools.models.for_transformers import STUB_FILE, model_entries, tokenizer_entries, write_stub
 from pdtools.models.registry import build_model, empty_model, make_config, model_name
@@ -171,6 +172,7 @@ def checkpoint_folder(path: str | Path) -> Path:
     folder = Path(path)
     recover_directory(folder)
     if not folder.is_dir():
+        check_no_hub_name(path)
         check_kind(folder, Kind.MODEL)
         reason = "not a folder" if folder.exists() else "no such folder"
         raise InputError(reason, file=folder, hint="give a folder that pdtools train wrote")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, recover_directory, write_json
+from pdtools.model_names import check_no_hub_name
 from pdtools.tokenization.description import (
     EOS,
     PAD,
@@ -175,6 +176,7 @@ class Tokenizer:
             InputError: if there is no readable tokenizer.
             PdtoolsError: if ``text_style`` contradicts the tokenizer's own.
         """
+        check_no_hub_name(path)
         file = Path(path)
         recover_directory(file)
         if file.is_dir():

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, read_json, utf8_name
+from pdtools.model_names import check_no_hub_name
 
 # Of our kinds of model, the one that these are.
 HUGGING_FACE = "transformer"
@@ -95,6 +96,7 @@ def pretrained_options(folder: str | Path) -> dict[str, Any]:
 
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """``config.json``, and our options for such a model."""
+    check_no_hub_name(folder)
     file = Path(folder, "config.json")
     check_kind(folder, Kind.HUGGING_FACE)
     config = read_json(file)
