@@ -159,7 +159,7 @@ def train(
             if replaced is not None:
                 message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, init=init)
-        if not task and sys.stderr.isatty():
+        if strings is None and sys.stderr.isatty():
             message(f"reading {data} …", quiet=quiet)
         chosen_device = pick_device(local_device(device), threads)
         with (

@@ -163,7 +163,7 @@ def test_refusals() -> None:
     ):
         language("dyck", 5, 5)
     for shortest, longest in ((-1, 4), (5, 4)):
-        with pytest.raises(PdtoolsError, match="lengths must be from 0 up"):
+        with pytest.raises(PdtoolsError, match="lengths must be at least 0"):
             language("dyck", shortest, longest)
     with pytest.raises(PdtoolsError, match="grammar dyck: strings of up to 100000 tokens are too long"):
         language("dyck", 2, 100_000)

@@ -209,7 +209,7 @@ def test_an_output_that_no_run_made(
         assert pdtools(again) == 1
         error = capsys.readouterr().err
         assert f"{command.output}: exists already, but the unfinished run in" in error
-        assert "its pieces are kept (move it away" in error
+        assert "its pieces are kept (move the output away" in error
         assert error.count("\n") == 1
         assert pieces_of(command) == pieces
     remove(command.output)

@@ -139,7 +139,7 @@ def test_an_item_that_just_fits_is_in(tmp_path: Path, style: str, task: Task) ->
     ("trees", "message"),
     [
         (TREES[:2], "no tree for the sentence 'Hypothesis"),
-        ((*TREES, TREES[0]), "x.trees:4: a tree more"),
+        ((*TREES, TREES[0]), "x.trees:4: more trees than the prompts have sentences"),
         ((TREES[0], TREES[2], TREES[1]), "x.trees:2: not a tree of the sentence 'It sleeps.'"),
     ],
 )
@@ -155,7 +155,7 @@ def test_answers_are_words_that_the_tokenizer_tells_apart() -> None:
     with pytest.raises(PdtoolsError, match="the same tokens for different answers"):
         PromptForm.of(rte, few)
     longer = replace(rte, answers={"entailment": "very well", "not_entailment": "very"})
-    with pytest.raises(PdtoolsError, match="'very well' begins with the answer 'very', and"):
+    with pytest.raises(PdtoolsError, match="'very well' begins with the answer 'very', so"):
         PromptForm.of(longer, tokenizer_of("ptb"))
     glued = replace(rte, answer="Label:no{label}")
     with pytest.raises(PdtoolsError, match="not words of its own"):

@@ -466,7 +466,7 @@ def test_the_address_and_the_keys_say_which_token_and_pieces_of_words_are_marked
     assert [where for where, _ in found] == [tokens[i] for i in (0, 1, 2, 3, 3, 2, 5, 4, 5, 5)]
     assert [hypothesis for _, hypothesis in found] == ["", "", "", "", "2", "", "", "", "", ""]
     for state, where in (
-        ("", "6/6 <eos>"),
+        ("", "1/6 un"),
         ("sentence=2&token=2", "2/4 b"),
         ("sentence=8&token=1", "1/2 last"),
         ("sentence=x&token=9", "6/6 <eos>"),

@@ -146,7 +146,6 @@ def test_bad_treebanks_get_one_line(
         ["--split", "1.0", "-o", "out"],
         ["--split", "0.5,0.5"],
         ["--from", "treebank", "--split-sentences"],
-        ["--from", "treebank", "--parser", "runs/pushdown"],
         ["--from", "treebank", "--beam", "7"],
         ["--from", "nowhere"],
     ],

@@ -144,7 +144,6 @@ def test_another_form_is_refused_in_one_line(
     [
         (["--surface"], "--surface"),
         (["--binarize", "head"], "--binarize head"),
-        (["--parser", "demo"], "--parser"),
     ],
 )
 def test_options_that_do_not_go_together(

@@ -209,8 +209,8 @@ def test_the_folder_that_the_trees_are_in_is_not_replaced(
     "options",
     [
         ["--tokenizer", "bpe", "--no-unk"],
-        ["--tokenizer", "somewhere", "--vocab-size", "300"],
-        ["--tokenizer", "somewhere", "--unk"],
+        ["--tokenizer", "./somewhere", "--vocab-size", "300"],
+        ["--tokenizer", "./somewhere", "--unk"],
         ["--layout", "window"],
         ["--vocab-size", "0"],
         ["-o", "-"],

@@ -32,6 +32,7 @@ COMMANDS = {
 @pytest.mark.parametrize("name", ["gpt2", "EleutherAI/pythia-70m"])
 def test_one_line_says_what_to_write(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("data").mkdir()
+    Path("data/a.txt").write_text("a\n")
     Path("times.tsv").write_text("item\tword_number\tword\tsubject\ttime\n1\t1\ta\ts\t300\n")
     option = {"train": "--init", "blocks": "--tokenizer"}.get(command, "--model")
     assert run([*COMMANDS[command], option, name]) == 1
