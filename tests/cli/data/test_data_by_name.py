@@ -274,7 +274,7 @@ def test_interrupted_and_again(server: Server, tmp_path: Path) -> None:
             assert time.monotonic() < until
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=20)
+        _, said = process.communicate(timeout=90)
     assert process.returncode == 130
     assert said.endswith("pdtools: interrupted\n")
     assert not Path("mine").exists()
