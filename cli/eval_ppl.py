@@ -131,7 +131,7 @@ def eval_ppl(
     from pdtools.search.contexts import DOCUMENT, with_documents
     from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs, read_rows
-    from pdtools.search.particles import Particles
+    from pdtools.search.options import Particles
     from pdtools.search.strings.huggingface import is_huggingface
     from pdtools.shards import ShardFolder, ShardSet
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -104,10 +104,7 @@ class AttachmentView(DerivationView):
             trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
             derivations="attachments",
             dropped=found.result.dropped,
-            steps=tuple(
-                _step(k, step, [tuple(each.tolist()) for each in step.derivations])
-                for k, step in enumerate(found.result.steps, start=1)
-            ),
+            steps=_steps(found.result.steps, lambda each: tuple(each.tolist())),
             best=Parse(tuple(attach.tolist()), found.tree().to_brackets(), joint * _PER_NAT),
         )
         histories = list(found.result.incremental[:-1])
@@ -132,10 +129,7 @@ class ActionView(DerivationView):
             trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
             derivations="actions",
             dropped=found.result.dropped,
-            steps=tuple(
-                _step(k, step, [self.sequence(loaded, each) for each in step.derivations])
-                for k, step in enumerate(found.result.steps, start=1)
-            ),
+            steps=_steps(found.result.steps, lambda each: self.sequence(loaded, each)),
             best=self.parse(loaded, encoded, best, joint),
         )
         closers = 2 if cast(GrammarLM, loaded.model).actions.doubled else 1
@@ -210,6 +204,12 @@ def trace_of_score(
         starts=(0, *score.starts),
         ends=(0, *score.ends),
         surprisals=(None, *(-score.logprobs * _PER_NAT).tolist()),
+    )
+
+
+def _steps(steps: Sequence[BeamStep[Any]], sequence: Callable[[Any], TracedDerivation]) -> tuple[Step, ...]:
+    return tuple(
+        _step(k, step, [sequence(each) for each in step.derivations]) for k, step in enumerate(steps, start=1)
     )
 
 

@@ -1,9 +1,10 @@
-"""What differs between kinds of derivations in a search; scorers, parsers and estimates ask this alone."""
+"""The search of each kind of derivation: all that scorers, parsers and estimates ask of a kind."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,8 +15,27 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.checkpoint_scorer import AnySearcher
 from pdtools.search.contexts import Context
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.scores import PrefixScores
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToEstimate:
+    """Strings whose log p(x) particles estimate; see :func:`pdtools.search.particles.particle_search`.
+
+    Attributes:
+        token_ids: for each string int32 (n + 2): ROOT, the n tokens, end-of-sentence.
+        particles: how many, and the seed.
+        inside: for each string bool (n + 2), the tokens that go on with a word; None: none do.
+        max_batch: strings per batch; None: as many as fit a fixed amount of memory.
+        share_prefixes: whether strings that begin alike share the particles of their beginning.
+    """
+
+    token_ids: Sequence[NDArray[np.int32]]
+    particles: Particles
+    inside: Sequence[NDArray[np.bool_]] | None = None
+    max_batch: int | None = None
+    share_prefixes: bool = True
 
 
 class DerivationSearch(ABC):
@@ -33,22 +53,12 @@ class DerivationSearch(ABC):
 
     @abstractmethod
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher:
-        """What scores and parses sentences with a checkpoint; without a beam, given derivations alone."""
+        """A scorer and parser of sentences with a checkpoint; without a beam, of given derivations alone."""
 
-    def particles(
-        self,
-        model: LanguageModel,
-        token_ids: Sequence[NDArray[np.int32]],
-        *,
-        number: int,
-        seed: int,
-        inside: Sequence[NDArray[np.bool_]] | None,
-        max_batch: int | None,
-        share_prefixes: bool,
-    ) -> list[PrefixScores]:
-        """Estimates of log p(x), see :func:`pdtools.search.particles.particle_search`: choice by choice, for
-        any kind of derivation, string by string."""
-        return [_by_choices(model, ids, number, seed) for ids in token_ids]
+    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
+        """Estimate log p(x) in nats, string by string and choice by choice, for any kind of derivation."""
+        number, seed = asked.particles.number, asked.particles.seed
+        return [_by_choices(model, ids, number, seed) for ids in asked.token_ids]
 
 
 @torch.inference_mode()

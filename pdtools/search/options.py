@@ -28,6 +28,23 @@ def _check_margin(margin: float | None) -> None:
         raise PdtoolsError(f"the margin must be at least 0 nats, not {margin}")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Particles:
+    """How log p(x) is estimated; see :func:`pdtools.search.particles.particle_search`.
+
+    Attributes:
+        number: of particles of a string, at most; at least 1.
+        seed: of what is drawn.
+    """
+
+    number: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.number < 1:
+            raise PdtoolsError(f"there must be at least 1 particle, not {self.number}")
+
+
 @dataclass(frozen=True, slots=True)
 class AttachmentBeam:
     """Which hypotheses of attachments are kept; see :func:`pdtools.search.beam_search`.

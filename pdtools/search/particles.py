@@ -15,7 +15,6 @@ no two are the same history, and none is drawn where all can be kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,25 +23,10 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search.actions.scorer import inside_words
 from pdtools.search.attachments.scorer import end_logprob, searched_tokens
+from pdtools.search.derivation_search import ToEstimate
 from pdtools.search.kinds import search_of
+from pdtools.search.options import Particles
 from pdtools.search.scores import GivenRow, PrefixScores, RowScore
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Particles:
-    """How log p(x) is estimated.
-
-    Attributes:
-        number: of particles of a string, at most; at least 1.
-        seed: of what is drawn.
-    """
-
-    number: int
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.number < 1:
-            raise PdtoolsError(f"there must be at least 1 particle, not {self.number}")
 
 
 def particle_search(
@@ -76,15 +60,14 @@ def particle_search(
         PdtoolsError: if p(x) is exact without, or the device is out of memory.
     """
     check_uses_particles(model)
-    return search_of(model).particles(
-        model,
-        token_ids,
-        number=particles.number,
-        seed=particles.seed,
+    asked = ToEstimate(
+        token_ids=token_ids,
+        particles=particles,
         inside=inside,
         max_batch=max_batch,
         share_prefixes=share_prefixes,
     )
+    return search_of(model).particles(model, asked)
 
 
 def with_particles(

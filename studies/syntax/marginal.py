@@ -23,8 +23,8 @@ from pdtools.provenance import provenance
 from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.attachments.beam import BeamResult, beam_search
-from pdtools.search.options import NO_SEARCH, ActionBeam, AttachmentBeam
-from pdtools.search.particles import Particles, particle_search
+from pdtools.search.options import NO_SEARCH, ActionBeam, AttachmentBeam, Particles
+from pdtools.search.particles import particle_search
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow
 from pdtools.shards import ShardSet

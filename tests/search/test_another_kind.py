@@ -22,7 +22,8 @@ from pdtools.inspection.tracing import trace
 from pdtools.models import MODELS, register, save_checkpoint
 from pdtools.search import sample
 from pdtools.search.kinds import SEARCHES
-from pdtools.search.particles import Particles, particle_search
+from pdtools.search.options import Particles
+from pdtools.search.particles import particle_search
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 

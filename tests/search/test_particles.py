@@ -24,8 +24,8 @@ from pdtools.search import beam_search
 from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.attachments.thinning import thin, uniform_of
-from pdtools.search.options import ActionBeam, AttachmentBeam
-from pdtools.search.particles import Particles, particle_search, with_particles
+from pdtools.search.options import ActionBeam, AttachmentBeam, Particles
+from pdtools.search.particles import particle_search, with_particles
 from pdtools.search.scores import GivenRow, RowScore
 
 A, B, C = 3, 4, 5

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
     from pdtools.search.inputs import SourcedLine
-    from pdtools.search.options import SearchOptions
-    from pdtools.search.particles import Particles
+    from pdtools.search.options import Particles, SearchOptions
     from pdtools.search.scores import RowScore, Scorer
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence

@@ -15,7 +15,7 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.derivation_search import DerivationSearch
+from pdtools.search.derivation_search import DerivationSearch, ToEstimate
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
 from pdtools.search.scores import (
@@ -219,25 +219,16 @@ class ActionSearch(DerivationSearch):
         """See :meth:`DerivationSearch.searcher`."""
         return ActionScorer(loaded, search, context=context)
 
-    def particles(
-        self,
-        model: LanguageModel,
-        token_ids: Sequence[NDArray[np.int32]],
-        *,
-        number: int,
-        seed: int,
-        inside: Sequence[NDArray[np.bool_]] | None,
-        max_batch: int | None,
-        share_prefixes: bool,
-    ) -> list[PrefixScores]:
+    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`: all next actions are weighed, until the next token."""
+        number = asked.particles.number
         found = word_synchronous_search(
             cast(GrammarLM, model),
-            token_ids,
+            asked.token_ids,
             beam=ActionBeam(actions=number, words=number, fast_track=0),
-            inside_words=inside,
-            max_batch=max_batch,
-            share_prefixes=share_prefixes,
-            draw=seed,
+            inside_words=asked.inside,
+            max_batch=asked.max_batch,
+            share_prefixes=asked.share_prefixes,
+            draw=asked.particles.seed,
         )
         return [PrefixScores(each.prefix_logprobs) for each in found]

@@ -13,7 +13,7 @@ from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.derivation_search import DerivationSearch
+from pdtools.search.derivation_search import DerivationSearch, ToEstimate
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, AttachmentBeam, SearchOptions
@@ -288,24 +288,14 @@ class AttachmentSearch(DerivationSearch):
         """See :meth:`DerivationSearch.searcher`."""
         return AttachmentScorer(loaded, search, context=context)
 
-    def particles(
-        self,
-        model: LanguageModel,
-        token_ids: Sequence[NDArray[np.int32]],
-        *,
-        number: int,
-        seed: int,
-        inside: Sequence[NDArray[np.bool_]] | None,
-        max_batch: int | None,
-        share_prefixes: bool,
-    ) -> list[PrefixScores]:
+    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`: all attachments of all particles are weighed."""
         found = beam_search(
             model,
-            token_ids,
-            beam=AttachmentBeam(number),
-            max_batch=max_batch,
-            share_prefixes=share_prefixes,
-            draw=seed,
+            asked.token_ids,
+            beam=AttachmentBeam(asked.particles.number),
+            max_batch=asked.max_batch,
+            share_prefixes=asked.share_prefixes,
+            draw=asked.particles.seed,
         )
         return [PrefixScores(each.prefix_logprobs) for each in found]

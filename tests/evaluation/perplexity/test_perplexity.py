@@ -35,8 +35,7 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.options import NO_SEARCH, SearchOptions
-from pdtools.search.particles import Particles
+from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import RowScore, SentenceScore
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.shards import ShardFolder, ShardSet, ShardSettings, build_shards
