@@ -6,9 +6,11 @@ Their probabilities depend on the last action and on how many constituents are o
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -350,3 +352,30 @@ class EnumeratingScorer(CheckpointScorer):
                 leaves = [escape(word) for word in words.words]
                 trees.append((joint, derivation.tree(leaves, item.encoding.word[1:-1].tolist(), None)))
             yield Parsed(tuple(trees), enumerated.prefix_logprobs[-1], dropped=0.0)
+
+
+PAIRS = (("a b", "b a"), ("c", "a a"), ("a c b", "b c"))  # good, bad
+
+
+def write_pairs(file: Path) -> None:
+    """Minimal pairs of the toy words, :data:`PAIRS`."""
+    lines = [{"sentence_good": good, "sentence_bad": bad} for good, bad in PAIRS]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_suite(file: Path) -> None:
+    """A suite of one item of the toy words: does *b* cost less after *a* than after *c*?"""
+    conditions = [
+        {
+            "condition_name": name,
+            "regions": [{"region_number": 1, "content": x}, {"region_number": 2, "content": y}],
+        }
+        for name, x, y in (("one", "a", "b"), ("two", "c", "b"))
+    ]
+    suite = {
+        "meta": {"name": "toy", "metric": "sum"},
+        "region_meta": {"1": "first", "2": "second"},
+        "predictions": [{"type": "formula", "formula": "(2;%one%) < (2;%two%)"}],
+        "items": [{"item_number": 1, "conditions": conditions}],
+    }
+    file.write_text(json.dumps(suite))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from shell import script as load_script
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -25,12 +25,7 @@ CONDA = {"torch": "pytorch", "tensorboardX": "tensorboardx"}
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("address", ROOT / "packaging" / "address.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(ROOT / "packaging" / "address.py")
 
 
 @pytest.fixture(scope="module")

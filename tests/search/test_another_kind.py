@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, row
-from toy_grammar_lm import EnumeratingSearch, enumerate_derivations
+from toy_grammar_lm import PAIRS, EnumeratingSearch, enumerate_derivations, write_pairs, write_suite
 from toy_mark_lm import OTHER, MarkConfig, MarkLM
 
 from pdtools.cli.main import run
@@ -115,29 +115,14 @@ def test_surprisals_and_pairs_and_suites(marks: Path, tmp_path: Path) -> None:
         total = sum(float(r[column]) for r in rows[1:] if r[sentence] == str(number))
         assert total == pytest.approx(-plain_marginal(model, ids_of(text)), abs=1e-4)
 
-    pairs = [("a b", "b a"), ("c", "a a"), ("a c b", "b c")]
-    lines = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairs]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_pairs(tmp_path / "pairs.jsonl")
     call("eval-blimp", tmp_path / "pairs.jsonl", "--model", marks, "-o", tmp_path / "blimp")
     items = pq.read_table(tmp_path / "blimp" / "items.parquet").to_pylist()
-    for item, pair in zip(items, pairs, strict=True):
+    for item, pair in zip(items, PAIRS, strict=True):
         good, bad = (plain_marginal(model, ids_of(text)) for text in pair)
         assert item["correct"] == (good > bad)
 
-    conditions = [
-        {
-            "condition_name": name,
-            "regions": [{"region_number": 1, "content": x}, {"region_number": 2, "content": y}],
-        }
-        for name, x, y in (("one", "a", "b"), ("two", "c", "b"))
-    ]
-    suite = {
-        "meta": {"name": "toy", "metric": "sum"},
-        "region_meta": {"1": "first", "2": "second"},
-        "predictions": [{"type": "formula", "formula": "(2;%one%) < (2;%two%)"}],
-        "items": [{"item_number": 1, "conditions": conditions}],
-    }
-    (tmp_path / "toy.json").write_text(json.dumps(suite))
+    write_suite(tmp_path / "toy.json")
     call("eval-sg", tmp_path / "toy.json", "--model", marks, "-o", tmp_path / "sg")
     first, second = (
         enumerate_derivations(model, [ROOT, t, 4]).prefix_logprobs[-1]

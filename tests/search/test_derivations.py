@@ -16,10 +16,13 @@ import pytest
 import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, all_attachments, exhaustive_prefixes, parts, row, tiny_model
 from toy_grammar_lm import (
+    PAIRS,
     EnumeratingSearch,
     ToyConfig,
     ToyGrammarLM,
     enumerate_derivations,
+    write_pairs,
+    write_suite,
 )
 
 from pdtools.cli.main import run
@@ -175,33 +178,18 @@ def test_perplexity_of_the_three_kinds(toy: Path, tmp_path: Path) -> None:
 
 
 def test_minimal_pairs(toy: Path, tmp_path: Path) -> None:
-    pairs = [("a b", "b a"), ("c", "a a"), ("a c b", "b c")]
-    lines = [{"sentence_good": good, "sentence_bad": bad} for good, bad in pairs]
-    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_pairs(tmp_path / "pairs.jsonl")
     out = tmp_path / "blimp"
     assert run(["eval-blimp", str(tmp_path / "pairs.jsonl"), "--model", str(toy), "-o", str(out), "-q"]) == 0
     model = toy_model()
     items = pq.read_table(out / "items.parquet").to_pylist()
-    for item, pair in zip(items, pairs, strict=True):
+    for item, pair in zip(items, PAIRS, strict=True):
         good, bad = (plain_marginal(model, [3 + WORDS.index(w) for w in text.split()]) for text in pair)
         assert item["correct"] == (good > bad)
 
 
 def test_suites(toy: Path, tmp_path: Path) -> None:
-    conditions = [
-        {
-            "condition_name": name,
-            "regions": [{"region_number": 1, "content": x}, {"region_number": 2, "content": y}],
-        }
-        for name, x, y in (("one", "a", "b"), ("two", "c", "b"))
-    ]
-    suite = {
-        "meta": {"name": "toy", "metric": "sum"},
-        "region_meta": {"1": "first", "2": "second"},
-        "predictions": [{"type": "formula", "formula": "(2;%one%) < (2;%two%)"}],
-        "items": [{"item_number": 1, "conditions": conditions}],
-    }
-    (tmp_path / "toy.json").write_text(json.dumps(suite))
+    write_suite(tmp_path / "toy.json")
     out = tmp_path / "sg"
     assert run(["eval-sg", str(tmp_path / "toy.json"), "--model", str(toy), "-o", str(out), "-q"]) == 0
     model = toy_model()

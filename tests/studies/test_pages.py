@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from shell import script as load_script
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCS = REPOSITORY / "docs"
 
 
-def load_pages() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pages", REPOSITORY / "studies" / "pages.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-PAGES = load_pages()
+PAGES = load_script(REPOSITORY / "studies" / "pages.py")
 
 
 def pages(*arguments: object) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from shell import script as load_script
 
 SCRIPT = Path(__file__).resolve().parents[2] / "packaging" / "prose.py"
 PAGE = """# A heading is not counted. Not at all.
@@ -36,13 +35,7 @@ this --> over lines
 
 @pytest.fixture(scope="module")
 def prose() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("prose_script", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["prose_script"] = module  # where a dataclass looks for its annotations
-    spec.loader.exec_module(module)
-    return module
+    return load_script(SCRIPT)
 
 
 def test_sentences(prose: ModuleType) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib.util
 import pkgutil
 import re
 import shlex
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from shell import script as load_script
 from typer.main import get_command
 
 from pdtools.cli.main import app
@@ -21,16 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 PAGES = REPOSITORY / "docs" / "reference"
 
 
-def load_reference() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference", REPOSITORY / "packaging" / "reference.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-REFERENCE = load_reference()
+REFERENCE = load_script(REPOSITORY / "packaging" / "reference.py")
 COMMANDS = sorted(REFERENCE.commands())
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from shell import script as load_script
 
 markdown = pytest.importorskip("markdown")
 yaml = pytest.importorskip("yaml")
@@ -19,12 +19,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="module")
 def site() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("site_hooks", REPOSITORY / "packaging" / "site.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script(REPOSITORY / "packaging" / "site.py")
 
 
 @pytest.fixture(scope="module")
