@@ -238,7 +238,7 @@ def tapes(
 
 
 def tokenizer_input(name: str) -> list[str]:
-    """What ``--tokenizer`` reads; a name of the hub without its prefix is refused."""
+    """The input that ``--tokenizer`` names, if any; a name of the hub without its prefix is refused."""
     if name in ("word", "bpe"):
         return []
     check_no_hub_name(name)

@@ -28,7 +28,7 @@ def address(root: Path) -> str:
 
 
 def places(root: Path) -> list[str]:
-    """Where the address stands, each as ``file:line``."""
+    """Places of the address, each as ``file:line``."""
     known = address(root)
     return [
         f"{place}:{number}"

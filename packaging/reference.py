@@ -1,4 +1,4 @@
-"""What pages of docs/reference have from the code: commands, their options, keys of recipes, bundled names.
+"""Passages of docs/reference that the code gives: commands, their options, keys of recipes, bundled names.
 
 ``studies/pages.py`` writes these passages into the pages (``make docs``), and a test says when one is stale:
 ``<!-- generated: reference options eval-sg -->`` is what :func:`options` makes of ``eval-sg``.
@@ -22,7 +22,7 @@ from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
-# What is code in help texts, besides options and commands.
+# Code in help texts, besides options and commands.
 _CODE = (
     r'"[^"]+"',
     r"\(X \([^()]*\)[^()]*\)",  # a tree
@@ -48,7 +48,7 @@ def commands() -> dict[str, Any]:
 
 
 def about(*command: str) -> str:
-    """What a command does, then examples, then the rest of what its help says."""
+    """The first sentence of a command's help, its examples, then the rest."""
     first, *paragraphs = re.split(r"\n\n+", inspect.cleandoc(commands()[" ".join(command)].__doc__))
     examples = [part for part in paragraphs if part.startswith("\b")]
     rest = [_prose(part) for part in paragraphs if not part.startswith("\b")]
@@ -190,7 +190,7 @@ def keys(model: str = "", beyond: str = "") -> str:
 
 
 def _meaning(docstring: str) -> str:
-    """What a docstring says, within a table's cell."""
+    """Text of a docstring, for a table's cell."""
     text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", docstring).replace("``", "`").rstrip(".")
     parts = re.split("(`[^`]*`)", text)
     return "".join(
@@ -199,7 +199,7 @@ def _meaning(docstring: str) -> str:
 
 
 def table(place: str, first: str = "key") -> str:
-    """What a docstring lists (Attributes, Columns, Files, Keys): names, types if it has them, meanings.
+    """The list in a docstring (Attributes, Columns, Files, Keys): names, types if it has them, meanings.
 
     Args:
         place: a module, or what is in one: ``pdtools.inspection.trace.Trace``.

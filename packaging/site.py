@@ -1,4 +1,4 @@
-"""What the site does with pages of ``docs/``: anchors, links out of it, names in docstrings."""
+"""The site's changes to pages of ``docs/``: anchors, links out of it, names in docstrings."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Dataset:
 
     @property
     def source(self) -> str:
-        """What stands beside the data: what they are, the licence, and where each file is from."""
+        """The text beside the data: name, licence, and the source of each file."""
         about = f"{self.title}: {self.about}\nLicence: {self.terms}\n{self.home}\n\n"
         return about + "".join(f"{file.sha256}  {file.url}\n" for file in self.files)
 
@@ -141,7 +141,7 @@ def _dataset(table: Mapping[str, Any], name: str) -> Dataset:
 
 
 def _files(part: Any) -> list[File]:
-    """Those of one ``[[from]]``: a ``url`` that ends in a slash, and lines of bytes, SHA-256, path; or
+    """The files of one ``[[from]]``: a ``url`` that ends in a slash, and lines of bytes, SHA-256, path; or
     ``bundled``, folders of ``pdtools.data``."""
     if isinstance(part, dict) and {*part} == {"bundled"}:
         return _bundled_files(part["bundled"])

@@ -47,7 +47,7 @@ def widest_float(device: torch.device | str) -> torch.dtype:
 
 
 def device_for(model: LanguageModel, device: str) -> str:
-    """Where a model runs that is wanted on a device: where what it needs is there."""
+    """The device for a model: ``device``, or the CPU if the model needs float64, which the device lacks."""
     return "cpu" if device.partition(":")[0] in _NO_FLOAT64 and model.needs_float64 else device
 
 

@@ -55,7 +55,7 @@ class MissingDependencyError(PdtoolsError):
 
 
 def how_to_install(extra: str) -> str:
-    """What brings the packages of an extra."""
+    """The command that installs the packages of an extra."""
     return f"pip install '.[{extra}]' in a checkout, or 'pushdown-tools[{extra}]' when it is released"
 
 

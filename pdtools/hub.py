@@ -52,7 +52,7 @@ _SMALL = (
 _SECONDS = 10.0  # that the hub has for an answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 
-# What names meant to this process, with their commits.
+# Names with their commits, as this process resolved them.
 _found: dict[str, str] = {}
 
 
@@ -120,7 +120,7 @@ def snapshot(
 
 
 def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
-    """Of a repository's files those to download, in this order.
+    """Choose a repository's files to download, in this order.
 
     Raises:
         InputError: if there is no configuration, or no weights where they are wanted.
@@ -218,7 +218,7 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
 
 
 def _status(error: BaseException) -> int | None:
-    """What the hub has answered; None: nothing."""
+    """The HTTP status of the hub's answer; None: it gave none."""
     status: int | None = getattr(getattr(error, "response", None), "status_code", None)
     return status
 

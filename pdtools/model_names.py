@@ -33,7 +33,7 @@ class NamedModel(NamedTuple):
 
 
 def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
-    """What is meant by the name of a model: the one place where names become folders.
+    """Resolve the name of a model: the one place where names become folders.
 
     Args:
         name: a folder, of which nothing is asked here; a key of :data:`BUNDLED`, unless there is a file or

@@ -26,7 +26,7 @@ except ImportError:  # not Windows
 
 # Whether the system deletes and moves no file that is open, nor a folder that has one.
 OPEN_FILES_STAY = fcntl is None
-# Of a file that is locked on Windows, where locks are of single bytes: who shares it has one of them.
+# Bytes of a locked file on Windows, where locks are of single bytes: each process that shares it has one.
 _BYTES = 1024
 # Some network file systems are mounted without locks.
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}

@@ -34,7 +34,7 @@ _PER_NAT = 1 / math.log(2)
 
 @dataclass(frozen=True, kw_only=True)
 class Read:
-    """What a model reads to show its attention.
+    """The input that a model reads to show its attention.
 
     Attributes:
         rows: tokens with their derivations, as :meth:`pdtools.models.LanguageModel.pack` takes them.
@@ -81,7 +81,7 @@ class DerivationView:
         return Parse(self.sequence(loaded, found), tree.to_brackets(), joint)
 
     def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
-        """What is read before a token is predicted, to be packed.
+        """The input before a token is predicted, to be packed.
 
         Args:
             ids: int32 (n + 2), of the sentence.
@@ -193,7 +193,7 @@ def trace_of_score(
     words: Sequence[str],
     first: str = ROOT,
 ) -> Trace:
-    """Of what every scorer gives; ``first`` stands before it."""
+    """A trace of what every scorer gives; ``first`` stands before it."""
     return Trace(
         model={"folder": str(folder), **settings},
         derivations="none",
@@ -251,7 +251,7 @@ def _longest(histories: Sequence[NDArray[np.int32]]) -> tuple[list[NDArray[np.in
 
 
 def known(found: Any) -> Any:
-    """What was found of a sentence that has a score.
+    """The result of a sentence that has a score.
 
     Raises:
         PdtoolsError: if it has none.

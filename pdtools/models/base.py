@@ -347,7 +347,7 @@ class LanguageModel(nn.Module, ABC):
         raise PdtoolsError("this model does not read windows, which prompts are")
 
     def derivation_of(self, shards: ShardSet, row: int) -> Any:
-        """What the model calls the derivation of a row: what its kind makes of the row's attachments.
+        """The derivation of a row, which the model's kind makes of the row's attachments.
 
         Raises:
             PdtoolsError: if the shards do not have it.

@@ -37,7 +37,7 @@ FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 BEST_FOLDER = "best"
-# What config.json says of how far a model was trained: updates; words read, as many as the tokens read have
+# Keys of config.json about training so far: updates; words read, as many as the tokens read have
 # in the whole corpus; and the numbers of words of train.keep_at that it was kept for.
 TRAINED = ("step", "words", "kept_at_words")
 UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"

@@ -1,4 +1,4 @@
-"""What a model derives besides strings: nothing, attachments, actions, …; a class for each, one protocol.
+"""Kinds of derivations: none, attachments, actions, …; a class for each, one protocol.
 
 A derivation is a sequence of choices, made from left to right: of a string its tokens; with attachments a
 token, what it attaches to, the next token, and so on; with actions the tree is written into the string.

@@ -35,7 +35,7 @@ def percent(score: float | None) -> float | None:
 
 
 def with_bound(name: str, bound: str | None) -> str:
-    """What a row is called: of a score that is not exact with the bound that it is."""
+    """The name of a row; a score that is a bound says so."""
     return name if bound is None else f"{name}, {bound}"
 
 

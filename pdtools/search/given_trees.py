@@ -238,7 +238,7 @@ def _read(model: LanguageModel, rows: Sequence[tuple[NDArray[np.int32], Any]]) -
     lengths = batch.lengths.tolist()
     for row, generated in enumerate(generates.cpu().numpy()):
         positions = np.flatnonzero(generated)  # (n + 1)
-        # What is written there is a choice, and made; the choice that follows a token there is not.
+        # A choice written at a position is made there; the choice that follows a token is not.
         yield _Reading(choices[row, : lengths[row]], positions + written, logprobs[row, positions])
 
 

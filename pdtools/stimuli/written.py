@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pdtools.stimuli.surprisals import Surprisals
 
 SPILLED = (1, 2)
-"""Of which words before a word surprisal, length and frequency are in its row too."""
+"""How many words back surprisal, length and frequency are repeated in a word's row."""
 _COUNTS = ("n_tokens", "unknown", "crossing", "seen", *(f"length_{words}" for words in SPILLED))
 
 

@@ -40,7 +40,7 @@ class LossTerm:
     validated: bool = True
 
     def weight(self, config: TrainConfig) -> float:
-        """What the sum is multiplied by."""
+        """The factor of the sum."""
         return 1.0
 
     def every(self, config: TrainConfig) -> int:
@@ -56,7 +56,7 @@ class LossTerm:
         return batch
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """What logs say of it, JSON-ready; None where there is nothing to divide by."""
+        """Scores for the log, JSON-ready; None if there is nothing to divide by."""
         return {}
 
 
@@ -206,7 +206,7 @@ class LossSums:
         return of_base / max(self.tokens, 1) + own
 
     def scores(self, config: TrainConfig, model: LanguageModel) -> dict[str, Any]:
-        """What logs say: the loss (nats), and each term's scores."""
+        """Scores for the log: the loss (nats), and each term's."""
         found: dict[str, Any] = {"loss": self.loss(config)}
         for term in TERMS:
             found |= term.scores(self, model)
@@ -243,7 +243,7 @@ def base_count(batch: Batch, config: TrainConfig) -> Tensor:
 
 
 class StepWeights:
-    """What the terms of one step are multiplied by.
+    """The factors of the terms in one step.
 
     Args:
         config: how the model is trained.
@@ -267,7 +267,7 @@ class StepWeights:
                 self._factors[term.name] = term.weight(config) * base / divisor
 
     def loss(self, parts: LossParts) -> Tensor:
-        """What is minimised of one batch: a sum, which the base divides later."""
+        """The part of the objective from one batch: a sum, which the base divides later."""
         present = [(term, parts.sums[term.name]) for term in TERMS if term.name in parts.sums]
         dtype = present[0][1].dtype
         first, *others = (

@@ -269,7 +269,7 @@ def _as_read(value: Any) -> Any:
 
 
 def _hub_name(run: Mapping[str, Any], role: str) -> str:
-    """Of what came from the Hugging Face hub: which commit it was, whose branch may have moved on."""
+    """The commit of an input from the Hugging Face hub, whose branch may have moved on."""
     name = run.get("provenance", {}).get("inputs", {}).get(role, {}).get("hub")
     return "" if name is None else f" (name {PREFIX}{name} to go on)"
 

@@ -84,7 +84,7 @@ class OpenRun:
         return self.report()
 
     def report(self) -> dict[str, Any]:
-        """What :func:`train` returns.
+        """The result of :func:`train`.
 
         Keys:
             recipe: where the recipe was read: a bundled name, a file, ``default``, or the run's ``run.json``

@@ -127,7 +127,7 @@ def prepare(folder: Path) -> None:
 
 
 def curve(case: Case, shards: Path, run: Path) -> dict[str, Any]:
-    """What a run gives that is stopped in the middle and resumed.
+    """The result of a run that is stopped in the middle and resumed.
 
     Returns:
         ``train`` and ``valid``: the losses of its logs; ``weights``: a digest.
@@ -162,7 +162,7 @@ def described(run: Path) -> dict[str, Any]:
 
 
 def work_of_two(shards: Path, folder: Path) -> list[dict[str, Any]]:
-    """What ``tests/training/ranks_worker.py`` trains with two processes."""
+    """The runs that ``tests/training/ranks_worker.py`` trains with two processes."""
     work = []
     for name in OF_TWO:
         case = CASES[name]

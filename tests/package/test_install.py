@@ -1,4 +1,4 @@
-"""What is said of installing; recipes and images; the repository's address."""
+"""Pages on installing; recipes and images; the repository's address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-# What conda-forge calls otherwise.
+# Packages with other names on conda-forge.
 CONDA = {"torch": "pytorch", "tensorboardX": "tensorboardx"}
 
 

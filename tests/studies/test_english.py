@@ -213,7 +213,7 @@ def test_the_slurm_form(tmp_path: Path) -> None:
 
 
 def test_overlap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of words in a row in one paragraph; case, quotes and punctuation do not count."""
+    """Runs of words in one paragraph count; case, quotes and punctuation do not."""
     (tmp_path / "items.txt").write_text("The dog, it didn't sleep.\nA cat saw the dog.\nShe left.\n")
     (tmp_path / "other.txt").write_text("One two three.\n")
     (tmp_path / "text.txt").write_text("So THE dog: it didn’t sleep\nwell. A cat saw\nthe dog.\n")

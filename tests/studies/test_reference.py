@@ -40,7 +40,7 @@ def parser_of(name: str) -> Any:
 
 
 def named(table: str) -> set[str]:
-    """What stands in backticks in the first column."""
+    """Names in backticks in the first column."""
     rows = [line.split(" | ")[0] for line in table.splitlines()]
     return {name for row in rows for name in re.findall("`([^`]+)`", row)}
 

@@ -74,7 +74,7 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
 
 
 def name_of(folder: str) -> str:
-    """What a model is called: as its folder, as the run's if this is a part of a run, or as on the hub."""
+    """The name of a model: that of its folder, of its run if the folder is a part of one, or on the hub."""
     path = Path(folder).resolve()
     if (hub := name_of_snapshot(path)) is not None:
         return hub.partition("@")[0].rpartition("/")[2]

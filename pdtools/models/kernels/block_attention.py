@@ -25,7 +25,7 @@ from pdtools.models.kernels.native_block_attention import library_for, native_bl
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
-# What is computed here by torch.
+# Forms of terms that are computed here by torch.
 TAKES = all_but("apart")
 _TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
 

@@ -21,7 +21,7 @@ from pdtools.models.kernels.terms import Terms, all_but
 # Multiplications that are worth a thread of their own: a third of a millisecond.
 _WORTH_A_THREAD = 1 << 21
 
-# What is computed here.
+# Forms of terms that are computed here.
 TAKES = all_but("fixed", "innermost")
 
 # ``attention`` in decoding.c, in its order.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pdtools.models.kernels.self_test import agrees
 
-# What they compute, with heads of whole tiles of numbers, and tables of depths that a byte can name.
+# Forms of terms that they compute, with heads of whole tiles of numbers, and depths that a byte can name.
 TAKES = ("content_bias", "position_bias", "distance", "table", "tape", "alibi")
 HEAD_SIZES = (16, 32, 64, 128)
 

@@ -32,8 +32,8 @@ _SECONDS = 60
 
 
 def flags() -> Iterator[tuple[str, ...]]:
-    """What a compiler is told, best first: not every clang knows all of it."""
-    # What clang calls so on ARM.
+    """Flags for a compiler, best first: not every clang knows all of them."""
+    # The name of -march on ARM.
     this_processor = "-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native"
     simd = () if sys.platform == "darwin" else ("-fopenmp-simd",)  # Apple's clang refuses options of OpenMP
     place = () if sys.platform == "win32" else ("-fPIC",)

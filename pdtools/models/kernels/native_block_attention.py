@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from pdtools.models.kernels.native import native_library, parts_of, share_among_threads
 from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
-# What is computed here. What is seen is always all up to the query, or goes by openers.
+# Forms of terms that are computed here. A query sees all before it, or by openers.
 TAKES = all_but("seen", "apart")
 
 # ``attention`` in block_attention.c, in its order.

@@ -43,12 +43,12 @@ class Terms(NamedTuple):
     apart: Tensor | None = None
 
     def given(self) -> dict[str, Tensor]:
-        """Those that there are, by name."""
+        """The tensors that are present, by name."""
         return {name: term for name, term in self._asdict().items() if term is not None}
 
 
 class Form(NamedTuple):
-    """What kernels in C may rely on.
+    """The form of a tensor, on which kernels in C rely.
 
     Attributes:
         shape: its dimensions, of ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head, and

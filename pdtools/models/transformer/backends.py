@@ -33,7 +33,7 @@ NATIVE_LENGTH = 128
 
 @dataclass(eq=False)
 class Work:
-    """What is to be computed, and from what.
+    """One computation of attention: its inputs and conditions.
 
     Attributes:
         q: (B, H, Q, d).

@@ -70,7 +70,7 @@ class TransformerLM(LanguageModel):
         extra_terms = extra_terms or {}
         self.config = config
         self.depths = depths
-        # What terms and the head look at besides depths that is made of the tape.
+        # Readings of the tape besides depths, for terms and the head.
         self.reads = dict(StackDistances.reads) if head_distances else {}
         for term in itertools.chain(*extra_terms.values()):
             self.reads |= term.reads

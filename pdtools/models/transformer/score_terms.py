@@ -73,7 +73,7 @@ class ScoreInputs:
 
     @property
     def mask_form(self) -> tuple[str, ...]:
-        """What is seen, beside causality, to kernels: see :attr:`ScoreTerm.form`."""
+        """The form of visibility, beside causality, for kernels: see :attr:`ScoreTerm.form`."""
         return ("innermost",) if self.innermost is not None else () if self.visible is None else ("seen",)
 
     def mask(self) -> dict[str, Tensor]:

@@ -51,7 +51,7 @@ class View:
         return cls(tape_row, _within(tape_row, depths), read)
 
     def inputs(self, *, causal: Tensor | None = None, visible: Tensor | None = None) -> ScoreInputs:
-        """What score terms look at; masks as there."""
+        """The inputs of score terms; masks as there."""
         read = {"tape": self.depths, **self.read}
         # (B, 1, N, N), or (R, 1, 1, k + 1)
         by_head: dict[str, Any] = {

@@ -74,7 +74,7 @@ def figures_of(curves: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Spec], di
 
 
 def _model(loaded: Loaded) -> dict[str, Any]:
-    """What the provenance says of the model; {} where there are several, or none."""
+    """The provenance of the model; {} if there are several, or none."""
     found = loaded.document["provenance"].get("inputs", {}).get("model")
     return found if isinstance(found, dict) else {}
 
@@ -94,7 +94,7 @@ def _folder(model: Mapping[str, Any]) -> Path:
 
 
 def _run_names(models: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], str]:
-    """What runs are called: as their folders, numbered where several are called the same."""
+    """Names of runs: those of their folders, numbered if several are the same."""
     names: dict[tuple[str, ...], str] = {}
     for model in models:
         name = name_of(str(_folder(model)))

@@ -66,7 +66,7 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
     for row in rows:
         row["label"] = labels[places[row["region"] - 1]]
     paired: list[list[Any]] = []
-    # Of many conditions every two would be too many.
+    # All pairs of many conditions would be too many.
     pairs = (
         list(combinations(conditions, 2))
         if len(conditions) <= _FEW

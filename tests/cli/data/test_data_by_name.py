@@ -416,7 +416,7 @@ def test_bundled_records(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def copies() -> dict[str, tuple[str, bytes]]:
-    """Of the data that tests have: by SHA-256 the name and the bytes."""
+    """Names and bytes of the data that tests have, by SHA-256."""
     if DATA is None or not Path(DATA).is_dir():
         pytest.skip("needs PDTOOLS_TEST_DATA: treebanks and benchmarks, which are not in the repository")
     found = {}

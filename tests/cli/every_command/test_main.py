@@ -74,7 +74,7 @@ def test_help_of_no_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_speaks_of_no_other_command(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """What an option does elsewhere, or with an option that the command does not have, is of no use."""
+    """Help says nothing about other commands, or about options that the command lacks."""
     assert main.run([*command.split(), "--help"]) == 0
     options = capsys.readouterr().out.partition("\nArguments:\n")[2] or "-"
     assert not [name for name in re.findall(r"eval-[a-z]+", options) if name != command]

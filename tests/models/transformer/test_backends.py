@@ -188,7 +188,7 @@ def test_keys_on_the_stack(dropout: float) -> None:
 
 
 class OwnTerm(ScoreTerm):
-    """Of no kernel: a bonus for tokens that are open, learned."""
+    """A learned bonus for tokens that are open, which no kernel knows."""
 
     name = "open"
     reads: ClassVar = {"stack_distance": lambda tape, cells: (tape == 0).to(torch.int16)}
