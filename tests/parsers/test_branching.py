@@ -43,3 +43,16 @@ def test_the_words_of_trees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     conllu.write_text("1\tHi\thi\tINTJ\t_\t_\t0\troot\t_\t_\n\n")
     assert run(["parse", str(conllu), "--from", "treebank", "--parser", "right-branching"]) == 1
     assert run(["parse", str(conllu), "--from", "conllu", "--parser", "right-branching"]) == 2
+
+
+def test_a_parser_that_is_missing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.mrg").write_text("(S (A a) (B b))\n")
+    Path("runs").mkdir()
+    assert run(["parse", "a.mrg", "--from", "treebank", "--parser", "runs/pushdown", "-o", "a.trees"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "runs/pushdown" in error
+    assert not Path("a.trees").exists()

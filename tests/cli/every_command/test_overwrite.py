@@ -434,14 +434,14 @@ def test_going_on_replaces_a_file_beside_only_where_a_run_has_begun(tmp_path: Pa
             str(out), plan, folder=False, overwrite=False, inputs=[], beside=beside, quiet=True
         )
 
-    with pytest.raises(PdtoolsError, match=r"rejects: .*(exists|unfinished)"):
+    with pytest.raises(PdtoolsError, match=r"rejects: exists already"):
         check(plan)
     with pytest.raises(KeyboardInterrupt), job_folder(out, {}, Plan()) as job:
         assert job is not None
         for number in range(2):
             job.pieces("pieces").write(number, "0a", b"done")
         raise KeyboardInterrupt
-    with pytest.raises(PdtoolsError, match=r"rejects: .*(exists|unfinished)"):
+    with pytest.raises(PdtoolsError, match=r"rejects: of an unfinished run \(--resume continues it"):
         check(Plan())
     check(plan)
 
