@@ -11,7 +11,8 @@ Weights are random; the output's biases make opening, generating and closing abo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,9 +36,9 @@ WORDS, SENTENCES = 20, 2
 SEARCH_BAR, PLAIN_BAR = 1.2, 0.1
 
 
-def model_of(name: str, positions: str, options: Options) -> TransformerLM:
+def model_of(name: str, positions: str, options: Options, trunk: Mapping[str, Any] = TRUNK) -> TransformerLM:
     """A model with random weights on the trunk of the other benchmarks."""
-    settings = {**TRUNK, "positions": positions}
+    settings = {**trunk, "positions": positions}
     if name != "transformer":
         settings |= {"n_labels": LABELS, "output_bias": True}
     model = build_model(name, make_config(name, settings))

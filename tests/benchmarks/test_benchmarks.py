@@ -213,3 +213,29 @@ def test_every_form_of_treebank_is_measured(tmp_path: Path) -> None:
     for name, write in forms.WRITERS.items():
         (tmp_path / name).write_text(write(trees))
         assert forms.read(name, str(tmp_path / name)) == 7, name
+
+
+def test_rates_are_units_by_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import rates
+
+    tiny = {**rates.TRUNK, "layers": 1, "d_model": 8, "heads": 2, "d_ff": 8, "vocab_size": 40}
+    monkeypatch.setattr(rates, "SIZES", {"small": tiny})
+    monkeypatch.setattr(rates, "ROWS", 1)
+    taken: list[str] = []
+
+    def seconds(runs: Any, options: Any, *, by_clock: bool) -> dict[str, float]:
+        for run in runs.values():
+            run()
+        taken.extend(runs)
+        return {name: 0.5 if name.startswith("float32") else 0.25 for name in runs}
+
+    monkeypatch.setattr(rates, "seconds", seconds)
+    monkeypatch.setattr("sys.argv", ["rates.py", "--threads", "1"])
+    rates.main()
+    rows = [
+        line.split(" | ")[1:] for line in capsys.readouterr().out.splitlines() if line.startswith("| small")
+    ]
+    assert [row[1:] for row in rows] == [
+        [str(2 * units), f"{4 * units} |"] for units in (128, 128, 32, 4, 2, 1)
+    ]
+    assert taken == ["float32 1", "bf16 1"] * 6
