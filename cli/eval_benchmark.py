@@ -13,19 +13,19 @@ from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
 from .evaluating import Evaluating
+from .external import external_scorer, write_for_others
 from .options import (
     COMPARING,
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
+    ExternalOptions,
     LatexOption,
-    RecordedOptions,
     ResultsFolderOption,
     RunOptions,
     option_blocks,
 )
 from .outputs import required_output
-from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
 
@@ -36,7 +36,7 @@ def eval_benchmark(
         str, typer.Argument(metavar="DATA", help="The benchmark's folder, a zip of it, or one of its files.")
     ],
     run: RunOptions,
-    recorded: RecordedOptions,
+    external: ExternalOptions,
     reading: ContextOptions,
     name: Annotated[
         str | None,
@@ -125,16 +125,16 @@ def eval_benchmark(
     """
     sources = {
         "--model": model,
-        "--surprisals": recorded.surprisals,
+        "--surprisals": external.surprisals,
         "--scores": given_scores,
-        "--write-sentences": recorded.write_sentences,
+        "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
     from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.given import GivenScores
     from pdtools.evaluation.benchmark.items import Items
-    from pdtools.evaluation.recorded.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
+    from pdtools.evaluation.external.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -148,13 +148,13 @@ def eval_benchmark(
     if benchmark.suites:
         if given_scores is not None or limit is not None:
             raise typer.BadParameter("--scores and --limit cannot be combined with test suites")
-        score_suites(data, run, recorded, reading, model, output, details=details, latex=latex)
+        score_suites(data, run, external, reading, model, output, details=details, latex=latex)
         return
     inputs = {"data": data, "benchmark": None if name in (None, *bundled()) else name}
-    if recorded.write_sentences is not None:
+    if external.write_sentences is not None:
         read = {role: path for role, path in inputs.items() if path is not None}
         strings = Items(data, benchmark, limit)
-        write_for_others(recorded, run, read, lambda: benchmark_strings(strings), BENCHMARK_COLUMNS)
+        write_for_others(external, run, read, lambda: benchmark_strings(strings), BENCHMARK_COLUMNS)
         return
     evaluating = Evaluating.begin(
         required_output(output),
@@ -163,7 +163,7 @@ def eval_benchmark(
             **inputs,
             "model": model,
             "trees": run.trees,
-            "surprisals": recorded.surprisals,
+            "surprisals": external.surprisals,
             "scores": given_scores,
         },
         also=[reading.preceding],
@@ -185,7 +185,7 @@ def eval_benchmark(
         if given.unused:
             evaluating.say(f"{given.unused} scores are of no string of these items")
     else:
-        scored = recorded_scorer(recorded, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
+        scored = external_scorer(external, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
         results = evaluate_benchmark(items, scored, evaluating.bar("strings"), in_order=True)
         evaluating.deliver(results, details=details)
     if excluded := results.counts["items_unscorable"]:

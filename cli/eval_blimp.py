@@ -10,20 +10,20 @@ from pdtools.search.options import AUTO
 
 from .arguments import pick_source
 from .evaluating import Evaluating
+from .external import external_scorer, write_for_others
 from .options import (
     COMPARING,
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
+    ExternalOptions,
     LatexOption,
-    RecordedOptions,
     ResultsFolderOption,
     RunOptions,
     option_blocks,
 )
 from .outputs import required_output
 from .panels import input_option
-from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
 
@@ -35,7 +35,7 @@ def eval_blimp(
         typer.Argument(metavar="DATA", help="A folder of .jsonl or .tsv files, one such file, or BLiMP.zip."),
     ],
     run: RunOptions,
-    recorded: RecordedOptions,
+    external: ExternalOptions,
     reading: ContextOptions,
     model: EvaluatedModelOption = None,
     output: ResultsFolderOption = None,
@@ -79,27 +79,27 @@ def eval_blimp(
     """
     sources = {
         "--model": model,
-        "--surprisals": recorded.surprisals,
-        "--write-sentences": recorded.write_sentences,
+        "--surprisals": external.surprisals,
+        "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
-    if recorded.write_sentences is not None:
+    if external.write_sentences is not None:
         from pdtools.evaluation.blimp.pairs import PairFiles
-        from pdtools.evaluation.recorded.sentence_files import BLIMP_COLUMNS, blimp_sentences
+        from pdtools.evaluation.external.sentence_files import BLIMP_COLUMNS, blimp_sentences
 
         write_for_others(
-            recorded, run, {"data": data}, lambda: blimp_sentences(PairFiles(data, limit)), BLIMP_COLUMNS
+            external, run, {"data": data}, lambda: blimp_sentences(PairFiles(data, limit)), BLIMP_COLUMNS
         )
         return
 
     from pdtools.evaluation.blimp.evaluate import evaluate_blimp
     from pdtools.evaluation.blimp.pairs import PairFiles
-    from pdtools.evaluation.recorded.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
+    from pdtools.evaluation.external.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
 
     evaluating = Evaluating.begin(
         required_output(output),
         run,
-        {"data": data, "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        {"data": data, "model": model, "trees": run.trees, "surprisals": external.surprisals},
         also=[reading.preceding],
         latex=latex,
     )
@@ -112,7 +112,7 @@ def eval_blimp(
             results = evaluate_blimp(pairs, scorer, progress)
             evaluating.deliver(results, details=details)
     else:
-        scored = recorded_scorer(recorded, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
+        scored = external_scorer(external, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
         results = evaluate_blimp(pairs, scored, evaluating.bar("sentences"), in_order=True)
         evaluating.deliver(results, details=details)
     evaluating.say_what_is_unknown(results, "pairs")

@@ -209,7 +209,7 @@ def eval_reading(
     # These import torch, which takes seconds: only what can be read is worth them.
     from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
-    from pdtools.evaluation.reading.scoring import measures_of, named_models, recorded_words, score_words
+    from pdtools.evaluation.reading.scoring import external_words, measures_of, named_models, score_words
     from pdtools.search.in_pieces import model_settings_for_job
 
     context = read_context(reading, documents=True)
@@ -240,7 +240,7 @@ def eval_reading(
             job=job,
             progress=evaluating.bar("sentences"),
         )
-        scored += recorded_words(found)
+        scored += external_words(found)
         results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
         results.settings["frequency"] = frequencies or (wordfreq and f"wordfreq {wordfreq}")
         if table is not None:

@@ -11,13 +11,14 @@ from pdtools.search.options import AUTO
 
 from .arguments import pick_source
 from .evaluating import Evaluating
+from .external import external_scorer, write_for_others
 from .options import (
     COMPARING,
     ContextOptions,
     DetailsOption,
     EvaluatedModelOption,
+    ExternalOptions,
     LatexOption,
-    RecordedOptions,
     ResultOptions,
     ResultsFolderOption,
     RunOptions,
@@ -26,7 +27,6 @@ from .options import (
 )
 from .outputs import required_output
 from .panels import input_option
-from .recorded import recorded_scorer, write_for_others
 from .running import model_settings, read_context
 
 
@@ -41,7 +41,7 @@ def eval_sg(
         ),
     ],
     run: RunOptions,
-    recorded: RecordedOptions,
+    external: ExternalOptions,
     reading: ContextOptions,
     model: EvaluatedModelOption = None,
     from_items: Annotated[
@@ -97,8 +97,8 @@ def eval_sg(
     """
     sources = {
         "--model": model,
-        "--surprisals": recorded.surprisals,
-        "--write-sentences": recorded.write_sentences,
+        "--surprisals": external.surprisals,
+        "--write-sentences": external.write_sentences,
         "--from-items": from_items,
     }
     pick_source(context, sources)
@@ -108,14 +108,14 @@ def eval_sg(
     if len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
     score_suites(
-        suites[0], run, recorded, reading, model, output, text_style=text_style, details=details, latex=latex
+        suites[0], run, external, reading, model, output, text_style=text_style, details=details, latex=latex
     )
 
 
 def score_suites(
     suites: str,
     run: RunOptions,
-    recorded: RecordedOptions,
+    external: ExternalOptions,
     reading: ContextOptions,
     model: str | None,
     output: str | None,
@@ -125,12 +125,12 @@ def score_suites(
     latex: bool,
 ) -> None:
     """Score suites by a model or by surprisals of others, or write their sentences."""
-    if recorded.write_sentences is not None:
-        from pdtools.evaluation.recorded.sentence_files import SG_COLUMNS, sg_sentences
+    if external.write_sentences is not None:
+        from pdtools.evaluation.external.sentence_files import SG_COLUMNS, sg_sentences
         from pdtools.evaluation.sg.suites import SuiteFiles
 
         write_for_others(
-            recorded,
+            external,
             run,
             {"suites": suites},
             lambda: sg_sentences(SuiteFiles(suites), text_style.value),
@@ -138,14 +138,14 @@ def score_suites(
         )
         return
 
-    from pdtools.evaluation.recorded.sentence_files import SG_COLUMNS, place_names, sg_sentences
+    from pdtools.evaluation.external.sentence_files import SG_COLUMNS, place_names, sg_sentences
     from pdtools.evaluation.sg.evaluate import evaluate_sg
     from pdtools.evaluation.sg.suites import SuiteFiles
 
     evaluating = Evaluating.begin(
         required_output(output),
         run,
-        {"suites": suites, "model": model, "trees": run.trees, "surprisals": recorded.surprisals},
+        {"suites": suites, "model": model, "trees": run.trees, "surprisals": external.surprisals},
         also=[reading.preceding],
         latex=latex,
     )
@@ -159,7 +159,7 @@ def score_suites(
             evaluating.deliver(results, details=details)
     else:
         places = place_names(SG_COLUMNS, sg_sentences(found))
-        scored = recorded_scorer(recorded, places, text_style.value)
+        scored = external_scorer(external, places, text_style.value)
         results = evaluate_sg(found, scored, evaluating.bar("sentences"))
         evaluating.deliver(results, details=details)
     evaluating.say_what_is_unknown(results, "items")

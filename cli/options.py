@@ -241,13 +241,13 @@ WriteSentencesOption = Annotated[
 TextOnlyOption = Annotated[
     bool, output_option("--text-only", help="--write-sentences: only the texts, without a header.")
 ]
-RecordedOnErrorOption = Annotated[
+ExternalOnErrorOption = Annotated[
     OnError,
     input_option(
         "--on-error", help="If --surprisals do not fit a sentence: stop (fail), or exclude it (skip)."
     ),
 ]
-RecordedNatsOption = Annotated[bool, input_option("--nats", help="--surprisals: they are in nats, not bits.")]
+ExternalNatsOption = Annotated[bool, input_option("--nats", help="--surprisals: they are in nats, not bits.")]
 _KEPT = "Number of hypotheses kept after each token (action models: each action)"
 _beam = partial(search_option, "--beam", "--action-beam", metavar="N", parser=parse_beam)
 # int | Literal["auto"], which typer does not take
@@ -419,14 +419,14 @@ class ContextOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedOptions:
+class ExternalOptions:
     """Evaluations of a model outside of pdtools: its surprisals, and the sentences that it is to read."""
 
     surprisals: SurprisalsOption = None
     write_sentences: WriteSentencesOption = None
     text_only: TextOnlyOption = False
-    nats: RecordedNatsOption = False
-    on_error: RecordedOnErrorOption = OnError.fail
+    nats: ExternalNatsOption = False
+    on_error: ExternalOnErrorOption = OnError.fail
 
 
 # How commands that compare sentences, which are of no document, say some of these.

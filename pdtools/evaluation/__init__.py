@@ -6,17 +6,17 @@ Each evaluation is a function from data and a model to :class:`Results`, which :
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.external.scorer import ExternalScorer
+from pdtools.evaluation.external.sentence_files import blimp_sentences
 from pdtools.evaluation.parsing.evaluate import evaluate_parse
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
-from pdtools.evaluation.recorded.scorer import RecordedScorer
-from pdtools.evaluation.recorded.sentence_files import blimp_sentences
 from pdtools.evaluation.results import Results, read_results, write_results
 from pdtools.evaluation.sg.evaluate import evaluate_sg
 from pdtools.evaluation.sg.suites import SuiteFiles
 
 __all__ = [
+    "ExternalScorer",
     "PairFiles",
-    "RecordedScorer",
     "Results",
     "SuiteFiles",
     "blimp_sentences",

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
 from pdtools.evaluation.blimp.pairs import read_pairs
-from pdtools.evaluation.parsing.evaluate import read_left_out
-from pdtools.evaluation.parsing.prm import read_parameters
-from pdtools.evaluation.recorded.scorer import RecordedScorer
-from pdtools.evaluation.recorded.sentence_files import (
+from pdtools.evaluation.external.scorer import ExternalScorer
+from pdtools.evaluation.external.sentence_files import (
     SG_COLUMNS,
     blimp_sentences,
     sg_sentences,
     write_sentences,
 )
+from pdtools.evaluation.parsing.evaluate import read_left_out
+from pdtools.evaluation.parsing.prm import read_parameters
 from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.evaluation.sg.items import item_results, read_item_results
 from pdtools.evaluation.sg.suites import read_suites
@@ -193,7 +193,7 @@ def test_tables_of_surprisals(content: bytes, on_error: str, tmp_path: Path) -> 
     file = tmp_path / "x.tsv"
     file.write_bytes(content)
     with refusing():
-        scorer = RecordedScorer(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
+        scorer = ExternalScorer(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
         assert len(list(scorer.score(["The dog", "Bark"]))) == 2
 
 

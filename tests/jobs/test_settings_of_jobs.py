@@ -149,7 +149,7 @@ COMMANDS = {
 # What does the work, and what is done with its results: pieces of one job may differ in it.
 WHO = {"--workers", "--shard", "--scheduler", "--resume", "--device", "--threads", "--max-batch"}
 RESULTS = {"--output", "--overwrite", "--json", "--quiet", "--on-error", "--latex", "--details"}
-RECORDED = {"--surprisals", "--write-sentences", "--text-only", "--nats"}
+EXTERNAL = {"--surprisals", "--write-sentences", "--text-only", "--nats"}
 # Pieces have the digest of their content, and what is made of all of them is made at the end.
 CONTENT = {
     "surprisal": {
@@ -160,11 +160,11 @@ CONTENT = {
     "parse": {"--text", "--split-sentences", "--split", "--model"},  # --model: of benepar
     "tapes": {"--prompts"},  # these are read in one go
     "eval-ppl": {"--stream", "--streams"},  # these too
-    "eval-blimp": {"--limit", *RECORDED},
-    "eval-sg": {"--from-items", "--text-style", *RECORDED},
+    "eval-blimp": {"--limit", *EXTERNAL},
+    "eval-sg": {"--from-items", "--text-style", *EXTERNAL},
     "eval-benchmark": {
         *("--as", "--good", "--bad", "--level", "--scores", "--lower-is-better", "--limit"),
-        *RECORDED,
+        *EXTERNAL,
     },
     "eval-dyck": {"--strings", "--limit"},
     "eval-reading": {

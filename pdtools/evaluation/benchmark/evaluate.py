@@ -36,7 +36,7 @@ def evaluate_benchmark(
             item by itself, as far as its outcomes need it.
         progress: wraps the iterator over scores of strings; of a comparer over items.
         in_order: the scorer is asked for the strings as the items have them, repeated ones again
-            (:class:`pdtools.evaluation.RecordedScorer`).
+            (:class:`pdtools.evaluation.ExternalScorer`).
 
     Returns:
         Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), and an ``items`` table with a row

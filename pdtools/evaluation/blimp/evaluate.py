@@ -45,7 +45,7 @@ def evaluate_blimp(
         progress: wraps the iterator over sentence scores; of a comparer over pairs.
         in_order: the scorer is asked for the sentences in the order of
             :func:`pdtools.evaluation.blimp_sentences`, repeated ones again
-            (:class:`pdtools.evaluation.RecordedScorer`).
+            (:class:`pdtools.evaluation.ExternalScorer`).
 
     Returns:
         Accuracies over the scored pairs, as fractions of 1; None where no pair has a score. ``overall``: the

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.evaluation.recorded.word_alignment import is_unknown
+from pdtools.evaluation.external.word_alignment import is_unknown
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 

@@ -133,7 +133,7 @@ class ModelWords:
     corrects_spaces: bool = False
 
 
-def recorded_words(times: ReadingTimes) -> list[ModelWords]:
+def external_words(times: ReadingTimes) -> list[ModelWords]:
     """What columns of the table say of words: each (:attr:`Columns.surprisal`) is a model, in bits.
 
     Raises:

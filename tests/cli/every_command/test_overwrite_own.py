@@ -49,7 +49,7 @@ COMMANDS = {
     "blimp": ["eval-blimp", "{pairs.jsonl}", *MODEL, "--beam", "2"],
     "benchmark": ["eval-benchmark", "{pairs.jsonl}", "--as", "blimp", *MODEL, "--beam", "2"],
     "sg": ["eval-sg", "{suite.json}", *MODEL, "--beam", "2"],
-    "recorded": ["eval-sg", "{items.csv}", "--from-items"],
+    "external": ["eval-sg", "{items.csv}", "--from-items"],
     "attention": ["eval-attention", "{suite.json}", *MODEL, "--at", "2", "--beam", "2", "--samples", "9"],
     "bound": ["eval-cfl", "{language}", "--model", "{counting}", "--plot", "{bound.svg}"],
     "dyck": ["eval-dyck", "{far.tsv}", "--model", "{closing}", "--strings", "{brackets}", "--beam", "2"],
@@ -145,7 +145,7 @@ def test_a_folder_that_a_command_wrote_it_replaces(made: Path, capsys: pytest.Ca
         assert sorted(os.listdir(made / name)) == first
     assert {"samples.jsonl", "step-1"} <= set(os.listdir(made / "run"))
     assert "training.json" in os.listdir(made / "exported")
-    assert "scores.parquet" in os.listdir(made / "recorded")
+    assert "scores.parquet" in os.listdir(made / "external")
     assert "regions.parquet" in os.listdir(made / "sg")
 
 

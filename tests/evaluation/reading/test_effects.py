@@ -18,7 +18,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.reading.effects import Contrast, _Cell, _with_interval
-from pdtools.evaluation.reading.scoring import recorded_words
+from pdtools.evaluation.reading.scoring import external_words
 from pdtools.evaluation.reading.times import read_times
 
 SAP = Path(os.environ.get("PDTOOLS_TEST_DATA", ""), "benchmarks", "reading", "sap.zip")
@@ -220,7 +220,7 @@ def test_labels_are_of_rows_with_a_time_and_words_have_one_number_of_bits(tmp_pa
     times = read_times(str(tmp_path / "t.tsv"), columns={"surprisal": "gpt"})
     assert times.label("set").tolist() == ["B", "C"]
     with pytest.raises(PdtoolsError, match="gpt is 4 and 3 of the same word"):
-        recorded_words(times)
+        external_words(times)
 
 
 def sap_rows(member: str) -> list[dict[str, str]]:

@@ -6,23 +6,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .console import message, print_json
-from .options import RecordedOptions, RunOptions
+from .options import ExternalOptions, RunOptions
 from .outputs import check_json_output, check_target
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.recorded.scorer import RecordedScorer
-    from pdtools.evaluation.recorded.sentence_files import PlacedSentence
+    from pdtools.evaluation.external.scorer import ExternalScorer
+    from pdtools.evaluation.external.sentence_files import PlacedSentence
 
 
 def write_for_others(
-    options: RecordedOptions,
+    options: ExternalOptions,
     run: RunOptions,
     inputs: dict[str, str],
     sentences: Callable[[], Iterable[PlacedSentence]],
     columns: Sequence[str],
 ) -> None:
     """Do ``--write-sentences``: the sentences of ``inputs``, under their columns."""
-    from pdtools.evaluation.recorded.sentence_files import write_sentences
+    from pdtools.evaluation.external.sentence_files import write_sentences
     from pdtools.provenance import provenance
 
     assert options.write_sentences is not None
@@ -37,14 +37,14 @@ def write_for_others(
     message(f"{number} sentences written", quiet=run.quiet)
 
 
-def recorded_scorer(
-    options: RecordedOptions, names: Iterable[str], text_style: str | None = None
-) -> RecordedScorer:
+def external_scorer(
+    options: ExternalOptions, names: Iterable[str], text_style: str | None = None
+) -> ExternalScorer:
     """What ``--surprisals`` tells of sentences, which messages call by these names."""
-    from pdtools.evaluation.recorded.scorer import RecordedScorer
+    from pdtools.evaluation.external.scorer import ExternalScorer
 
     assert options.surprisals is not None
-    return RecordedScorer(
+    return ExternalScorer(
         options.surprisals,
         names,
         unit="nats" if options.nats else "bits",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.evaluation.recorded.word_alignment import align_tokens, is_edge, is_unknown
+from pdtools.evaluation.external.word_alignment import align_tokens, is_edge, is_unknown
 from pdtools.files import is_csv, read_table
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -41,7 +41,7 @@ class _Unusable(Exception):
     """Why the rows of a sentence give it no score."""
 
 
-class RecordedScorer:
+class ExternalScorer:
     """A :class:`~pdtools.search.scores.Scorer` that reads its scores from a table.
 
     The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
