@@ -22,10 +22,10 @@ from .outputs import check_output_or_done
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
     from pdtools.search import Scorer
+    from pdtools.search.adaptive_beam import Comparer
     from pdtools.search.checkpoint_scorer import Searcher
     from pdtools.search.contexts import Context
     from pdtools.search.in_pieces import ModelSettings
-    from pdtools.search.widening import Comparer
 
 T = TypeVar("T")
 
@@ -135,8 +135,8 @@ class Output:
         """The same; of ``--beam auto`` a model that searches as far as comparisons need it."""
         if settings.search.beam != AUTO:
             return self.scorer(settings)
+        from pdtools.search.adaptive_beam import STEPS
         from pdtools.search.in_pieces import PiecewiseComparer
-        from pdtools.search.widening import STEPS
 
         steps = list(map(list, STEPS))
         return self._model(PiecewiseComparer, settings, "comparisons: as far as needed", steps=steps)

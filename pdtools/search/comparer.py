@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
+from pdtools.search.adaptive_beam import STEPS, Asked, Compared, Contest, Found
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.kinds import search_of
@@ -16,7 +17,6 @@ from pdtools.search.options import AUTO, AUTO_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
 from pdtools.search.scores import Beginning, Dtype
 from pdtools.search.strings.huggingface import is_huggingface
-from pdtools.search.widening import STEPS, Asked, Compared, Contest, Found
 
 
 def load_comparer(
@@ -26,7 +26,7 @@ def load_comparer(
     device: str = "cpu",
     dtype: Dtype = "float32",
     context: Context = NO_CONTEXT,
-) -> WideningComparer:
+) -> AdaptiveBeamComparer:
     """Load a model for comparisons of sentences; arguments as of :func:`pdtools.search.load_scorer`, the beam
     being ``auto``.
 
@@ -36,11 +36,11 @@ def load_comparer(
     if is_huggingface(model_dir):
         raise PdtoolsError(f"{model_dir}: this model needs no search: leave out --beam auto")
     loaded = load_model(model_dir, device=device, dtype=dtype)
-    return WideningComparer(loaded, search, context=context)
+    return AdaptiveBeamComparer(loaded, search, context=context)
 
 
-class WideningComparer:
-    """A :class:`pdtools.search.widening.Comparer` that takes the steps of ``STEPS``, as far as needed.
+class AdaptiveBeamComparer:
+    """A :class:`pdtools.search.adaptive_beam.Comparer` that takes the steps of ``STEPS``, as far as needed.
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
@@ -59,7 +59,7 @@ class WideningComparer:
     ) -> None:
         if not loaded.model.words_depend:
             raise PdtoolsError(f"{loaded.folder}: this model needs no search: leave out --beam auto")
-        if not search_of(loaded.model).can_widen:
+        if not search_of(loaded.model).has_adaptive_beam:
             raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
         self._scorers = [
             AttachmentScorer(loaded, replace(search, beam=step.beam, margin=step.margin), context=context)
@@ -69,7 +69,7 @@ class WideningComparer:
         self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_margin_and_doubt_of_steps": steps}
 
     def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
-        """See :class:`pdtools.search.widening.Comparer`."""
+        """See :class:`pdtools.search.adaptive_beam.Comparer`."""
         stream = iter(contests)
         while block := list(islice(stream, self.look_ahead)):
             yield from self._compare(block)

@@ -43,12 +43,12 @@ class DerivationSearch(ABC):
 
     Attributes:
         has_widths: whether its beam has widths besides the one (a word beam, a fast track).
-        can_widen: whether ``--beam auto`` is for it.
+        has_adaptive_beam: whether ``--beam auto`` is for it.
         sample_beam: hypotheses that do for parses that people look at while a model trains.
     """
 
     has_widths: bool = False
-    can_widen: bool = False
+    has_adaptive_beam: bool = False
     sample_beam: int = 10
 
     @abstractmethod

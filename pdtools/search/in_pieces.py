@@ -12,6 +12,7 @@ from pdtools.jobs import JobFolder, Plan, Work, cut, map_pieces
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
+from pdtools.search.adaptive_beam import Compared, Comparer, Contest
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
@@ -21,7 +22,6 @@ from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import check_bos, load_model, load_scorer, load_searcher
 from pdtools.search.scores import Dtype, Measure, ModelScorer, SentenceScore, Unscorable
 from pdtools.search.strings.huggingface import HuggingFaceScorer
-from pdtools.search.widening import Compared, Comparer, Contest
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree
 from pdtools.typed_values import as_type

@@ -12,7 +12,7 @@ from pdtools.files import is_stream, sha256_file
 
 # The paper's analyses use 300; most of the mass is in the first few dozen.
 DEFAULT_BEAM = 100
-# As wide as comparisons of sentences need it (:mod:`pdtools.search.widening`).
+# As wide as comparisons of sentences need it (:mod:`pdtools.search.adaptive_beam`).
 AUTO: Literal["auto"] = "auto"
 # Settings in results of scores that need no search.
 NOT_SEARCHED: Mapping[str, Any] = {"beam": None, "margin": None}

@@ -13,10 +13,10 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.models import save_checkpoint
 from pdtools.search import TreesFile, load_comparer, load_scorer, load_searcher
+from pdtools.search.adaptive_beam import Found
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings import huggingface
 from pdtools.search.strings.prefix_tree import SortedStrings
-from pdtools.search.widening import Found
 
 SENTENCES = ("a b c", "b", "c a", "a b", "b c a b", "c b")
 TREES = ("(S a (S b c))", "(X b)", "(S c a)", "(S a b)", "(S (S b c) (S a b))", "(S c b)")

@@ -16,8 +16,9 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
+from pdtools.search.adaptive_beam import Found
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
-from pdtools.search.comparer import WideningComparer
+from pdtools.search.comparer import AdaptiveBeamComparer
 from pdtools.search.contexts import Context
 from pdtools.search.in_pieces import (
     CompareWork,
@@ -29,7 +30,6 @@ from pdtools.search.in_pieces import (
     model_settings_for_job,
 )
 from pdtools.search.options import SearchOptions
-from pdtools.search.widening import Found
 from pdtools.tokenization import Sentence, join_words, split_spaces
 
 
@@ -121,7 +121,7 @@ def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
     assert set(score.measures) == {"attachment", "closed"}
     assert score.seen == (3, 4)
     comparer = replace(windows, search=SearchOptions(beam="auto")).load_comparer()
-    assert isinstance(comparer, WideningComparer)
+    assert isinstance(comparer, AdaptiveBeamComparer)
     assert (comparer.settings["context"], comparer.settings["dtype"]) == ("x", "bfloat16")
     gpt2 = ModelSettings(model_dir=str(folders["gpt2"]), bos=False)
     assert gpt2.load_scorer().settings["bos"] is False

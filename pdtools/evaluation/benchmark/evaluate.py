@@ -12,11 +12,11 @@ from pdtools.evaluation.benchmark.items import Item, Items, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.search.widening import Comparer
+from pdtools.search.adaptive_beam import Comparer
 
 if TYPE_CHECKING:
+    from pdtools.search.adaptive_beam import Found
     from pdtools.search.scores import Scorer
-    from pdtools.search.widening import Found
 
 BLOCK = 4096
 """Items whose strings are sorted together, and whose scores are in memory at the same time."""
@@ -132,7 +132,7 @@ def _expect_end(scores: Iterator[Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ItemContest:
-    """An item (:class:`pdtools.search.widening.Contest`): its predictions decide it.
+    """An item (:class:`pdtools.search.adaptive_beam.Contest`): its predictions decide it.
 
     Attributes:
         strings: by name.
@@ -151,16 +151,16 @@ class ItemContest:
 
     @property
     def sums(self) -> Literal["totals"]:
-        """See :class:`pdtools.search.widening.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Contest`."""
         return "totals"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """See :class:`pdtools.search.widening.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Contest`."""
         return tuple(string.text for _, string in self.strings)
 
     def decided(self, found: Sequence[Found], doubt: float) -> bool:
-        """See :class:`pdtools.search.widening.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Contest`."""
         strings = dict(self.strings)
         pairs = zip(self.strings, found, strict=True)
         parts = {name: part_of(string, score) for (name, string), score in pairs}

@@ -16,7 +16,7 @@ from pdtools.search.scores import SentenceScore, Unscorable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pdtools.search.widening import Compared, Found
+    from pdtools.search.adaptive_beam import Compared, Found
 
 Outcome = Literal["right", "wrong", "tie", "unscorable"]
 

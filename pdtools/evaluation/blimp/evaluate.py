@@ -26,8 +26,8 @@ from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pdtools.search.adaptive_beam import Compared, Comparer
     from pdtools.search.scores import Scorer
-    from pdtools.search.widening import Compared, Comparer
 
 _SIDES = ("good", "bad")
 MAIN, PER_TOKEN = "main", "per_token"  # the predictions

@@ -15,15 +15,15 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, no_progress
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
+from pdtools.search.adaptive_beam import Compared, Comparer
 from pdtools.search.scores import Beginning, Unscorable
-from pdtools.search.widening import Compared, Comparer
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pdtools.evaluation.sg.formula import Formula
+    from pdtools.search.adaptive_beam import Found
     from pdtools.search.scores import Scorer, SentenceScore
-    from pdtools.search.widening import Found
     from pdtools.tokenization import Sentence
 
 
@@ -206,7 +206,7 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
 
 @dataclass(frozen=True, slots=True)
 class ItemContest:
-    """An item (:class:`pdtools.search.widening.Contest`): the comparisons of its predictions decide it."""
+    """An item (:class:`pdtools.search.adaptive_beam.Contest`): the comparisons of its predictions decide it."""
 
     item: Item
     formulas: tuple[Formula, ...]
@@ -214,7 +214,7 @@ class ItemContest:
 
     @property
     def sums(self) -> Literal["regions"]:
-        """See :class:`pdtools.search.widening.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Contest`."""
         return "regions"
 
     @property
@@ -223,7 +223,7 @@ class ItemContest:
         return tuple(presented.asked for presented in self.presented)
 
     def decided(self, found: Sequence[Found], doubt: float) -> bool:
-        """See :class:`pdtools.search.widening.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Contest`."""
         surprisals = self._surprisals(found)
         value = _region_values(self.item, surprisals)
         return all(

@@ -282,7 +282,7 @@ class AttachmentScorer(CheckpointScorer):
 class AttachmentSearch(DerivationSearch):
     """Attachments, by :func:`beam_search`."""
 
-    can_widen = True
+    has_adaptive_beam = True
 
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AttachmentScorer:
         """See :meth:`DerivationSearch.searcher`."""

@@ -14,7 +14,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
 from pdtools.files import Rejects
-from pdtools.search.widening import STEPS
+from pdtools.search.adaptive_beam import STEPS
 from pdtools.shards import ShardSettings, build_shards
 from pdtools.trees import SourcedTree, Tree
 

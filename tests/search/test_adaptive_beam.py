@@ -14,10 +14,10 @@ from search_oracle import save_checkpoints
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_comparer, load_scorer
+from pdtools.search.adaptive_beam import SURE, Doubt, Found, Step
 from pdtools.search.contexts import Context
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.widening import SURE, Doubt, Found, Step
 
 STEPS = (
     Step(1, None, Doubt(0.4, 0.0), Doubt(0.4, 0.0)),

@@ -1,6 +1,6 @@
 """Margins and ``--beam auto`` beside a fixed beam of 300: time, scores and outcomes of pairs and items.
 
-    OMP_NUM_THREADS=1 python benchmarks/widening.py --model RUN --pairs BLiMP.zip --suites sg_suites.zip
+    OMP_NUM_THREADS=1 python benchmarks/adaptive_beam.py --model RUN --pairs BLiMP.zip --suites sg_suites.zip
 
 ``--limit`` pairs are taken from each paradigm and items from each suite. A JSON line for each search: seconds
 of the processor (one thread), the mean and the largest difference of log p(x) to the fixed beam (nats), and
@@ -30,10 +30,10 @@ from pdtools.evaluation.sg.evaluate import judge as judge_item
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
-from pdtools.search.comparer import WideningComparer
+from pdtools.search.adaptive_beam import Asked, Contest, Found
+from pdtools.search.comparer import AdaptiveBeamComparer
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Beginning
-from pdtools.search.widening import Asked, Contest, Found
 from pdtools.tokenization import Sentence
 
 WIDEST = 300
@@ -125,7 +125,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
             **_differing(outcomes, wanted),
         }
     start = time.process_time()
-    compared = list(WideningComparer(loaded).compare(task.contests))
+    compared = list(AdaptiveBeamComparer(loaded).compare(task.contests))
     taken = time.process_time() - start
     steps = Counter(f"{c.beam}" if c.margin is None else f"{c.beam}, {c.margin:g} nats" for c in compared)
     yield {

@@ -1,4 +1,4 @@
-"""Searching widely only where it matters: scores that are compared, and how far off a comparison may be.
+"""Adaptive beam: a wide search only where a comparison of sentences needs it, with bounds on its error.
 
 A beam that is wide enough for every sentence is far too wide for most comparisons of sentences. So all are
 scored with a small beam, and those whose outcome could still change again with a wider one, and so on.
