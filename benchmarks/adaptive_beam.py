@@ -20,17 +20,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from pdtools.evaluation.benchmark.evaluate import ItemContest as StringsContest
+from pdtools.evaluation.benchmark.evaluate import ItemComparison as StringsComparison
 from pdtools.evaluation.benchmark.outcomes import judge as judge_strings
 from pdtools.evaluation.benchmark.outcomes import part_of
 from pdtools.evaluation.blimp.evaluate import PairItems
 from pdtools.evaluation.blimp.pairs import PairFiles
-from pdtools.evaluation.sg.evaluate import ItemContest, from_score, present_needed
+from pdtools.evaluation.sg.evaluate import ItemComparison, from_score, present_needed
 from pdtools.evaluation.sg.evaluate import judge as judge_item
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
-from pdtools.search.adaptive_beam import Asked, Contest, Found
+from pdtools.search.adaptive_beam import Asked, Comparison, Found
 from pdtools.search.comparer import AdaptiveBeamComparer
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Beginning
@@ -40,15 +40,15 @@ WIDEST = 300
 MARGINS = (14.0, 12.0, 10.0, 8.0, 6.0)
 
 Outcome = Callable[[Sequence[Found]], Any]
-"""Of the scores of a contest's sentences."""
+"""Of the scores of a comparison's sentences."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Contests, and what comes of the scores of each."""
+    """Comparisons, and what comes of the scores of each."""
 
     name: str
-    contests: Sequence[Contest]
+    comparisons: Sequence[Comparison]
     outcomes: Sequence[Outcome]
 
     def decide(self, scores: Sequence[Sequence[Found]]) -> list[Any]:
@@ -59,8 +59,8 @@ class Task:
 def blimp(path: str, limit: int) -> Task:
     """Minimal pairs."""
 
-    def outcome(contest: StringsContest) -> Outcome:
-        strings, (by_sums, *_) = dict(contest.strings), contest.formulas
+    def outcome(comparison: StringsComparison) -> Outcome:
+        strings, (by_sums, *_) = dict(comparison.strings), comparison.formulas
 
         def judged(found: Sequence[Found]) -> str:
             of_names = zip(strings.items(), found, strict=True)
@@ -70,25 +70,25 @@ def blimp(path: str, limit: int) -> Task:
         return judged
 
     items = PairItems(PairFiles(path, limit))
-    contests = [StringsContest.of(item, items.benchmark) for item in items]
-    return Task("BLiMP", contests, [outcome(each) for each in contests])
+    comparisons = [StringsComparison.of(item, items.benchmark) for item in items]
+    return Task("BLiMP", comparisons, [outcome(each) for each in comparisons])
 
 
 def sg(path: str, limit: int, text_style: str) -> Task:
     """Items of suites."""
-    contests, outcomes = [], []
+    comparisons, outcomes = [], []
 
-    def outcome(suite: Suite, contest: ItemContest) -> Outcome:
+    def outcome(suite: Suite, comparison: ItemComparison) -> Outcome:
         def judged(found: Sequence[Found]) -> list[bool | None]:
             surprisals = {
                 condition.name: from_score(presented, score)
                 if isinstance(score, SentenceScore)
                 else score.reason
                 for condition, presented, score in zip(
-                    contest.item.conditions, contest.presented, found, strict=True
+                    comparison.item.conditions, comparison.presented, found, strict=True
                 )
             }
-            return [row.correct for row in judge_item(suite, contest.item, surprisals)]
+            return [row.correct for row in judge_item(suite, comparison.item, surprisals)]
 
         return judged
 
@@ -96,14 +96,14 @@ def sg(path: str, limit: int, text_style: str) -> Task:
         suite = replace(suite, items=suite.items[:limit])
         for item in suite.items:
             presented = tuple(present_needed(item, suite.formulas, text_style))
-            contests.append(ItemContest(item, tuple(suite.formulas), presented))
-            outcomes.append(outcome(suite, contests[-1]))
-    return Task("SG", contests, outcomes)
+            comparisons.append(ItemComparison(item, tuple(suite.formulas), presented))
+            outcomes.append(outcome(suite, comparisons[-1]))
+    return Task("SG", comparisons, outcomes)
 
 
 def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator[dict[str, Any]]:
     """What each way to search took and gave."""
-    sentences = {_whole(asked) for contest in task.contests for asked in contest.sentences}
+    sentences = {_whole(asked) for comparison in task.comparisons for asked in comparison.sentences}
     in_order = sorted(sentences, key=lambda s: s if isinstance(s, str) else s.text)
     fixed: dict[Any, Found] = {}
     for margin in (None, *margins):
@@ -111,7 +111,9 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
         scorer = AttachmentScorer(loaded, SearchOptions(beam=WIDEST, margin=margin))
         scores = dict(zip(in_order, scorer.score(in_order), strict=True))
         taken = time.process_time() - start
-        outcomes = task.decide([[scores[_whole(s)] for s in contest.sentences] for contest in task.contests])
+        outcomes = task.decide(
+            [[scores[_whole(s)] for s in comparison.sentences] for comparison in task.comparisons]
+        )
         if margin is None:
             fixed, wanted, whole = scores, outcomes, taken
         off = [abs(a.total - b.total) for a, b in _both(fixed.values(), scores.values())]
@@ -125,7 +127,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
             **_differing(outcomes, wanted),
         }
     start = time.process_time()
-    compared = list(AdaptiveBeamComparer(loaded).compare(task.contests))
+    compared = list(AdaptiveBeamComparer(loaded).compare(task.comparisons))
     taken = time.process_time() - start
     steps = Counter(f"{c.beam}" if c.margin is None else f"{c.beam}, {c.margin:g} nats" for c in compared)
     yield {

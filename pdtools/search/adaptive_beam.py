@@ -22,20 +22,19 @@ Asked = Union[str, "Sentence", Beginning]
 _ALMOST_ALL = 1 - 1e-9  # so that what was dropped is a number of nats
 
 
-class Doubt(NamedTuple):
-    """How far off what a search finds of a comparison is taken to be.
+class ErrorBound(NamedTuple):
+    """Assumed bound on the search error of a comparison.
 
     Attributes:
         least: nats, at least.
-        share: of what the search dropped of the log-probabilities of all the contest's sentences, nats, is
-            added.
+        share: of the log-probability that the search dropped, nats, summed over the sentences; it is added.
     """
 
     least: float
     share: float
 
     def of(self, scores: Sequence[Found]) -> float:
-        """Of the comparisons of a contest whose sentences have these scores, nats; 0: nothing was dropped."""
+        """The bound for sentences with these scores, nats; 0: nothing was dropped."""
         of_each = [getattr(score, "dropped", None) or 0.0 for score in scores]
         dropped = -math.fsum(math.log1p(-min(each, _ALMOST_ALL)) for each in of_each)
         return self.least + self.share * dropped if dropped else 0.0
@@ -52,22 +51,22 @@ class Step(NamedTuple):
 
     beam: int
     margin: float | None
-    regions: Doubt | None
-    totals: Doubt | None
+    regions: ErrorBound | None
+    totals: ErrorBound | None
 
 
-SURE = Doubt(0.0, 0.0)
+SURE = ErrorBound(0.0, 0.0)
 # The last is the one that the others are to agree with. What they take and miss is in
 # benchmarks/README.md, which these numbers are from.
 STEPS = (
-    Step(30, 4.0, regions=Doubt(0.1, 0.5), totals=None),
-    Step(100, 5.0, regions=None, totals=Doubt(1.75, 0.5)),
-    Step(300, 8.0, regions=Doubt(0.01, 0.01), totals=Doubt(0.05, 0.1)),
+    Step(30, 4.0, regions=ErrorBound(0.1, 0.5), totals=None),
+    Step(100, 5.0, regions=None, totals=ErrorBound(1.75, 0.5)),
+    Step(300, 8.0, regions=ErrorBound(0.01, 0.01), totals=ErrorBound(0.05, 0.1)),
     Step(300, None, regions=SURE, totals=SURE),
 )
 
 
-class Contest(Protocol):
+class Comparison(Protocol):
     """Sentences whose scores are compared.
 
     Attributes:
@@ -82,19 +81,19 @@ class Contest(Protocol):
         """As a scorer takes them, no further than they matter."""
         ...
 
-    def decided(self, found: Sequence[Found], doubt: float) -> bool:
+    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
         """Whether wider searches are taken not to change the outcome.
 
         Args:
             found: of each sentence, what the last step found.
-            doubt: how far off each comparison is taken to be, nats.
+            error_bound: on the difference of what is compared, nats.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What the last step of a contest found of its sentences, and which step that was."""
+    """The scores of a comparison after its last step, and which step that was."""
 
     scores: tuple[Found, ...]
     beam: int
@@ -111,6 +110,6 @@ class Comparer(Protocol):
 
     settings: dict[str, Any]
 
-    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
-        """One result for each contest, in order, lazily."""
+    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
+        """One result for each comparison, in order, lazily."""
         ...

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
-from pdtools.search.adaptive_beam import STEPS, Asked, Compared, Contest, Found
+from pdtools.search.adaptive_beam import STEPS, Asked, Compared, Comparison, Found
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.kinds import search_of
@@ -51,7 +51,7 @@ class AdaptiveBeamComparer:
         PdtoolsError: if nothing is searched for its strings.
     """
 
-    # Contests that are worked on together: enough that the few that are left at last still fill batches.
+    # Comparisons that are worked on together: enough that the few that are left at last still fill batches.
     look_ahead = 256
 
     def __init__(
@@ -68,31 +68,33 @@ class AdaptiveBeamComparer:
         steps = [list(step) for step in STEPS]
         self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_margin_and_doubt_of_steps": steps}
 
-    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
+    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
         """See :class:`pdtools.search.adaptive_beam.Comparer`."""
-        stream = iter(contests)
+        stream = iter(comparisons)
         while block := list(islice(stream, self.look_ahead)):
             yield from self._compare(block)
 
-    def _compare(self, contests: Sequence[Contest]) -> list[Compared]:
+    def _compare(self, comparisons: Sequence[Comparison]) -> list[Compared]:
         found: dict[int, Compared] = {}
-        open_ones = list(range(len(contests)))
+        open_ones = list(range(len(comparisons)))
         for step, scorer in zip(STEPS, self._scorers, strict=True):
-            doubts = {i: getattr(step, contests[i].sums) for i in open_ones}
-            sentences = {text for i in open_ones if doubts[i] is not None for text in contests[i].sentences}
+            bounds = {i: getattr(step, comparisons[i].sums) for i in open_ones}
+            sentences = {
+                text for i in open_ones if bounds[i] is not None for text in comparisons[i].sentences
+            }
             in_order = sorted(sentences, key=_text)  # those that begin alike are neighbours
             scores: dict[Asked, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
             undecided = []
             for i in open_ones:
-                if (doubt := doubts[i]) is not None:
-                    now = tuple(scores[text] for text in contests[i].sentences)
+                if (error_bound := bounds[i]) is not None:
+                    now = tuple(scores[text] for text in comparisons[i].sentences)
                     found[i] = Compared(now, step.beam, step.margin)
-                    off = doubt.of(now)
-                    if not off or contests[i].decided(now, off):
+                    off = error_bound.of(now)
+                    if not off or comparisons[i].decided(now, off):
                         continue
                 undecided.append(i)
             open_ones = undecided
-        return [found[i] for i in range(len(contests))]
+        return [found[i] for i in range(len(comparisons))]
 
 
 def _text(sentence: Asked) -> str:

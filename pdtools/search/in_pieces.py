@@ -12,7 +12,7 @@ from pdtools.jobs import JobFolder, Plan, Work, cut, map_pieces
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
-from pdtools.search.adaptive_beam import Compared, Comparer, Contest
+from pdtools.search.adaptive_beam import Compared, Comparer, Comparison
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed, ParsedScore, Searcher
 from pdtools.search.comparer import load_comparer
 from pdtools.search.contexts import NO_CONTEXT, Context
@@ -175,17 +175,19 @@ class _ParsedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class CompareWork(JsonWork[Sequence[Contest], Sequence[Compared]]):
-    """Scores the sentences of contests as far as needed (:class:`pdtools.jobs.Work`)."""
+class CompareWork(JsonWork[Sequence[Comparison], Sequence[Compared]]):
+    """Scores the sentences of comparisons as far as needed (:class:`pdtools.jobs.Work`)."""
 
     kept = tuple[Compared, ...]
     settings: ModelSettings
 
-    def __call__(self, piece: Sequence[Contest]) -> list[Compared]:
+    def __call__(self, piece: Sequence[Comparison]) -> list[Compared]:
         return list(self.settings.load_comparer().compare(piece))
 
-    def content(self, piece: Sequence[Contest]) -> bytes:
-        return repr(list(piece)).encode(errors="surrogatepass")
+    def content(self, piece: Sequence[Comparison]) -> bytes:
+        # Chunks kept by earlier versions have digests with the class name ItemContest.
+        content = repr(list(piece)).replace("ItemComparison(", "ItemContest(")
+        return content.encode(errors="surrogatepass")
 
 
 class _Piecewise:
@@ -213,13 +215,13 @@ class _Piecewise:
 
 
 class PiecewiseComparer(_Piecewise):
-    """A :class:`Comparer` whose contests are worked on in pieces."""
+    """A :class:`Comparer` whose comparisons are worked on in pieces."""
 
     _load = staticmethod(ModelSettings.load_comparer)
 
-    def compare(self, contests: Iterable[Contest]) -> Iterator[Compared]:
+    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
         """See :meth:`Comparer.compare`."""
-        return self._results(CompareWork(self._model), contests)
+        return self._results(CompareWork(self._model), comparisons)
 
 
 class PiecewiseScorer(_Piecewise):

@@ -36,13 +36,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {**found, "gpt2": save_gpt2(folder / "gpt2", SENTENCES), "trees": folder / "trees"}
 
 
-class Contest:
+class Comparison:
     """Of all sentences, decided at once."""
 
     sums = "totals"
     sentences = SENTENCES
 
-    def decided(self, found: Sequence[Found], doubt: float) -> bool:
+    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
         return True
 
 
@@ -51,7 +51,7 @@ class Contest:
     ("kind", "measures"),
     [
         ("pushdown", ()),
-        ("pushdown of contests", ()),
+        ("pushdown of comparisons", ()),
         ("pushdown of trees", ()),
         ("head", ("structure",)),
         ("base", ("entropy",)),
@@ -77,9 +77,9 @@ def test_so_many_sentences_are_read_at_once(
     def totals(max_batch: int | None) -> list[float]:
         folder = folders[kind.split()[0]]
         options = SearchOptions(beam=4, max_batch=max_batch)
-        if kind == "pushdown of contests":
+        if kind == "pushdown of comparisons":
             comparer = load_comparer(folder, SearchOptions(beam="auto", max_batch=max_batch))
-            return [score.total for found in comparer.compare([Contest()]) for score in found.scores]
+            return [score.total for found in comparer.compare([Comparison()]) for score in found.scores]
         if kind == "pushdown of trees":
             options = SearchOptions(beam=None, trees=TreesFile.of(folders["trees"]), max_batch=max_batch)
         if kind == "treereg":

@@ -14,6 +14,7 @@ import pytest
 from search_oracle import save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
 
+from pdtools.evaluation.benchmark.evaluate import ItemComparison
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
 from pdtools.search.adaptive_beam import Found
@@ -131,11 +132,11 @@ def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
 
 
 @dataclass(frozen=True)
-class Contest:
+class Comparison:
     sentences: tuple[str, ...]
     sums = "totals"
 
-    def decided(self, found: Sequence[Found], doubt: float) -> bool:
+    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
         return True
 
 
@@ -173,7 +174,12 @@ def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
         assert parsed[0].dropped != parsed[0].marginal
         plain = list(settings.load_searcher().parse(piece, k_best=k_best, derivations=derivations))
         assert parsed == plain
-    contests = CompareWork(replace(settings, search=SearchOptions(beam="auto")))
-    (compared,) = contests.unpack(contests.pack(contests([Contest(("a", "b c"))])))
+    comparisons = CompareWork(replace(settings, search=SearchOptions(beam="auto")))
+    (compared,) = comparisons.unpack(comparisons.pack(comparisons([Comparison(("a", "b c"))])))
     assert [score.text for score in compared.scores] == ["a", "b c"]
     assert (compared.beam, compared.margin) == (100, 5.0)
+
+
+def test_comparisons_keep_the_digests_of_earlier_versions() -> None:
+    item = ItemComparison((("good", "a b"), ("bad", "a c")), ())
+    assert CompareWork(ModelSettings(model_dir="x")).digest([item]) == "6347b9912eb80625"

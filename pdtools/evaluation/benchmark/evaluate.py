@@ -131,8 +131,8 @@ def _expect_end(scores: Iterator[Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemContest:
-    """An item (:class:`pdtools.search.adaptive_beam.Contest`): its predictions decide it.
+class ItemComparison:
+    """An item (:class:`pdtools.search.adaptive_beam.Comparison`), decided by its predictions.
 
     Attributes:
         strings: by name.
@@ -143,7 +143,7 @@ class ItemContest:
     formulas: tuple[tuple[Formula, Score], ...]
 
     @classmethod
-    def of(cls, item: Item, benchmark: Benchmark) -> ItemContest:
+    def of(cls, item: Item, benchmark: Benchmark) -> ItemComparison:
         """That of an item of a benchmark."""
         formulas = benchmark.formulas(item.right, item.options)
         scores = benchmark.scores.values()
@@ -151,24 +151,24 @@ class ItemContest:
 
     @property
     def sums(self) -> Literal["totals"]:
-        """See :class:`pdtools.search.adaptive_beam.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         return "totals"
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """See :class:`pdtools.search.adaptive_beam.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         return tuple(string.text for _, string in self.strings)
 
-    def decided(self, found: Sequence[Found], doubt: float) -> bool:
-        """See :class:`pdtools.search.adaptive_beam.Contest`."""
+    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+        """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         strings = dict(self.strings)
         pairs = zip(self.strings, found, strict=True)
         parts = {name: part_of(string, score) for (name, string), score in pairs}
-        return all(self._decided(*each, strings, parts, doubt) for each in self.formulas)
+        return all(self._decided(*each, strings, parts, error_bound) for each in self.formulas)
 
     @staticmethod
     def _decided(
-        formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts, doubt: float
+        formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts, error_bound: float
     ) -> bool:
         values = values_of(formula, score, strings, parts)
         if not isinstance(values, dict):
@@ -178,7 +178,7 @@ class ItemContest:
             return True
         # A score per token is off by less than a sum is.
         shortest = min(_length(known[name], strings[name], score) for name in values)
-        return formula.truth(lambda _, name: values[name], doubt / shortest) is not None
+        return formula.truth(lambda _, name: values[name], error_bound / shortest) is not None
 
 
 def _length(part: Part, string: String, score: Score) -> float:
@@ -188,8 +188,8 @@ def _length(part: Part, string: String, score: Score) -> float:
 
 def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
     blocks = (block for block in _blocks(items))
-    contests = (ItemContest.of(block[i], items.benchmark) for block in blocks for i in _alike(block))
-    found = iter(progress(comparer.compare(contests), sum(1 for _ in items)))
+    comparisons = (ItemComparison.of(block[i], items.benchmark) for block in blocks for i in _alike(block))
+    found = iter(progress(comparer.compare(comparisons), sum(1 for _ in items)))
     for block in _blocks(items):
         compared = dict(zip(_alike(block), islice(found, len(block)), strict=True))
         in_order = [compared[i] for i in range(len(block))]

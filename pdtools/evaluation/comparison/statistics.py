@@ -166,7 +166,7 @@ class Spread:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom (Welch 1947, Satterthwaite 1946); items are so many that they add no doubt."""
+        """Degrees of freedom (Welch 1947, Satterthwaite 1946); those of the item variance are infinite."""
         of_seeds = sum(variance**2 / (n - 1) for variance, n in self.seeds)
         return self.error**4 / of_seeds if of_seeds > _TINY else math.inf
 

@@ -205,8 +205,8 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
 
 
 @dataclass(frozen=True, slots=True)
-class ItemContest:
-    """An item (:class:`pdtools.search.adaptive_beam.Contest`): the comparisons of its predictions decide it."""
+class ItemComparison:
+    """An item (:class:`pdtools.search.adaptive_beam.Comparison`), decided by its predictions."""
 
     item: Item
     formulas: tuple[Formula, ...]
@@ -214,7 +214,7 @@ class ItemContest:
 
     @property
     def sums(self) -> Literal["regions"]:
-        """See :class:`pdtools.search.adaptive_beam.Contest`."""
+        """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         return "regions"
 
     @property
@@ -222,12 +222,12 @@ class ItemContest:
         """Of the conditions, in their order."""
         return tuple(presented.asked for presented in self.presented)
 
-    def decided(self, found: Sequence[Found], doubt: float) -> bool:
-        """See :class:`pdtools.search.adaptive_beam.Contest`."""
+    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+        """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         surprisals = self._surprisals(found)
         value = _region_values(self.item, surprisals)
         return all(
-            formula.truth(value, doubt / math.log(2)) is not None  # surprisals are in bits
+            formula.truth(value, error_bound / math.log(2)) is not None  # surprisals are in bits
             for formula in self.formulas
             if not any(isinstance(surprisals[condition], str) for _, condition in formula.regions)
         )
@@ -305,13 +305,13 @@ def _compared(
 ) -> Iterator[tuple[list[Found], _Steps]]:
     """The same, of items that are scored as far as they need it."""
 
-    def contests() -> Iterator[ItemContest]:
+    def comparisons() -> Iterator[ItemComparison]:
         for suite in suites:
             for item in suite.items:
                 presented = tuple(present_needed(item, suite.formulas, style))
-                yield ItemContest(item, tuple(suite.formulas), presented)
+                yield ItemComparison(item, tuple(suite.formulas), presented)
 
-    found = iter(progress(comparer.compare(contests()), sum(len(suite.items) for suite in suites)))
+    found = iter(progress(comparer.compare(comparisons()), sum(len(suite.items) for suite in suites)))
     for block in _blocks(suites):
         items = [(suite.name, item.number) for suite in block for item in suite.items]
         steps = dict(zip(items, islice(found, len(items)), strict=True))

@@ -63,14 +63,14 @@ def is_close(a: float, b: float) -> bool:
     return a == b or abs(a - b) <= _ABSOLUTE + _RELATIVE * abs(b)
 
 
-def _compare(comparison: str, a: float, b: float, doubt: float) -> bool | None:
-    """Whether it holds; None: the doubt about the difference is too large to tell."""
-    if comparison == "=" and not doubt:
+def _compare(comparison: str, a: float, b: float, error_bound: float) -> bool | None:
+    """Whether it holds; None: the difference is within its error bound."""
+    if comparison == "=" and not error_bound:
         return is_close(a, b)
     difference = 0.0 if a == b else b - a if comparison == ">" else a - b  # infinities may be equal
     if comparison == "=":
         difference = abs(difference) - _ABSOLUTE - _RELATIVE * abs(b)
-    return None if abs(difference) <= doubt != 0 else difference < 0
+    return None if abs(difference) <= error_bound != 0 else difference < 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +111,21 @@ class Formula:
 
         return self.truth(surprisal) is True
 
-    def truth(self, surprisal: Callable[[int | None, str], float], doubt: float = 0.0) -> bool | None:
-        """Whether the formula is true; None: a comparison that it turns on is in doubt (Kleene's logic).
+    def truth(self, surprisal: Callable[[int | None, str], float], error_bound: float = 0.0) -> bool | None:
+        """Whether the formula is true; None: a comparison that it turns on is undecided (Kleene's logic).
 
         Args:
             surprisal: as of :meth:`holds`.
-            doubt: how far off the difference of what is compared may be.
+            error_bound: on the difference of the two sides of each comparison.
         """
-        return self._run(surprisal, doubt)[1].pop()
+        return self._run(surprisal, error_bound)[1].pop()
 
     def value(self, surprisal: Callable[[int | None, str], float]) -> float:
         """The number that the formula stands for; ``surprisal`` as of :meth:`holds`."""
         return self._run(surprisal, 0.0)[0].pop()
 
     def _run(
-        self, surprisal: Callable[[int | None, str], float], doubt: float
+        self, surprisal: Callable[[int | None, str], float], error_bound: float
     ) -> tuple[list[float], list[bool | None]]:
         """The stacks of numbers and of truth values, after the last instruction."""
         numbers: list[float] = []
@@ -143,7 +143,7 @@ class Formula:
                 numbers.append(_FUNCTIONS[step](left, right))
             elif step in _COMPARISONS:
                 right, left = numbers.pop(), numbers.pop()
-                truths.append(_compare(step, left, right, doubt))
+                truths.append(_compare(step, left, right, error_bound))
             else:
                 both, ends = {truths.pop(), truths.pop()}, step == "|"
                 truths.append(ends if ends in both else None if None in both else not ends)

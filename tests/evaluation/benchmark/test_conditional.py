@@ -12,7 +12,7 @@ from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools.evaluation.benchmark.definition import Score
-from pdtools.evaluation.benchmark.evaluate import ItemContest, evaluate_benchmark
+from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_benchmark
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.items import Items, String
 from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
@@ -170,27 +170,27 @@ def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "formula", "doubt", "decided"),
+    ("kind", "formula", "error_bound", "decided"),
     [
         ("sum", "a > b", 0.9, True),  # -4 and -5
         ("sum", "a > b", 1.1, False),
         ("sum", "a > b & b > c", 0.9, True),
         ("sum", "a > b | c > a", 1.1, False),
         ("sum", "max(b, c) > a", 0.5, True),
-        ("per_token", "a > b", 0.6, True),  # -2 and -5/3: a third apart, and off by half of the doubt
+        ("per_token", "a > b", 0.6, True),  # -2 and -5/3: a third apart, and off by half of the bound
         ("per_token", "a > b", 0.7, False),
         ("sum", "a > d", 9.0, True),  # the same tokens: a tie
         ("sum", "a > e", 9.0, True),  # which has no score
     ],
 )
 def test_when_an_item_is_decided(
-    word_scorer: type[Any], kind: str, formula: str, doubt: float, decided: bool
+    word_scorer: type[Any], kind: str, formula: str, error_bound: float, decided: bool
 ) -> None:
     texts = {"a": "abc", "b": "ab cd", "c": "abcdefgh", "d": "abc", "e": "zebra"}
     strings = tuple((name, String(text)) for name, text in texts.items())
-    contest = ItemContest(strings, ((Formula.parse(formula, texts), Score(kind)),))
+    comparison = ItemComparison(strings, ((Formula.parse(formula, texts), Score(kind)),))
     scorer = word_scorer(unknown=frozenset({"zebra"}))
-    assert contest.decided(list(scorer.score(contest.sentences)), doubt) == decided
+    assert comparison.decided(list(scorer.score(comparison.sentences)), error_bound) == decided
 
 
 def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer: type[Any]) -> None:

@@ -19,7 +19,7 @@ import pytest
 from minimal_pair import judged
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.evaluate import ItemContest
+from pdtools.evaluation.benchmark.evaluate import ItemComparison
 from pdtools.evaluation.blimp.evaluate import PairItems, evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, read_pairs
 from pdtools.search.scores import SentenceScore, Unscorable
@@ -128,11 +128,11 @@ def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
 def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer: Any) -> None:
     pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="a a a a", bad="b b")
     items = PairItems([pair])
-    (contest,) = (ItemContest.of(item, items.benchmark) for item in items)
+    (comparison,) = (ItemComparison.of(item, items.benchmark) for item in items)
 
-    def decided(a: float, b: float, doubt: float) -> bool:
+    def decided(a: float, b: float, error_bound: float) -> bool:
         scorer = word_scorer(lambda word: {"a": a, "b": b}[word], eos=None)
-        return contest.decided(list(scorer.score(contest.sentences)), doubt)
+        return comparison.decided(list(scorer.score(comparison.sentences)), error_bound)
 
     # Totals −4 and −5, which differ by 1; means −1 and −2.5, by 1.5, of two tokens by 3.
     assert decided(-1.0, -2.5, 0.99)
@@ -141,8 +141,8 @@ def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer
     assert decided(-1.0, -1.1, 0.19)
     assert not decided(-1.0, -1.1, 0.21)
     (good,) = word_scorer(eos=None).score(["a"])
-    assert contest.decided([good, Unscorable("b", "unknown")], 99.0)
-    assert contest.decided([good, good], 99.0)  # the same to the model: a tie
+    assert comparison.decided([good, Unscorable("b", "unknown")], 99.0)
+    assert comparison.decided([good, good], 99.0)  # the same to the model: a tie
 
 
 def test_scores_that_are_not_numbers_are_never_judged(word_scorer: Any, tmp_path: Path) -> None:

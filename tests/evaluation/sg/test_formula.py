@@ -194,17 +194,17 @@ _formulas = st.recursive(
 @given(
     text=_formulas,
     now=st.tuples(_numbers, _numbers, _numbers),
-    doubt=st.floats(0.0, 2.0),
+    error_bound=st.floats(0.0, 2.0),
     moves=st.tuples(*[st.floats(-0.99, 0.99)] * 3),
 )
-def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
-    text: str, now: tuple[float, ...], doubt: float, moves: tuple[float, ...]
+def test_a_decided_formula_stays_as_it_is(
+    text: str, now: tuple[float, ...], error_bound: float, moves: tuple[float, ...]
 ) -> None:
     formula = Formula.parse(text)
     known = dict(zip(_CONDITIONS, now, strict=True))
-    most = doubt / max(1, text.count("%") // 2)  # no difference has more regions than these
+    most = error_bound / max(1, text.count("%") // 2)  # no difference has more regions than these
     moved = {c: known[c] + most * move for c, move in zip(_CONDITIONS, moves, strict=True)}
-    truth = formula.truth(lambda _, condition: known[condition], doubt)
+    truth = formula.truth(lambda _, condition: known[condition], error_bound)
     if truth is not None and "=" not in text:  # b of |a - b| <= … + … |b| moves too
         assert truth == formula.holds(lambda _, condition: moved[condition])
     if truth is not None:
@@ -228,7 +228,7 @@ def test_a_formula_that_is_not_in_doubt_stays_as_it_is(
         ("[(1;%a%) - (1;%c%)] < 1", True),
     ],
 )
-def test_what_a_formula_turns_on_may_be_in_doubt(text: str, truth: bool | None) -> None:
+def test_a_formula_may_be_undecided(text: str, truth: bool | None) -> None:
     known = {"a": 1.0, "b": 9.0, "c": 1.5}
     assert Formula.parse(text).truth(lambda _, condition: known[condition], 0.51) is truth
 

@@ -22,7 +22,7 @@ from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.results import write_results
 from pdtools.evaluation.sg.circuits import CIRCUITS, LEFT_OUT, SCORED_31, SCORED_33
 from pdtools.evaluation.sg.evaluate import (
-    ItemContest,
+    ItemComparison,
     evaluate_sg,
     present,
     present_needed,
@@ -286,11 +286,11 @@ def test_an_item_is_decided_when_its_predictions_are(word_scorer: Any, tmp_path:
     """Region 2 has one word in condition a, two in b-1: surprisals differ by one nat, 1.44 bits."""
     (found,) = read_suites(write(tmp_path / "toy.json", suite()))
     presented = tuple(present_needed(found.items[0], found.formulas, "ptb"))
-    contest = ItemContest(found.items[0], tuple(found.formulas), presented)
+    comparison = ItemComparison(found.items[0], tuple(found.formulas), presented)
     scores = list(word_scorer(lambda word: -1.0).score([each.sentence for each in presented]))
-    assert contest.decided(scores, 0.99)
-    assert not contest.decided(scores, 1.01)
-    assert contest.decided([scores[0], Unscorable("", "unknown")], 1.01)  # there is nothing to decide
+    assert comparison.decided(scores, 0.99)
+    assert not comparison.decided(scores, 1.01)
+    assert comparison.decided([scores[0], Unscorable("", "unknown")], 1.01)  # there is nothing to decide
 
 
 def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
