@@ -1,7 +1,7 @@
 """Files inside of zip archives, read where they are: nothing is ever unpacked to a disk.
 
-So a member's name, whatever it is (``../x``, ``/x``), leads nowhere; it only shows in messages. Members are
-read as streams, since what a header says of their size need not be true.
+A member's name, such as ``../x`` or ``/x``, therefore leads nowhere; it only shows in messages. Members are
+read as streams, since the size in a header need not be true.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pdtools.files import MAX_DOCUMENT_BYTES, MAX_LINE_BYTES, decode_line
 from pdtools.files.zips import members_of, open_data, zip_errors
 
 MAX_ARCHIVE_BYTES = 1 << 31
-"""How much is read from one archive, unpacked."""
+"""Limit on the bytes read from one archive, unpacked."""
 
 
 def zip_members(
@@ -45,7 +45,7 @@ def zip_members(
 
 
 def zip_lines(source: Path, suffix: str) -> Iterator[tuple[str, int, str]]:
-    """The lines of these members, empty ones left out: (archive/member, number of the line, line).
+    """The non-empty lines of these members: (archive/member, number of the line, line).
 
     Raises:
         InputError: as :func:`zip_members` and :func:`pdtools.files.read_lines` do.

@@ -14,12 +14,12 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)\n")
 
 
 def write_checksums(folder: Path, names: Sequence[str]) -> None:
-    """Record the sums of these files of a folder, which has a temporary name yet, in its ``SHA256SUMS``."""
+    """Write ``SHA256SUMS`` for these files of a folder that still has a temporary name."""
     _write(folder, {name: sha256_file(folder / name) for name in names})
 
 
 def update_checksums(folder: Path, names: Sequence[str]) -> None:
-    """Record the sums of these files, written anew into a folder; recorded sums of other files stay."""
+    """Replace the recorded sums of these rewritten files; sums of other files stay."""
     path = folder / CHECKSUMS_FILE
     recorded = read_checksums(path) if path.is_file() else {}
     _write(folder, recorded | {name: sha256_file(folder / name) for name in names})
@@ -31,7 +31,7 @@ def _write(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def read_checksums(path: Path) -> dict[str, str]:
-    """The sums of a ``SHA256SUMS`` by the names of files.
+    """The sums in a ``SHA256SUMS`` file, by file name.
 
     Raises:
         InputError: if it is damaged.
@@ -47,7 +47,7 @@ def read_checksums(path: Path) -> dict[str, str]:
 
 
 def check_checksums(folder: Path) -> None:
-    """Compare files with the sums that were recorded; a folder without ``SHA256SUMS`` has nothing to compare.
+    """Compare a folder's files with its ``SHA256SUMS``, if it has one.
 
     Raises:
         InputError: naming the first file that is missing or not as it was written.

@@ -1,8 +1,7 @@
-"""Files from the web: a begun one is continued, and one is there when its size and SHA-256 are right.
+"""Downloads of files, resumed where they stopped and checked by size and SHA-256.
 
-The standard library's ``urllib`` fetches them: it obeys proxies and follows redirects, and of the libraries
-that could do more none is sure to be installed (of requests and httpx, ``tokenizers`` brings now one, now the
-other).
+The standard library's ``urllib`` fetches them: it obeys proxies and follows redirects. No library that does
+more is sure to be installed (``tokenizers`` brings requests or httpx, depending on its version).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class _BrokenError(Exception):
 def download(
     url: str, folder: Path, *, size: int, sha256: str, progress: Callable[[int], object] = lambda n: None
 ) -> Path:
-    """Fetch a file into a folder, where it is called by its SHA-256; until it is whole, ``SHA256.part``.
+    """Download a file into a folder, named by its SHA-256; until it is whole, ``SHA256.part``.
 
     A broken connection is opened again, as long as that brings more of the file.
 
@@ -76,7 +75,7 @@ def download(
 
 
 def _fetch(url: str, part: Path, size: int, progress: Callable[[int], object]) -> None:
-    """Append what a server has of a file to the part of it that is here."""
+    """Append the missing part of a file from a server to the part that is here."""
     has = part.stat().st_size
     headers = {"User-Agent": f"pdtools/{__version__}"} | ({"Range": f"bytes={has}-"} if has else {})
     with _opened(urllib.request.Request(url, headers=headers)) as answer:

@@ -1,4 +1,4 @@
-"""What a user names (files, folders, zip archives, globs) as a list of files."""
+"""Expansion of files, folders, zip archives and globs that a user names into a list of files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def expand_inputs(
     kind: Kind | None = None,
     only: Callable[[str], bool] | None = None,
 ) -> list[str]:
-    """Turn what a user named (files, folders, globs, ``-``) into a list of files.
+    """Expand files, folders, globs and ``-`` into a list of files.
 
     Args:
         inputs: paths, glob patterns or ``-``.
@@ -74,7 +74,7 @@ def expand_inputs(
 
 
 def _other_files(folder: Path) -> str | None:
-    """How the files that a folder has most of are named."""
+    """A glob for the commonest kind of file in a folder, for a message."""
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     if not files:
         return None

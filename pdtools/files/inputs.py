@@ -22,10 +22,10 @@ from pdtools.files.json_input import parse_json
 from pdtools.files.zstd import open_zstd
 
 STDIO = "-"
-# What is read at once has a limit, so that no file, packed or not, fills the memory.
+# Limits on what is read at once, so that no file, packed or not, fills the memory.
 MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
-# Of the bytes that text is known by, how many may be control characters: so many, or one in so many.
+# Bytes looked at to recognize text; the most control characters among them: so many, or one in so many.
 _LOOKED_AT, _MOST_CONTROLS = 1 << 13, 32
 _CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\v\f\r")
 _BYTE_ORDER_MARKS = {
@@ -37,13 +37,13 @@ _BYTE_ORDER_MARKS = {
 
 
 class GivenText(str):
-    """Lines that stand where a file is expected; in messages, ``--text``, the option that they are from."""
+    """Lines given in place of a file; messages name them ``--text``, after their option."""
 
     data: bytes
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> GivenText:
-        """Each of the texts as one line."""
+        """Join texts, each as one line."""
         given = cls("--text")
         text = "".join(line.replace("\n", " ") + "\n" for line in lines)
         given.data = text.encode("utf-8", "surrogateescape")  # as the command line had it
@@ -74,7 +74,7 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
 
 
 def _packed_bytes(raw: IO[bytes]) -> int:
-    """The size of a file; without end that of a pipe, or of what is packed in an archive again."""
+    """The size of a file; unlimited for a pipe or a packed member of an archive."""
     try:
         return os.fstat(raw.fileno()).st_size or sys.maxsize
     except OSError:
@@ -82,7 +82,7 @@ def _packed_bytes(raw: IO[bytes]) -> int:
 
 
 def _open_raw(name: str) -> IO[bytes]:
-    """A file, or a member of a zip archive (:mod:`pdtools.files.zips`), as it is."""
+    """Open a file, or a member of a zip archive (:mod:`pdtools.files.zips`), without decompression."""
     try:
         return open(name, "rb")
     except NotADirectoryError as error:
@@ -96,7 +96,7 @@ def _open_raw(name: str) -> IO[bytes]:
 
 @contextlib.contextmanager
 def utf8_name(path: str | Path) -> Iterator[Path]:
-    """A name of a file for a library that reads only those in UTF-8: its own, or that of a link to it."""
+    """A name in UTF-8 for libraries that need one: the file's own, or a temporary link's."""
     absolute = Path(path).absolute()
     if os.fsencode(absolute) == str(absolute).encode(errors="replace"):
         yield Path(path)
@@ -108,7 +108,7 @@ def utf8_name(path: str | Path) -> Iterator[Path]:
 
 
 def is_stream(source: str | Path) -> bool:
-    """Whether this is standard input or output, a pipe, a device: nothing to read twice or to replace."""
+    """Return whether a path is standard input or output, a pipe or a device, which can be read only once."""
     if isinstance(source, GivenText) or str(source) == STDIO:
         return True
     try:
@@ -151,7 +151,7 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
 
 
 def count_lines(files: Iterable[str]) -> int | None:
-    """How many lines there are in files; None if one of them can be read only once."""
+    """The number of lines in files; None if one of them can be read only once."""
     number = 0
     for file in files:
         if is_stream(file):
@@ -180,7 +180,7 @@ def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]
 
 
 def _check_text(beginning: bytes, source: str | Path) -> None:
-    """Refuse a file that begins with bytes as no text has them: not a line of it can be of use."""
+    """Refuse a file whose first bytes cannot be text: no line of it can be of use."""
     n_controls = len(beginning) - len(beginning.translate(None, _CONTROLS))
     if n_controls > max(_MOST_CONTROLS, len(beginning) // _MOST_CONTROLS):
         _check_mark(beginning, source)
@@ -201,7 +201,7 @@ def read_lines(source: str | Path) -> Iterator[tuple[int, str]]:
 
 
 def decode_line(line: bytes, source: str | Path, number: int) -> str:
-    """One line, its end on or off, as :func:`read_lines` gives it; see there."""
+    """Decode one line, with or without its end, as :func:`read_lines` does."""
     if len(line) > MAX_LINE_BYTES:
         reason = f"a line of more than {MAX_LINE_BYTES >> 20} MiB"
         raise InputError(reason, file=source, line=number, hint="one sentence a line is expected")
@@ -230,7 +230,7 @@ def decode_utf8(data: bytes, source: str | Path, first_line: int = 1) -> str:
 
 
 def _fitting(data: bytes) -> str:
-    """The encoding of one byte a character that a text which is not UTF-8 is most likely in."""
+    """The likeliest single-byte encoding of a text that is not UTF-8."""
     if not any(0x80 <= byte < 0xA0 for byte in data):
         return "latin1"
     with contextlib.suppress(UnicodeDecodeError):
@@ -274,7 +274,7 @@ def sha256_file(path: str | Path) -> str:
 
 
 def sha256_stream(stream: Readable) -> str:
-    """The SHA-256 of what is read of an open file to its end, in hexadecimal."""
+    """The SHA-256 of the rest of an open file, in hexadecimal."""
     digest = hashlib.sha256()
     while chunk := stream.read(1 << 17):  # there may be thousands of short files: little is allocated
         digest.update(chunk)

@@ -1,4 +1,4 @@
-"""JSON that others wrote: parsed so that whatever is wrong with it is an error of one line."""
+"""JSON from other programs, parsed so that every defect is an error of one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_DIGITS = 400  # no float is longer; the time to read an integer grows with
 
 
 class _NoJson(ValueError):
-    """What the standard's JSON has no room for, or no float."""
+    """A value that standard JSON does not allow, or that no float holds."""
 
 
 def parse_json(
@@ -55,7 +55,7 @@ def parse_json(
 
 
 def text_of(value: Any) -> str:
-    """A string, or an integer as one, out of a document.
+    """A string of a document; an integer becomes one.
 
     Raises:
         TypeError: for anything else.
@@ -69,7 +69,7 @@ def text_of(value: Any) -> str:
 
 
 def number_of(value: Any) -> int:
-    """A whole number, or a string that is one, out of a document.
+    """A whole number of a document; a string may spell it.
 
     Raises:
         TypeError: for anything else.
@@ -103,7 +103,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-# Made once: of short documents making it takes as long as parsing.
+# Made once: for short documents, making it takes as long as parsing.
 _DECODER = json.JSONDecoder(
     parse_float=_number, parse_int=_integer, parse_constant=_refused, object_pairs_hook=_object
 )

@@ -1,7 +1,7 @@
-"""What kind of file or folder something is, by a glance at it: so that the wrong one can be called by name.
+"""Recognition of kinds of files and folders by a glance, so that messages can name the wrong one.
 
-A glance reads a few thousand bytes. It is for messages, and for refusing what would be misread in silence;
-whoever reads a file still checks all of it.
+A glance reads a few thousand bytes. It serves messages, and refuses what would be misread in silence;
+the readers themselves still check the whole file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import is_stream, open_binary
 
 _HEAD = 1 << 14
-_MOST_FILES = 200  # of a folder, that are looked at
-_TEXT_FILES = (".txt", ".tok", ".tokens", ".raw")  # in a folder, where a text may be anything
+_MOST_FILES = 200  # files of a folder that are looked at
+_TEXT_FILES = (".txt", ".tok", ".tokens", ".raw")  # in a folder, where any file may be text
 
 
 class Kind(Enum):
-    """What there is to be confused, as messages call it."""
+    """The kinds that can be confused, as messages call them."""
 
     TREES = "bracketed trees"
     NUMBERED = "trees with a number before each"
@@ -43,7 +43,7 @@ class Kind(Enum):
 
 
 _AFTER_MODEL = "a model goes after --model"
-# What to do with the one where the other is needed; {path} is the one that was given.
+# Advice when a file of one kind is given in place of another; {path} is the given one.
 _HINTS: dict[Kind, dict[Kind | None, str]] = {
     Kind.TREES: {
         Kind.NUMBERED: "cut -f 2- {path} > TREES takes the numbers off",
@@ -111,7 +111,7 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
 }
 
 
-# What there is in archives, by the ends of names.
+# Kinds of archive members, by the ends of their names.
 _OF_MEMBERS = {
     ".jsonl": Kind.PAIRS,
     ".json": Kind.SUITES,
@@ -120,7 +120,7 @@ _OF_MEMBERS = {
 
 
 def kind_of(path: str | Path) -> Kind | None:
-    """What a file or folder seems to be; None for what is not known, empty, missing or a stream."""
+    """The apparent kind of a file or folder; None if unknown, empty, missing or a stream."""
     if is_stream(path) or not os.path.exists(path):
         return None
     try:
@@ -130,7 +130,7 @@ def kind_of(path: str | Path) -> Kind | None:
 
 
 def wrong_kind(path: str | Path, needed: Kind) -> InputError | None:
-    """An error that names what was given, what is needed, and how to come by it.
+    """An error that names the given kind, the needed one, and how to obtain it.
 
     None if the path is of the needed kind, or of none that is known.
     """
@@ -144,7 +144,7 @@ def wrong_kind(path: str | Path, needed: Kind) -> InputError | None:
 
 
 def check_kind(path: str | Path, needed: Kind) -> None:
-    """Refuse what is clearly of another kind.
+    """Refuse a file or folder that is clearly of another kind.
 
     Raises:
         InputError: see :func:`wrong_kind`.
@@ -226,7 +226,7 @@ def _of_text(text: str) -> Kind | None:
 
 
 def _is_bracketing(text: str) -> bool:
-    """Whether the first bracket closes before another one, or the end: not in ``(see (Lee 1999)) A dog``."""
+    """Return whether the first bracket closes before another opens; not so in ``(see (Lee 1999)) A dog``."""
     depth = 0
     for found in re.finditer(r"[()]", text):
         depth += 1 if found[0] == "(" else -1

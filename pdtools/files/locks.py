@@ -24,7 +24,7 @@ try:
 except ImportError:  # not Windows
     msvcrt = None
 
-# Whether the system deletes and moves no file that is open, nor a folder that has one.
+# True if the system neither deletes nor moves open files, nor folders that contain one.
 OPEN_FILES_STAY = fcntl is None
 # Bytes of a locked file on Windows, where locks are of single bytes: each process that shares it has one.
 _BYTES = 1024
@@ -78,8 +78,7 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
 
 
 def _lock_bytes(descriptor: int, *, shared: bool) -> None:
-    """Lock all bytes, or one that nobody has yet; the system unlocks them with the end of the process, or
-    when the file is closed.
+    """Lock all bytes, or a free one if shared; the system unlocks them when the file or process ends.
 
     Raises:
         BlockingIOError: if another process has them.

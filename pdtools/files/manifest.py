@@ -1,4 +1,4 @@
-"""``pdtools.json``: which files a folder was written with, or what one that grows may hold."""
+"""``pdtools.json``: the files that a folder was written with, or the names that a growing one may hold."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pdtools.files.system import MAKER
 
 MANIFEST = "pdtools.json"
 _FORMAT = "pdtools folder"
-# Why something is not from pdtools.
+# Reasons why a file is not from pdtools.
 NOT_WRITTEN = "which pdtools did not write there"
 OTHERWISE = "which is not as pdtools wrote it"
 # Names that systems and killed processes leave in any folder.
@@ -33,11 +33,10 @@ class Manifest:
 
     Attributes:
         kind: what the folder is, such as ``results``.
-        files: by relative path the ``size`` and ``sha256`` of all that was written there; of a folder that
-            grows none.
-        parts: of a folder that grows, matches the relative paths of what may be there. What is in a folder in
-            it that appears whole stands in that one's own list.
-        list_file: the name of the file that says so.
+        files: ``size`` and ``sha256`` of each file, by relative path; empty for a folder that grows.
+        parts: for a folder that grows, a pattern of the relative paths allowed in it. Subfolders that appear
+            whole have lists of their own.
+        list_file: the name of the list file.
     """
 
     kind: str
@@ -50,7 +49,7 @@ class Manifest:
         return f"the {self.kind}"
 
     def names(self, path: str) -> bool:
-        """Whether pdtools writes something of this relative path."""
+        """Return whether pdtools writes a file or folder of this relative path here."""
         return (
             path == self.list_file
             or path in self.files
@@ -63,7 +62,7 @@ class Manifest:
         return any(name.startswith(f"{path}/") for name in self.files)
 
     def problem(self, path: str, folder: Path) -> str | None:
-        """Why what is in the folder, by its relative path, is not from pdtools; None if it is."""
+        """The reason why a relative path in the folder is not from pdtools; None if it is."""
         if not self.names(path):
             return NOT_WRITTEN
         if path in self.files:
@@ -73,11 +72,11 @@ class Manifest:
         return None if is_ours else OTHERWISE
 
     def is_whole(self, folder: Path) -> bool:
-        """Whether all listed files are there."""
+        """Return whether all listed files exist."""
         return all((folder / path).is_file() for path in self.files)
 
     def is_as_written(self, folder: Path) -> bool:
-        """Whether all listed files are there, as they were written."""
+        """Return whether all listed files exist, unchanged since they were written."""
         return all(self._is_as_listed(path, folder) for path in self.files)
 
     def _is_as_listed(self, path: str, folder: Path) -> bool:
@@ -94,12 +93,12 @@ class Manifest:
 
 
 def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
-    """List the files of a folder that is whole, but for its name.
+    """Write the list of files of a complete folder that still has a temporary name.
 
     Args:
-        folder: where they are.
+        folder: where the files are.
         kind: what the folder is.
-        sums: the SHA-256 of files, by relative path, as far as they are known; ``SHA256SUMS`` has others.
+        sums: known SHA-256 sums of files, by relative path; ``SHA256SUMS`` has others.
     """
     known, files = dict(sums), {}
     for path in paths_below(folder):
@@ -116,7 +115,7 @@ def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
 
 
 def growing(kind: str, parts: str) -> dict[str, Any]:
-    """The content of ``pdtools.json`` in a folder that grows, where it is the first file.
+    """The content of ``pdtools.json`` in a folder that grows; the first file written there.
 
     Args:
         kind: what the folder is.
@@ -145,7 +144,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def is_listed(entry: Any) -> bool:
-    """Whether this says what a file was written with."""
+    """Return whether a JSON value is a file's entry in a list: its size and SHA-256."""
     return (
         isinstance(entry, dict)
         and isinstance(entry.get("size"), int)
@@ -154,7 +153,7 @@ def is_listed(entry: Any) -> bool:
 
 
 def paths_below(folder: Path) -> Iterator[str]:
-    """Relative paths of all in a folder, sorted, a folder before what is in it; but for what is left over."""
+    """Sorted relative paths of everything in a folder, parents first, without left-over temporary files."""
     for path, folders, files in os.walk(folder):
         folders.sort()
         for name in sorted([*folders, *files]):

@@ -1,4 +1,4 @@
-"""Writing files and folders, which appear whole or not at all."""
+"""Atomic writing: files and folders appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _before_renaming: ContextVar[_Call | None] = ContextVar("before_renaming", defau
 
 @contextlib.contextmanager
 def before_renaming(call: _Call) -> Iterator[None]:
-    """While the block runs, call this when an output is whole and on the disk, just before it gets its name.
+    """Call a function on each complete output of this block, on disk, just before it is renamed.
 
     Args:
         call: takes the temporary name and the final one.
@@ -78,7 +78,7 @@ def check_output(
         inputs: files and folders that are read for it. They are not overwritten, nor a folder that holds one.
 
     Returns:
-        What is overwritten, if it is a folder: ``the results of eval-blimp``.
+        The kind of folder that is overwritten, such as ``the results of eval-blimp``; None for others.
     """
     if is_stream(path):
         return None
@@ -95,7 +95,7 @@ def check_output(
 
 
 def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool:
-    """Whether there is something to overwrite; an error if it must not be."""
+    """Return whether there is an output to overwrite; raise an error if that is not allowed."""
     recover_directory(path)
     if not os.path.lexists(path):
         return False
@@ -116,7 +116,7 @@ def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool
 
 
 def _check_input(path: Path, name: str) -> None:
-    """Refuse an output that is there if it is an input, holds one, or is a part of one."""
+    """Refuse an existing output that is an input, contains one, or is part of one."""
     if is_stream(name):
         return
     place, lost = path.resolve(), "deleted" if path.is_dir() else "replaced"
@@ -141,7 +141,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _check_replaceable(folder: Path) -> str | None:
-    """What pdtools wrote as a folder; an error if any of it is not from pdtools, or if someone is in it."""
+    """The kind of folder to be replaced; an error if it holds files of others or is in use."""
     with contextlib.suppress(OSError):
         here = Path.cwd()
         if any(_is_same(place, folder) for place in (here, *here.parents)):
@@ -150,7 +150,7 @@ def _check_replaceable(folder: Path) -> str | None:
 
 
 def temporary_name(final: Path) -> Path:
-    """A hidden name beside a file or folder, of this process alone (:func:`remove_stale`)."""
+    """A hidden temporary name beside a file or folder, unique to this process (:func:`remove_stale`)."""
     if final.name in ("", ".."):
         raise PdtoolsError(f"{final}: cannot be replaced: give the output a name")
     return final.with_name(f".{final.name}.{this_process()}-{secrets.token_hex(4)}.tmp")
@@ -158,7 +158,7 @@ def temporary_name(final: Path) -> Path:
 
 @contextlib.contextmanager
 def _temporary(final: Path) -> Iterator[Path]:
-    """A name beside ``final`` to write to first. A failure to write names ``final``, as the user does."""
+    """A temporary name beside ``final`` to write to; failures name ``final``, as the user does."""
     temporary = temporary_name(final)
     try:
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -174,9 +174,9 @@ def _temporary(final: Path) -> Iterator[Path]:
 
 
 def remove_stale(final: Path) -> None:
-    """Delete what killed processes of this machine left beside a file or folder, under temporary names.
+    """Delete temporary files that killed processes of this machine left beside a file or folder.
 
-    What belongs to processes that live, or to other machines, stays.
+    Files of living processes and of other machines stay.
     """
     recover_directory(final)
     for path in hidden_beside(final, (".tmp", ".old")):
@@ -193,7 +193,7 @@ def _delete(path: Path) -> None:
 
 
 def _finish(temporary: Path, final: Path) -> None:
-    """See to a whole output while it still has its temporary name."""
+    """Sync and list a complete output while it still has its temporary name."""
     check_inputs()
     _sync(temporary)
     if (call := _before_renaming.get()) is not None:
@@ -201,7 +201,7 @@ def _finish(temporary: Path, final: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """See that what was written is on the disk: a crash of the machine must not leave a name without it."""
+    """Flush a file or folder to disk, so that a crash of the machine leaves no name without its content."""
     if path.is_dir():
         for folder, _, files in os.walk(path, topdown=False):
             for name in files:
@@ -234,7 +234,7 @@ def _sync_opened(path: Path, flags: int) -> None:
 
 
 def _is_unfinished(folder: Path) -> bool:
-    """Whether this is inside what has a temporary name: synced, and looked after, as a whole."""
+    """Return whether a folder is inside a temporary one, which is synced and cleaned up as a whole."""
     return any(_TEMPORARY.fullmatch(part) for part in folder.parts)
 
 
@@ -315,7 +315,7 @@ def atomic_directory(
     sums: Mapping[str, str] = MappingProxyType({}),
     overwrite: bool = False,
 ) -> Iterator[Path]:
-    """A temporary folder beside ``path``; it becomes ``path`` if the block succeeds, and vanishes if not.
+    """A temporary folder beside ``path``, renamed to ``path`` if the block succeeds and deleted if not.
 
     Args:
         path: the folder.
@@ -347,9 +347,9 @@ def atomic_directory(
 
 
 def _put(new: Path, final: Path) -> None:
-    """Give a file or folder its name, unless another process has made one of that name meanwhile.
+    """Give a file or folder its final name, unless another process has taken that name meanwhile.
 
-    Of a file, ``new`` may stay.
+    If it is a file, ``new`` may stay.
     """
     try:
         if new.is_dir():
@@ -374,11 +374,11 @@ def _link(new: Path, final: Path) -> None:
 
 
 def replace_directory(new: Path, final: Path) -> None:
-    """Put folder ``new``, whose name ends in ``.tmp``, in the place of ``final``, which pdtools wrote.
+    """Replace folder ``final``, which pdtools wrote, by ``new``, whose name ends in ``.tmp``.
 
-    There is always one of the two, where the system can exchange them; elsewhere
-    :func:`~pdtools.files.recover_directory` mends an interrupted swap. Of two processes that do so at once,
-    the last one's folder stays.
+    One of the two always exists, where the system can exchange them; elsewhere
+    :func:`~pdtools.files.recover_directory` mends an interrupted swap. If two processes do so at once, the
+    last one's folder stays.
     """
     old = new.with_suffix(".old")
     for is_last in (*[False] * _TRIES, True):
@@ -432,6 +432,6 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Readable JSON that UTF-8 can hold: of file names, bytes that are not UTF-8 are escaped."""
+    """Readable JSON that UTF-8 can encode: other bytes in file names are escaped."""
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""Inputs that were left out."""
+"""Inputs that were excluded, with the reasons."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REJECTS_IN_MEMORY = 1 << 23
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """An input that was left out, why, and where it is from; :meth:`Rejects.add` takes the same."""
+    """An excluded input, its reason and its place; the arguments of :meth:`Rejects.add`."""
 
     reason: str
     file: str
@@ -34,7 +34,7 @@ class LeftOut:
 
 
 class Rejects:
-    """Inputs that were left out: each with its place and reason, counted, and written as JSON lines.
+    """Record of excluded inputs: each with place and reason, counted, written as JSON lines.
 
     With ``on_error="fail"`` the first one raises instead.
 
@@ -47,13 +47,13 @@ class Rejects:
         self.on_error = on_error
         self._hint = hint
         self._counts: Counter[str] = Counter()
-        # Of a broken corpus there may be millions: JSON lines, in memory while they are few.
+        # A broken corpus may have millions: JSON lines, in memory while they are few.
         self._lines = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - open as long as this object lives
             _REJECTS_IN_MEMORY, "w+", encoding="utf-8", newline="\n"
         )
 
     def add(self, reason: str, *, file: str | Path, line: int, text: str, note: str | None = None) -> None:
-        """Record one left-out input; ``note`` goes before the hint of an error.
+        """Record one excluded input; ``note`` goes before the hint of an error.
 
         Raises:
             InputError: if the policy is ``fail``.
@@ -64,9 +64,9 @@ class Rejects:
         self.leave_out(reason, file=file, line=line, text=text)
 
     def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
-        """Record an input that is left out by rule, not because it is bad: no error under any policy.
+        """Record an input that is excluded by rule, not because it is bad: no error under any policy.
 
-        Of a very long text only the first 65,536 characters are kept; ``characters`` says how many it has.
+        Only the first 65,536 characters of a very long text are kept; ``characters`` has its length.
         """
         record = {"file": str(file), "line": line, "reason": reason, "text": text[:_MOST_REJECTED_TEXT]}
         if len(text) > _MOST_REJECTED_TEXT:
@@ -78,7 +78,7 @@ class Rejects:
         return self._counts.total()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """What was left out: file, line, reason, text."""
+        """Each excluded input: file, line, reason, text."""
         self._lines.seek(0)
         try:
             for line in self._lines:
@@ -87,11 +87,11 @@ class Rejects:
             self._lines.seek(0, os.SEEK_END)
 
     def by_reason(self) -> dict[str, int]:
-        """How many inputs were left out for each reason."""
+        """The number of excluded inputs for each reason."""
         return dict(sorted(self._counts.items()))
 
     def summary(self) -> str:
-        """The same as the end of an error message, in brackets; nothing, if nothing was left out."""
+        """The counts by reason in brackets, to end an error message; empty if there are none."""
         reasons = ", ".join(f"{number} left out: {reason}" for reason, number in self.by_reason().items())
         return f" ({reasons})" if reasons else ""
 
@@ -103,10 +103,10 @@ class Rejects:
 
 
 def some_trees(trees: Iterable[Item], rejects: Rejects) -> Iterator[Item]:
-    """Pass trees through.
+    """Pass trees through, and require at least one.
 
     Raises:
-        PdtoolsError: at the end, if there were none; it says what became of them.
+        PdtoolsError: at the end, if there were none; it says why they were excluded.
     """
     empty = True
     for tree in trees:
@@ -117,12 +117,12 @@ def some_trees(trees: Iterable[Item], rejects: Rejects) -> Iterator[Item]:
 
 
 def rejects_path(output: str | Path) -> Path | None:
-    """Where the rejects of an output file are written; ``None`` for a stream (a pipe, a device)."""
+    """The path of the rejects of an output file; ``None`` for a stream (a pipe, a device)."""
     return None if is_stream(output) else Path(f"{Path(output)}.rejects.jsonl")
 
 
 def write_rejects(output: str | Path, rejects: Rejects) -> None:
-    """Write the rejects beside an output file, empty ones too, so that scripts can count on the file."""
+    """Write the rejects beside an output file, also if there are none, so that scripts find the file."""
     records = rejects_path(output)
     if records is not None:
         rejects.write(records)

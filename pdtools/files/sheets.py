@@ -1,4 +1,4 @@
-"""Rows of tables as spreadsheets have them: CSV with commas or semicolons, TSV, Excel's workbooks."""
+"""Rows of spreadsheets: CSV with commas or semicolons, TSV, and Excel workbooks."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _DELIMITERS = {"tsv": "\t", "csv": ","}
 
 
 def ending(name: str) -> str:
-    """The ending of a file's name without that of a compression, in lower case: ``csv``."""
+    """The file name's ending in lower case, before any compression suffix: ``csv``."""
     return plain_name(name).rpartition(".")[2].lower()
 
 
 def plain_name(name: str) -> str:
-    """A name without the ending of a compression."""
+    """A file name without its compression suffix."""
     for each in _COMPRESSED:
         name = name.removesuffix(each)
     return name
@@ -35,15 +35,15 @@ class Delimited:
     Args:
         name: a file.
         kind: ``csv`` or ``tsv``, or another one, which is read as the latter.
-        delimiter: between cells; None: that of the kind; of CSV a semicolon, if the header has more of these.
-        quoted: whether cells may be in quotes; None: those of CSV.
+        delimiter: between cells; None: the kind's own, or for CSV a semicolon if the header has more.
+        quoted: whether cells may be in quotes; None: only in CSV.
         skip: lines before the header.
 
     Attributes:
         delimiter: between cells.
 
     Raises:
-        InputError: while it is gone through, with the line, for a cell whose quotes are not closed.
+        InputError: during iteration, with the line, for a cell whose quotes are not closed.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Delimited:
             ):
                 yield self._number, cells
         except csv.Error as error:
-            # Python's own words for it are about how files are opened.
+            # Python's own message is about how files are opened.
             what = "a carriage return that ends no line" if "new-line" in str(error) else error
             reason = f"not {self._kind.upper()}: {what}"
             raise InputError(reason, file=self._name, line=self._number) from error
@@ -88,10 +88,10 @@ class Delimited:
 def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
     """The rows of a workbook's first sheet: values, those of formulas too; None in an empty cell.
 
-    A merged cell's value stands in each of the cells that it covers.
+    A merged cell's value is repeated in each cell that it covers.
 
     Returns:
-        The rows, and what was read, for people: of several sheets which one.
+        The rows, and a description of what was read: the sheet's name if there are several.
 
     Raises:
         InputError: if it is no workbook, or the package openpyxl is not installed.
@@ -106,7 +106,7 @@ def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
         sheet = book.worksheets[0]
         sheet.reset_dimensions()  # some programs write them wrong
         rows = [[*row] for row in sheet.iter_rows(values_only=True)]
-        with sheet._get_source() as source:  # where merged cells are is not read by openpyxl in this mode
+        with sheet._get_source() as source:  # openpyxl does not read the areas of merged cells in this mode
             merged = _merged_areas(source)
     except InputError:
         raise

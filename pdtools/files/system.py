@@ -1,4 +1,4 @@
-"""What the operating system knows: which process made a file, and how two folders change places at once."""
+"""Operating-system services: the identity of processes, and atomic exchange of files or folders."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-# How a system, or a file system, says that it has no such operation.
+# Error numbers for an operation that the system or file system does not have.
 CANNOT = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EPERM)
-# How it says that a name is taken.
+# Error numbers for a name that is taken.
 IS_THERE = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.EISDIR}
-# What stands in hidden names between the name that they are beside and ``.tmp`` or ``.old``: of which process
-# they are (a number alone: of an earlier version), or that they are of a run that is to replace another one.
+# The part of hidden names before ``.tmp`` or ``.old``: the process that made them (a number alone: an earlier
+# version's form), or ``new`` for a run that is to replace another one.
 MAKER = r"(?:[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}|\d+|new)"
 _HIDDEN = re.compile(rf"(?:{MAKER}\.(?:tmp|old)|new)")
-# How Windows says that a file is in use: access denied, a sharing violation, a lock.
+# Windows' error numbers for a file in use: access denied, sharing violation, lock violation.
 _IN_USE = (5, 32, 33)
 _WAITS = (0.01, 0.03, 0.1, 0.3, 0.6)  # seconds
 _HERE, _RENAME_EXCHANGE = -100, 2
 
 
 def this_process() -> str:
-    """Tells this process from all others, on all machines, for the names of its temporary files."""
+    """An identifier of this process, unique across machines, for the names of its temporary files."""
     return f"{_machine()}-{os.getpid()}-{_start_of(os.getpid())}"
 
 
 def may_live(process: str) -> bool:
-    """Whether a process may still be at work, by its :func:`this_process`: of other machines, always."""
+    """Return whether a process (:func:`this_process`) may be alive; always true for other machines."""
     machine, _, rest = process.partition("-")
     number, _, start = rest.partition("-")
     if machine != _machine() or not number.isdigit() or os.name != "posix":
@@ -49,7 +49,7 @@ def may_live(process: str) -> bool:
 
 @cache
 def _machine() -> str:
-    """Of this machine, or container: each counts its processes by itself."""
+    """An identifier of this machine or container, each of which numbers its processes by itself."""
     parts = [platform.node()]
     for path in ("/etc/machine-id", "/proc/self/ns/pid"):
         try:
@@ -60,7 +60,7 @@ def _machine() -> str:
 
 
 def _start_of(number: int) -> str:
-    """When a process started, in ticks of the clock; 0 where nobody says; none of one that has ended."""
+    """A process's start time in clock ticks; 0 where unknown; empty if the process has ended."""
     try:
         fields = Path(f"/proc/{number}/stat").read_text("utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -69,12 +69,12 @@ def _start_of(number: int) -> str:
 
 
 def is_in_use(error: OSError) -> bool:
-    """Whether it says that a file is open somewhere, for which Windows does not rename or replace it."""
+    """Return whether an error says that an open file prevents Windows from renaming or replacing it."""
     return isinstance(error, PermissionError) and getattr(error, "winerror", None) in _IN_USE
 
 
 def patiently(rename: Callable[[Path, Path], object], old: Path, new: Path) -> None:
-    """Rename, as ``rename`` does; where Windows refuses it, again: a virus scanner is done in a moment.
+    """Rename, and retry for up to a second where Windows refuses, as during a virus scan.
 
     Raises:
         OSError: if it cannot be done within a second.
@@ -91,7 +91,7 @@ def patiently(rename: Callable[[Path, Path], object], old: Path, new: Path) -> N
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Let two files or folders change their names, at one blow; False where the system cannot."""
+    """Exchange two files or folders atomically; False where the system cannot."""
     function = _renameat2()
     if function is None:
         return False
@@ -107,7 +107,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 @cache
 def _renameat2() -> Any:
-    """Linux's, of glibc 2.28 or later; None elsewhere."""
+    """The C function ``renameat2`` of Linux's glibc 2.28 or later; None elsewhere."""
     import ctypes
 
     try:
@@ -119,9 +119,9 @@ def _renameat2() -> Any:
 
 
 def recover_directory(path: str | Path) -> None:
-    """If a swap of two folders was cut between its two renames, bring the old folder back.
+    """Bring the old folder back if a swap of two folders was cut between its two renames.
 
-    Only then: as long as the new one still has its temporary name. Else the old one was replaced.
+    This is so only while the new one has its temporary name; else the old one was replaced.
     """
     final = Path(path)
     if os.path.lexists(final):
@@ -136,7 +136,7 @@ def recover_directory(path: str | Path) -> None:
 
 
 def hidden_beside(final: Path, endings: tuple[str, ...]) -> list[Path]:
-    """The hidden files and folders beside another one that pdtools gave such names, by its name."""
+    """Hidden files and folders with these endings that pdtools made beside a file or folder."""
     try:
         names = os.listdir(final.parent)
     except OSError:

@@ -13,7 +13,7 @@ from pdtools.files.outputs import atomic_text
 
 
 def is_csv(path: str | Path) -> bool:
-    """Whether a table of this name has commas: ``.csv``, also compressed."""
+    """Return whether a table's file name ends in ``.csv``, also before a compression suffix."""
     return str(path).removesuffix(".gz").removesuffix(".zst").endswith(".csv")
 
 
@@ -21,7 +21,7 @@ def is_csv(path: str | Path) -> bool:
 def atomic_table(
     path: str | Path, columns: Sequence[str], *, overwrite: bool = True
 ) -> Iterator[Callable[[Sequence[object]], object]]:
-    """Write a table with a header, whole or not at all: what is given takes the cells of a row.
+    """A function that writes a row's cells to a table with a header, whole or not at all.
 
     In TSV nothing is quoted, and a tab or carriage return in a cell is written ``\\t`` or ``\\r``; in CSV
     cells are quoted where they need to be. For ``overwrite`` see :func:`pdtools.files.atomic_path`.

@@ -1,4 +1,4 @@
-"""Inputs that have to stay as they are until what is made of them is whole."""
+"""Checks that inputs stay unchanged until the output made of them is complete."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pdtools.files import zips
 from pdtools.files.inputs import is_stream
 from pdtools.files.system import recover_directory
 
-# The files that identify a folder of ours: a checkpoint, a Hugging Face model, a set of shards.
+# Files that identify a folder: a checkpoint, a Hugging Face model, or a set of shards.
 _IDENTIFYING = ("config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "manifest.json")
 # The weights of large Hugging Face models, in several files.
 _PARTS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")
 
 
 def input_folder(path: str | Path) -> Path:
-    """The folder that is read where this one is named: of a run, as of ``--model``, its best checkpoint."""
+    """The folder actually read for a path: the best checkpoint of a run, as for ``--model``."""
     path = Path(path)
     best = path / "best"
     for folder in (path, best):
@@ -29,14 +29,14 @@ def input_folder(path: str | Path) -> Path:
 
 
 def identifying_files(folder: Path) -> list[Path]:
-    """The files that tell a folder of ours, or a model, from another one; none of another folder."""
+    """The files that identify a checkpoint, model or set of shards; none in another folder."""
     files = [folder / name for name in _IDENTIFYING if (folder / name).is_file()]
     return files + [file for parts in _PARTS for file in sorted(folder.glob(parts))]
 
 
 def input_files(path: str | Path) -> list[Path]:
-    """The files by which an input is known: itself (of a member of an archive, that), those that identify a
-    folder, or all that it holds."""
+    """The files by which an input is checked: itself, its archive, a folder's identifying files, or all of
+    its files."""
     if (archive := zips.archive_of(str(path))) is not None:
         return [Path(archive)]
     place = input_folder(path)
@@ -46,10 +46,10 @@ def input_files(path: str | Path) -> list[Path]:
 
 
 class Unchanged:
-    """Files, as they are when they are added.
+    """Files with their state (inode, size, time) when they were added.
 
     Args:
-        paths: files and folders; of folders, :func:`input_files`. Streams cannot change.
+        paths: files and folders; for folders, :func:`input_files`. Streams cannot change.
     """
 
     def __init__(self, paths: Iterable[str | Path] = ()) -> None:
@@ -57,14 +57,14 @@ class Unchanged:
         self.add(paths)
 
     def add(self, paths: Iterable[str | Path]) -> None:
-        """Note more files."""
+        """Record the state of more files."""
         for path in paths:
             if not is_stream(path):
                 for file in input_files(path):
                     self._noted.setdefault(file, _state(file))
 
     def check(self) -> None:
-        """Compare all files with what was noted.
+        """Compare all files with their recorded state.
 
         Raises:
             InputError: naming the first that was written to, replaced or deleted since.
@@ -91,8 +91,10 @@ _inputs: ContextVar[Unchanged | None] = ContextVar("inputs", default=None)
 
 @contextlib.contextmanager
 def unchanged_inputs() -> Iterator[None]:
-    """While the block runs, no output appears if an input of :func:`watch_inputs` has changed; and at its end
-    it is an error if one has."""
+    """Check during and after the block that no input of :func:`watch_inputs` has changed.
+
+    No output appears if one has, and at the end it is an error.
+    """
     token = _inputs.set(Unchanged())
     try:
         yield
@@ -106,7 +108,7 @@ def unchanged_inputs() -> Iterator[None]:
 
 
 def watch_inputs(paths: Iterable[str | Path]) -> None:
-    """Note inputs of the command that runs; nothing where none does (:func:`unchanged_inputs`)."""
+    """Record inputs of the running command; does nothing outside of :func:`unchanged_inputs`."""
     if (noted := _inputs.get()) is not None:
         noted.add(paths)
 

@@ -1,7 +1,7 @@
-"""Folders that pdtools has written, known by their lists of files: no other folder is ever replaced.
+"""Recognition of folders that pdtools has written; no other folder is ever replaced.
 
-Earlier versions wrote no lists. Their folders are known by the names that are here, to which nothing is
-added: a new kind of folder says itself what it holds (:mod:`pdtools.files.manifest`).
+Earlier versions wrote no lists of files. Their folders are recognized by the names here, to which nothing
+is added: a new kind of folder says itself what it holds (:mod:`pdtools.files.manifest`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _FIGURES = "figures.json"
 
 @dataclass(frozen=True, kw_only=True)
 class _Kind:
-    """The names in an older folder of one kind.
+    """The file names of one kind of older folder.
 
     Attributes:
         name: what it is.
-        needed: files that each has; of the first, if it is JSON, these ``keys`` too.
-        parts: matches the paths in it of all files and folders that pdtools writes there.
+        needed: files that each has; if the first is JSON, these ``keys`` too.
+        parts: a pattern of the paths of all files and folders that pdtools writes there.
     """
 
     name: str
@@ -48,7 +48,7 @@ class _Kind:
     parts: str
 
     def description(self, folder: Path) -> str | None:
-        """What the folder is; None if it is nothing of this kind."""
+        """The folder's kind, for a message; None if it is not of this kind."""
         if not all((folder / name).is_file() for name in self.needed):
             return None
         if not self.keys:
@@ -62,16 +62,16 @@ class _Kind:
         return self.name + command_of(document)
 
     def is_whole(self, folder: Path) -> bool:
-        """Whether a folder is of this kind, and has all that each has."""
+        """Return whether a folder is of this kind and has all required files."""
         return self.description(folder) is not None
 
     def problem(self, path: str, folder: Path) -> str | None:
-        """Why what is in a folder, by its relative path, is not from pdtools."""
+        """The reason why a relative path in a folder is not from pdtools; None if it is."""
         return None if re.fullmatch(self.parts, path) or LEFT_OVER_BELOW.fullmatch(path) else NOT_WRITTEN
 
 
 def command_of(document: dict[str, Any]) -> str:
-    """The command that results are of, if they say so."""
+    """`` of COMMAND``, the command that made results, or empty if they do not say."""
     provenance = document.get("provenance")
     command = provenance.get("command") if isinstance(provenance, dict) else None
     name = command[1] if isinstance(command, list) and len(command) > 1 else None
@@ -115,7 +115,7 @@ _KINDS = (
 
 
 def written_as(folder: Path) -> str | None:
-    """What pdtools wrote as a folder, such as ``the results of eval-blimp``; None if it is empty.
+    """The kind of a folder that pdtools wrote, such as ``the results of eval-blimp``; None if empty.
 
     Raises:
         PdtoolsError: if it holds anything that pdtools did not write, naming it.
@@ -134,23 +134,23 @@ def written_as(folder: Path) -> str | None:
 
 
 def check_all_ours(folder: Path, kind: _Kind | Manifest) -> None:
-    """Refuse a folder of a kind that holds anything that pdtools did not write.
+    """Refuse a folder of a kind that holds files pdtools did not write.
 
     Raises:
-        PdtoolsError: naming it.
+        PdtoolsError: naming the file.
     """
     for path, problem in _problems(folder, kind):
         raise PdtoolsError(f"{folder}: holds {path}, {problem} (move it, or choose another name)")
 
 
 def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
-    """The kinds that a folder may be: what it says, or what older ones are known by."""
+    """The possible kinds of a folder: its own list, or all kinds of older folders."""
     manifest = _list_of(folder)
     return _KINDS if manifest is None else (manifest,)
 
 
 def _list_of(folder: Path) -> Manifest | None:
-    """The list of files that a folder has; of older ones, only folders of figures do."""
+    """The list of files that a folder has; among older folders, only those of figures have one."""
     if (manifest := read_manifest(folder)) is not None:
         return manifest
     try:
@@ -184,20 +184,20 @@ def _problems(folder: Path, kind: _Kind | Manifest) -> Iterator[tuple[str, str]]
 
 
 def holds_others(folder: Path, kind: Manifest | None = None) -> bool:
-    """Whether there are other files than those of a kind, or of any; it may lack those that each has."""
+    """Return whether a folder holds files that do not belong to a kind, or to any kind."""
     kinds = _found(folder) if kind is None else (kind,)
     return all(any(_problems(folder, each)) for each in kinds)
 
 
 def is_whole(output: Path) -> bool:
-    """Whether this may be an output of a command: a folder of a known kind, or a file that is not empty."""
+    """Return whether an output seems complete: a folder of a known kind, or a file that is not empty."""
     if output.is_dir():
         return any(kind.is_whole(output) for kind in _found(output))
     return output.is_file() and output.stat().st_size > 0
 
 
 def is_part_of(folder: Path, path: str) -> bool:
-    """Whether pdtools wrote the folder, and what is at this relative path in it."""
+    """Return whether pdtools wrote a folder and the given relative path in it."""
     names = path.split("/")
     for n in range(len(names)):  # folders in it may have lists of their own
         place, rest = folder.joinpath(*names[:n]), "/".join(names[n:])
@@ -207,7 +207,7 @@ def is_part_of(folder: Path, path: str) -> bool:
 
 
 def is_unfinished_run(folder: Path) -> bool:
-    """Whether this is a training run that was stopped: its state, if there is one yet, has no end."""
+    """Return whether this is a training run that was stopped: its state, if any, has no end."""
     if _RUN.description(folder) is None:
         return False
     try:
@@ -218,5 +218,5 @@ def is_unfinished_run(folder: Path) -> bool:
 
 
 def is_checkpoint_of_a_run(folder: Path) -> bool:
-    """Whether this is ``best/``, ``last/`` or ``step-N/`` of a training run."""
+    """Return whether this is ``best/``, ``last/`` or ``step-N/`` of a training run."""
     return re.fullmatch(_OF_RUN, folder.name) is not None and _RUN.description(folder.parent) is not None

@@ -1,4 +1,4 @@
-"""Files inside of zip archives, as if archives were folders: ``corpus.zip/wsj/wsj_0001.mrg``."""
+"""Files inside zip archives, addressed as if archives were folders: ``corpus.zip/wsj/wsj_0001.mrg``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_BLANK = 1 << 20  # bytes of white space without anything else: read by the
 
 
 def is_data(name: str) -> bool:
-    """Whether a path is neither hidden nor a resource fork, nor pdtools' own list of a folder's files."""
+    """Return whether a path is data: not hidden, no resource fork, not pdtools' own list of files."""
     parts = PurePosixPath(name).parts
     return not {"__MACOSX", _MANIFEST} & {*parts} and not any(part.startswith(".") for part in parts)
 
@@ -39,7 +39,7 @@ def members_of(archive: zipfile.ZipFile, suffixes: str | tuple[str, ...]) -> lis
 
 
 def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> IO[bytes]:
-    """A member, to be read.
+    """Open a member of an archive for reading.
 
     Raises:
         InputError: if it is a symbolic link; ``place`` is its name. Reading raises one where a small archive
@@ -51,18 +51,18 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
 
 
 def check_packed(unpacked: int, packed: int, place: str, always: int | None = None) -> None:
-    """Refuse data that unpack to more bytes than are ``always`` read, and than text is ever packed."""
+    """Refuse data that unpack to implausibly many bytes, unless to fewer than ``always``."""
     if unpacked > max(_ALWAYS_READ if always is None else always, _MOST_PACKED * packed):
         raise InputError(f"it unpacks to more than {_MOST_PACKED} times its packed size", file=place)
 
 
 def limited(unpacked: IO[bytes], place: str, packed_bytes: int) -> io.BufferedReader:
-    """What was packed in so many bytes, to be read; an error where it holds endless repetitions."""
+    """A reader of unpacked data that raises an error on endless repetitions."""
     return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes), 1 << 15)
 
 
 class _Unpacked(io.RawIOBase):
-    """What is read of packed data; more than text is ever packed is no text, and takes long to go through."""
+    """Unpacked data with a limit: compression beyond text's is no text, and takes long to read."""
 
     def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
         self._member, self._place = member, place
@@ -70,7 +70,7 @@ class _Unpacked(io.RawIOBase):
         self._blank = 0
 
     def readable(self) -> bool:
-        """Whether it can be read: always."""
+        """Return True: it can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -101,7 +101,7 @@ def list_zip(source: str, suffixes: Sequence[str]) -> list[str]:
 
 
 def open_member(name: str) -> IO[bytes] | None:
-    """The member of a zip archive that such a path names; None if it names none.
+    """Open the zip member that a path names; None if it names none.
 
     Raises:
         InputError: if the archive is damaged or encrypted, or the member is a symbolic link.
@@ -119,7 +119,7 @@ def open_member(name: str) -> IO[bytes] | None:
 
 
 def archive_of(name: str) -> str | None:
-    """The zip archive that a path as of :func:`list_zip` goes through; None if there is none."""
+    """The zip archive in a path of :func:`list_zip`; None if there is none."""
     end = name.find(f"{SUFFIX}/")
     while end >= 0:
         source = name[: end + len(SUFFIX)]
@@ -131,13 +131,13 @@ def archive_of(name: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def _opened(source: str, process: int, changed: int, size: int) -> zipfile.ZipFile:
-    """An archive whose members are read one after the other: its directory is read once."""
+    """An open archive, cached so that its directory is read once for successive members."""
     return zipfile.ZipFile(source)
 
 
 @contextmanager
 def zip_errors(source: str | Path) -> Iterator[None]:
-    """Turn what the standard library raises of an archive that it cannot read into an error about it."""
+    """Turn the standard library's errors on unreadable archives into errors that name the archive."""
     try:
         yield
     except FileNotFoundError as error:

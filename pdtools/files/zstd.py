@@ -1,5 +1,8 @@
-"""Zstandard files, read and written so that damage shows: by Python's own reader, which says of a file that
-was cut short that it was (zstandard's takes it for a whole one). An empty file holds nothing, as of gzip."""
+"""Zstandard files, read and written with checks for damage.
+
+Python's own reader reports a truncated file (zstandard's takes it for a whole one). An empty file holds
+nothing, as with gzip.
+"""
 
 from __future__ import annotations
 

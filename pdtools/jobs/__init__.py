@@ -1,7 +1,7 @@
-"""Work in pieces: in one process, in several, in the jobs of a cluster's array, or on a Dask cluster.
+"""Work in chunks: in one process, in several, in the jobs of a cluster's array, or on a Dask cluster.
 
-The input of a command is cut into pieces by rules that know nothing of workers, and what becomes of each
-piece is kept beside the output until that is whole. So it does not matter who does a piece, or when.
+A command's input is cut into chunks by rules that do not depend on workers, and each chunk's result is
+kept beside the output until that is complete. So it does not matter which worker does a chunk, or when.
 """
 
 from pdtools.jobs.folder import (

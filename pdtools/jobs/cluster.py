@@ -1,4 +1,4 @@
-"""Pieces on the workers of a running Dask cluster (the extra ``cluster``)."""
+"""Chunks on the workers of a running Dask cluster (the extra ``cluster``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pdtools.errors import MissingDependencyError, PdtoolsError
 
 Item = TypeVar("Item")
 
-# Pieces that wait for each worker, so that none runs out of work, and few are in memory here.
+# Chunks queued for each worker, so that none runs out of work, and few are in memory here.
 _WAITING = 3
 _SECONDS_TO_CONNECT = 30
 
@@ -33,15 +33,15 @@ def map_on_cluster(
     done: Callable[[Item], bool] = lambda item: False,
     keep: Callable[[Item, Any], Any] = lambda item, result: result,
 ) -> Iterator[tuple[Item, Any]]:
-    """Call a function with every item, on the workers of a cluster; those of a lost worker are done again.
+    """Call a function with every item on a cluster's workers; items of a lost worker are done again.
 
     Args:
         function: what to call; it goes to a worker with every item.
         items: taken one by one, as workers get free.
         address: of the scheduler, such as ``tcp://10.0.0.1:8786``.
         done: whether an item needs no work; its result is then None.
-        keep: called here with each item and its result as soon as that is there, in any order; what it
-            returns is the result that is handed out.
+        keep: called here with each item and its result as it arrives, in any order; its return value
+            replaces the result.
 
     Yields:
         Each item with its result, in the order of the items.
@@ -65,7 +65,7 @@ def map_on_cluster(
     under_way: deque[_UnderWay[Item]] = deque()
 
     def first() -> tuple[Item, Any]:
-        """The first item and its result; results of others are taken while it is waited for."""
+        """The first item and its result; other results are taken while waiting for it."""
         while under_way[0].future is not None:
             waiting = [entry for entry in under_way if entry.future is not None]
             with client.as_current():

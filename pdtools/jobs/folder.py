@@ -1,16 +1,16 @@
-"""The folder beside an output that keeps finished pieces until the output is whole.
+"""The folder beside an output that keeps finished chunks until the output is complete.
 
-``OUTPUT.job/`` holds ``job.json`` (the command, and the settings that what is made depends on), and for each
-pass over the input a folder of files ``00012-DIGEST.zst``: what became of piece 12, whose content has that
-digest. A piece is used again only if its content is the same, so inputs may be mended between two runs.
+``OUTPUT.job/`` holds ``job.json`` (the command, and the settings that its results depend on), and for each
+pass over the input a folder of files ``00012-DIGEST.zst``: the result of chunk 12, whose content has that
+digest. A chunk is used again only if its content is the same, so inputs may be mended between two runs.
 Before the output gets its name, ``job.json`` records its files, or their list: anything else of that name is
-not the output, and no piece is deleted for it.
+not the output, and no chunk is deleted for it.
 
 Keys:
-    format, command, folder: the arguments, and where it was called: ``pdtools merge`` calls the command again
+    format, command, folder: arguments and working directory; ``pdtools merge`` calls the command again
         with them.
-    settings: what the pieces depend on.
-    replaces: which file or folder had the output's name before: inode and time; null if none.
+    settings: the settings that the chunks depend on.
+    replaces: the file or folder that had the output's name before: inode and time; null if none.
     made: the output's files (``.``, or relative paths: inode, size, time in ns; for a folder with a list, the
         SHA-256 of ``pdtools.json``), written just before it gets its name. Only these count as the output;
         without ``made`` (older jobs, too) nothing of that name does.
@@ -52,14 +52,14 @@ from pdtools.jobs.plan import Plan, Slice
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
-_LOCK = "lock"  # what the names of the files to be locked begin with
+_LOCK = "lock"  # the beginning of names of locked files
 _HELD = Manifest(
     kind="unfinished run", parts=re.compile(r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?")
 )
 
 
 def job_path(output: str | Path) -> Path:
-    """The folder that keeps the pieces of an output.
+    """The folder that keeps the chunks of an output.
 
     Raises:
         PdtoolsError: if the output has no name.
@@ -72,25 +72,25 @@ def job_path(output: str | Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What became of the pieces of one pass; to be pickled to workers that see the same files."""
+    """The kept chunks of one pass; to be pickled to workers that see the same files."""
 
     folder: Path
 
     def path(self, number: int, digest: str) -> Path:
-        """The file of a piece."""
+        """The path of a chunk's file."""
         return self.folder / f"{number:05d}-{digest}.zst"
 
     def has(self, number: int, digest: str) -> bool:
-        """Whether a piece is done."""
+        """Return whether a chunk is done."""
         return self.path(number, digest).is_file()
 
     def write(self, number: int, digest: str, data: bytes) -> None:
-        """Keep what became of a piece; it is there whole or not at all."""
+        """Keep a chunk's result, whole or not at all."""
         with atomic_path(self.path(number, digest), durable=False) as temporary:
             temporary.write_bytes(compress_zstd(data))
 
     def read(self, number: int, digest: str) -> bytes:
-        """What became of a piece.
+        """Read a chunk's result.
 
         Raises:
             InputError: if the file is damaged.
@@ -105,7 +105,7 @@ class Pieces:
             raise self.damaged(number, digest) from error
 
     def damaged(self, number: int, digest: str) -> InputError:
-        """The error for a piece that does not hold what it should."""
+        """An error that says a chunk's file is damaged."""
         hint = "delete this file; --resume then does its piece again"
         file = self.path(number, digest)
         return InputError("a damaged piece of an unfinished run", file=file, hint=hint)
@@ -113,30 +113,30 @@ class Pieces:
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """A run's pieces.
+    """The folder of a run's chunks.
 
     Attributes:
-        output: the file or folder that they will make.
-        folder: where they are.
+        output: the file or folder to be made of them.
+        folder: the folder of the chunks.
     """
 
     output: str
     folder: Path
 
     def pieces(self, name: str) -> Pieces:
-        """Those of one pass over the input."""
+        """The chunks of one pass over the input."""
         found = Pieces(self.folder / name)
         found.folder.mkdir(exist_ok=True)
         return found
 
     def record(self, made: Path, final: Path) -> None:
-        """Write down which files the output consists of, before ``made`` is renamed to it."""
+        """Record the files that the output consists of, before ``made`` is renamed to it."""
         path = self.folder / _JOB_FILE
         if os.path.abspath(final) == os.path.abspath(self.output) and path.exists():
             write_json(path, {**read_job(self.folder), "made": _made_of(made)})
 
     def worth_keeping(self) -> bool:
-        """Whether there is more than one piece, which is what a run that is cut short may lose."""
+        """Return whether there is more than one chunk, so that deleting the folder would lose work."""
         return len(list(islice(self.folder.glob("*/*.zst"), 2))) > 1
 
 
@@ -149,17 +149,17 @@ def job_folder(
     beside: Iterable[str] = (),
     overwrite: bool = False,
 ) -> Iterator[JobFolder | None]:
-    """The folder for the pieces of an output; deleted if the block succeeds, kept if it is cut short.
+    """The folder for the chunks of an output; deleted if the block succeeds, kept if it is interrupted.
 
     Args:
-        output: the file or folder to be made. Nothing is kept of what goes to a pipe (None).
-        settings: all that what is made depends on, besides the pieces' content; JSON-ready.
-        plan: who does the pieces.
+        output: the file or folder to be made. Nothing is kept for a pipe (None).
+        settings: all settings that the results depend on, besides the chunks' content; JSON-ready.
+        plan: how the chunks are distributed.
         beside: other files that are made.
-        overwrite: whether what an earlier run left may be thrown away.
+        overwrite: whether an earlier run's chunks may be deleted.
 
     Raises:
-        PdtoolsError: if an earlier run left pieces and the plan does not resume it, or they were made
+        PdtoolsError: if an earlier run left chunks and the plan does not resume it, or they were made
             with other settings, or another process is at work there, or a slice's output is a pipe.
     """
     if is_stream(output):
@@ -211,14 +211,14 @@ def job_folder(
 
 
 def _holds_others(folder: Path) -> bool:
-    """Whether there is something that no run leaves before its first piece."""
+    """Return whether a folder holds files that no run leaves before its first chunk."""
     return holds_others(folder, _HELD) or not all(
         path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()
     )
 
 
 def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:
-    """Whether a run that was killed had made its output already. What it left beside that is deleted.
+    """Return whether a killed run had already made its output; if so, its left-over files are deleted.
 
     Args:
         output, beside: see :func:`job_folder`.
@@ -245,18 +245,18 @@ def finished(output: str | Path, beside: Iterable[str] = ()) -> bool:
 
 
 def is_to_replace(output: str | Path) -> bool:
-    """Whether what has the output's name was there when the unfinished run began."""
+    """Return whether the output's present file or folder was there when the unfinished run began."""
     return bool(read_job(job_path(output))["replaces"] == _identity(Path(output)))
 
 
 def begun(output: str | Path) -> bool:
-    """Whether an unfinished run has left its folder."""
+    """Return whether an unfinished run has left its folder."""
     return (job_path(output) / _JOB_FILE).exists()
 
 
 @contextlib.contextmanager
 def _alone(folder: Path, slice_: Slice | None = None) -> Iterator[None]:
-    """Refuse a second run over the same pieces: of the same slice, or of all while a slice is at work."""
+    """Refuse a second run over the same chunks: of the same slice, or of all while a slice is at work."""
     with contextlib.ExitStack() as stack:
         if OPEN_FILES_STAY:
             stack.callback(_delete_locks, folder)  # when they are closed
@@ -269,7 +269,7 @@ def _alone(folder: Path, slice_: Slice | None = None) -> Iterator[None]:
 
 
 def _delete_locks(folder: Path) -> None:
-    """Delete what :func:`_discard`, if it was called, had to leave on Windows."""
+    """Delete the lock files that :func:`_discard` had to leave on Windows, if it was called."""
     if not os.path.lexists(folder / _JOB_FILE):
         with contextlib.suppress(OSError):  # another process has them, or something else is there
             for path in folder.glob(f"{_LOCK}*"):
@@ -278,7 +278,7 @@ def _delete_locks(folder: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Delete a folder, at one blow for those who look for it; if it holds files of others, not these."""
+    """Delete a job's folder, atomically for other processes; files of others in it stay."""
     if OPEN_FILES_STAY or folder.is_symlink() or holds_others(folder, _HELD):
         _empty(folder)
         return
@@ -289,7 +289,7 @@ def _discard(folder: Path) -> None:
 
 
 def _empty(folder: Path) -> None:
-    """Delete what runs have left in a folder, but for locks."""
+    """Delete a run's files in a folder, except locks."""
     for name in reversed(list(paths_below(folder))):  # job.json at last
         path = folder / name
         if path.is_dir() and not path.is_symlink():
@@ -300,28 +300,28 @@ def _empty(folder: Path) -> None:
 
 
 def _delete_stale(output: Path, beside: Iterable[str]) -> None:
-    """Delete what killed runs left beside their outputs."""
+    """Delete temporary files that killed runs left beside their outputs."""
     for final in (output, job_path(output), *map(Path, beside)):
         remove_stale(final)
 
 
 def _identity(path: Path) -> list[int] | None:
-    """Tells a file or folder from another one that takes its place; None if there is none."""
+    """Identity of a file or folder (inode, time), to tell it from a replacement; None if it is missing."""
     try:
         status = os.lstat(path)
     except OSError:
         return None
-    # What is put into a folder changes its time; the folder that replaces it is made while it is there.
+    # A folder's own time changes with its content; the folder that replaces it is made while it exists.
     return [status.st_ino, 0 if stat.S_ISDIR(status.st_mode) else status.st_mtime_ns]
 
 
 def _made_of(path: Path) -> dict[str, Any]:
-    """What tells an output from others: of a folder with a list of its files, that list's SHA-256."""
+    """The record that identifies an output: its files, or the SHA-256 of a folder's list of them."""
     return {MANIFEST: sha256_file(path / MANIFEST)} if (path / MANIFEST).is_file() else _files(path)
 
 
 def _is_made(output: Path, made: dict[str, Any]) -> bool:
-    """Whether this is the output that was recorded; what is in it besides may be from anyone."""
+    """Return whether an output is the recorded one; further files in it may be from anyone."""
     if not isinstance(made.get(MANIFEST), str):
         return made.items() <= _files(output).items()
     manifest = read_manifest(output)
@@ -329,7 +329,7 @@ def _is_made(output: Path, made: dict[str, Any]) -> bool:
 
 
 def _files(path: Path) -> dict[str, list[int]]:
-    """Inode, size and time (ns) of a file (``.``), or of those in a folder by relative path."""
+    """Inode, size and time (ns) of a file (``.``), or of a folder's files by relative path."""
     found = {}
     for name in (".", *paths_below(path)):
         with contextlib.suppress(OSError):
@@ -340,7 +340,7 @@ def _files(path: Path) -> dict[str, list[int]]:
 
 
 def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
-    """Write down what the pieces depend on, or compare it with what is written."""
+    """Record the settings that the chunks depend on, or compare them with the recorded ones."""
     wanted = json.loads(json.dumps({"pdtools": __version__, **settings}))
     folder = job_path(output)
     path = folder / _JOB_FILE
@@ -368,13 +368,13 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _shown(value: Any) -> str:
-    """A setting for a message: a model of the Hugging Face hub by its name and commit."""
+    """A setting as text for a message: a model of the Hugging Face hub by its name and commit."""
     return f"{PREFIX}{value['hub']}" if isinstance(value, dict) and "hub" in value else repr(value)
 
 
 def read_job(folder: Path) -> dict[str, Any]:
-    """What ``job.json`` says: ``command`` (arguments), ``folder`` (where it was called), ``output``,
-    ``settings``, ``replaces`` (which of the files or folders with the output's name was there before; None:
+    """Read ``job.json``: ``command`` (arguments), ``folder`` (working directory), ``output``,
+    ``settings``, ``replaces`` (the earlier file or folder of the output's name; None:
     none), and once the output is whole ``made`` (its files, or the SHA-256 of their list).
 
     Raises:

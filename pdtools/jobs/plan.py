@@ -1,4 +1,4 @@
-"""Who does the pieces of a command's work."""
+"""Distribution of a command's chunks over processes, jobs and clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _merging = ContextVar("merging", default=False)
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """One of several jobs that divide a command's pieces: those with i mod ``of`` = ``number``, from 0."""
+    """One of several jobs that divide a command's chunks: those with i mod ``of`` = ``number``, from 0."""
 
     number: int
     of: int
@@ -43,14 +43,14 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """How pieces are done. What is made does not depend on it.
+    """How chunks are distributed, which does not affect the output.
 
     Attributes:
-        workers: processes on this machine; 1: this one alone.
-        slice: do only these pieces, and leave the output to ``pdtools merge``.
+        workers: processes on this machine; 1: only the calling process.
+        slice: do only these chunks, and leave the output to ``pdtools merge``.
         scheduler: address of a Dask scheduler whose workers do them.
-        resume: use the pieces that an earlier run left.
-        merge_options: what ``pdtools merge`` has to be given besides the output: other files that it writes.
+        resume: use the chunks that an earlier run left.
+        merge_options: options that ``pdtools merge`` needs besides the output: other files that it writes.
     """
 
     workers: int = 1
@@ -65,32 +65,32 @@ class Plan:
 
     @property
     def merging(self) -> bool:
-        """Whether all pieces have to be there already."""
+        """Return whether all chunks have to be done already."""
         return _merging.get()
 
     @property
     def has_other_processes(self) -> bool:
-        """Whether work is done by others than the process that the command is."""
+        """Return whether other processes than the command's own do work."""
         return self.workers > 1 or self.scheduler is not None
 
     @property
     def how_to_resume(self) -> str:
-        """What a person has to do after the command was cut short."""
+        """Advice on continuing an interrupted command."""
         same = self.slice is not None or self.merging
         return "the same command continues it" if same else "--resume continues the run"
 
     @property
     def resumes(self) -> bool:
-        """Whether pieces that are there already are used."""
+        """Return whether existing chunks are used."""
         return self.resume or self.merging or self.slice is not None
 
 
 class Done(Exception):
-    """A command has nothing more to do now; its message is for the user, and no error.
+    """The command has nothing more to do now; its message is for the user, and no error.
 
     Args:
-        message: why.
-        report: what ``--json`` prints.
+        message: the reason.
+        report: the document that ``--json`` prints.
     """
 
     def __init__(self, message: str, report: dict[str, Any]) -> None:
@@ -99,13 +99,13 @@ class Done(Exception):
 
 
 class SliceDone(Done):
-    """The pieces of a slice are done; the output is made from all of them later.
+    """The chunks of a slice are done; the output is made from all chunks later.
 
     Args:
-        plan: that of the slice.
-        pieces: how many pieces it has.
-        output: what ``pdtools merge`` will make.
-        passed: the pass that they are of, if the slice has to be called again for another one.
+        plan: the slice's plan.
+        pieces: number of its chunks.
+        output: the file or folder that ``pdtools merge`` will make.
+        passed: the pass they belong to, if the slice has to be called again for another one.
     """
 
     def __init__(self, plan: Plan, pieces: int, output: str, passed: str | None = None) -> None:
@@ -118,10 +118,10 @@ class SliceDone(Done):
 
 
 def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
-    """Passes over pieces that need nothing of each other, one after the other.
+    """Run passes over chunks that do not depend on each other, one after the other; their results.
 
     Raises:
-        SliceDone: once, after a slice's pieces of all passes.
+        SliceDone: once, after a slice's chunks of all passes.
     """
     results, n_done = [], 0
     last: SliceDone | None = None
@@ -137,7 +137,7 @@ def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
 
 @contextlib.contextmanager
 def only_merging() -> Iterator[None]:
-    """While the block runs, no piece is computed."""
+    """Allow no chunk to be computed while the block runs."""
     token = _merging.set(True)
     try:
         yield

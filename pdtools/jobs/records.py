@@ -1,4 +1,4 @@
-"""Work whose results are kept as JSON, which runs no code and keeps all digits of floats."""
+"""Chunks whose results are kept as JSON, which runs no code and keeps all digits of floats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class JsonWork(Generic[Piece, Result]):
-    """A base for :class:`pdtools.jobs.Work`; subclasses say what is done with pieces that have which content.
+    """A base for :class:`pdtools.jobs.Work`; subclasses define the computation and a chunk's content.
 
     Attributes:
         kept: the type of a result, for :func:`pdtools.typed_values.as_type`.
@@ -24,11 +24,11 @@ class JsonWork(Generic[Piece, Result]):
     kept: Any
 
     def content(self, piece: Piece) -> Any:
-        """All of a piece that its result depends on: bytes, or something JSON-ready."""
+        """Everything in a chunk that its result depends on: bytes, or a JSON-ready value."""
         raise NotImplementedError
 
     def restored(self, record: Any) -> Result:
-        """The result that JSON was written of."""
+        """The result that a JSON value was written from."""
         result: Result = as_type(record, self.kept)
         return result
 
@@ -37,7 +37,7 @@ class JsonWork(Generic[Piece, Result]):
         return short_digest(self.content(piece))
 
     def pack(self, result: Result) -> bytes:
-        """A result as JSON; lone surrogates, which no UTF-8 has, stay escapes."""
+        """Encode a result as JSON; lone surrogates, which UTF-8 cannot hold, stay escapes."""
         return json.dumps(result, default=_jsonable).encode("ascii")
 
     def unpack(self, data: bytes) -> Result:
@@ -50,7 +50,7 @@ class _Digested(Protocol):
 
 
 class FilesWork(JsonWork[_Digested, Result | None]):
-    """Work on pieces of files, of some of which nothing can be made: None, kept as no bytes."""
+    """Work on chunks of files, some of which have no result: None, kept as no bytes."""
 
     __slots__ = ()
 
@@ -68,13 +68,13 @@ class FilesWork(JsonWork[_Digested, Result | None]):
 
 
 def short_digest(content: Any) -> str:
-    """Tells a piece from itself with other content: bytes, or something JSON-ready."""
+    """A digest of a chunk's content, given as bytes or as a JSON-ready value."""
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def _jsonable(value: Any) -> Any:
-    """A tree as its brackets, a dataclass as an object, an array as a list."""
+    """Convert a tree to brackets, a dataclass to an object, an array to a list."""
     if hasattr(value, "to_brackets"):
         return value.to_brackets()
     if dataclasses.is_dataclass(value):

@@ -1,4 +1,4 @@
-"""Doing pieces, in whatever processes there are, and handing out what became of them in order."""
+"""Execution of chunks by the plan's processes, with results handed out in order."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Item_contra = TypeVar("Item_contra", contravariant=True)
 
-_NAMED = 10  # missing pieces that an error names
+_NAMED = 10  # missing chunks that an error names
 _one_at_a_time = threading.Lock()
 
 
 class Work(Protocol[Item_contra, Result]):
-    """What is done with every piece. Pickled to workers: it holds settings, and loads what it needs once."""
+    """The computation on each chunk. Pickled to workers: it holds settings, and loads its model once."""
 
     def __call__(self, piece: Item_contra) -> Result:
-        """Do a piece. The result depends on the piece and the settings alone."""
+        """Compute a chunk. The result depends on the chunk and the settings alone."""
         ...
 
     def digest(self, piece: Item_contra) -> str:
-        """Says whether a piece is the same as in an earlier run: a few hexadecimal digits of its content."""
+        """A few hexadecimal digits of a chunk's content, which show whether it is as in an earlier run."""
         ...
 
     def pack(self, result: Result) -> bytes:
-        """A result as bytes: data, nothing that could be executed."""
+        """Encode a result as bytes: data, nothing that could be executed."""
         ...
 
     def unpack(self, data: bytes) -> Result:
@@ -50,7 +50,7 @@ class _Piece(Generic[Item]):
 
 
 def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Cut a stream into pieces of so many items; the last may be shorter."""
+    """Cut a stream into chunks of ``size`` items; the last may be shorter."""
     stream = iter(items)
     while piece := list(islice(stream, size)):
         yield piece
@@ -66,25 +66,25 @@ def map_pieces(
     another_pass: bool = False,
     processes: Workers | None = None,
 ) -> Iterator[tuple[Item, Result]]:
-    """Do every piece that is not done yet.
+    """Do every chunk that is not done yet.
 
     Args:
-        work: what is done with each.
-        pieces: in an order that is always the same; taken one by one.
-        plan: who does them.
+        work: the computation on each chunk.
+        pieces: chunks in an order that is always the same; taken one by one.
+        plan: how they are distributed.
         job: keeps the results; None: they are handed out only.
-        name: of this pass over the input, if there are several.
+        name: name of this pass over the input, if there are several.
         another_pass: whether another one needs all results of this one. A slice continues with that if the
             other slices have done theirs. ``pieces`` are then iterated over twice.
         processes: the plan's workers, if they do other things too.
 
     Yields:
-        Each piece with its result, in order.
+        Each chunk with its result, in order.
 
     Raises:
-        SliceDone: after the pieces of the plan's slice.
-        PdtoolsError: if pieces are missing that should be there, or workers were killed; and what ``work``
-            raises.
+        SliceDone: after the chunks of the plan's slice.
+        PdtoolsError: if chunks are missing that should be there, or workers were killed; and errors of
+            ``work``.
     """
     if processes is None:
         with Workers(plan.workers) as processes:
@@ -126,7 +126,7 @@ def _numbered(work: Work[Item, Any], pieces: Iterable[Item]) -> Iterator[_Piece[
 def _kept(
     work: Work[Item, Any], items: Iterable[_Piece[Item]], plan: Plan, kept: Pieces, processes: Workers
 ) -> Iterator[tuple[_Piece[Item], Any]]:
-    """Pieces in order, as soon as their results are kept; with results that this process has itself."""
+    """Chunks in order, as soon as their results are kept; with results that this process has itself."""
     if plan.scheduler is None:
         yield from processes.map_in_order(_DoAndKeep(work, kept, hands_out=plan.workers == 1), items)
         return
@@ -162,7 +162,7 @@ def _unpacked(work: Work[Any, Result], kept: Pieces, item: _Piece[Any]) -> Resul
 
 
 def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iterator[_Piece[Item]]:
-    """Pieces in order, if all are there; else, when the first few may have been handed out, an error."""
+    """Chunks in order, if all are done; else an error, perhaps after the first few."""
     missing: list[int] = []
     for item in items:
         if not kept.has(item.number, item.digest):
@@ -181,7 +181,7 @@ def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iter
 class _DoAndKeep:
     work: Work[Any, Any]
     kept: Pieces
-    hands_out: bool  # where that is no copy between processes
+    hands_out: bool  # true where that needs no copy between processes
 
     def __call__(self, item: _Piece[Any]) -> Any:
         if self.kept.has(item.number, item.digest):
@@ -201,7 +201,7 @@ class _DoAndPack:
 
 @dataclass(frozen=True, slots=True)
 class _OneByOne:
-    """A Dask worker may have several threads; a model takes one piece at a time, and may use them all."""
+    """Work one chunk at a time: a Dask worker may have several threads, and a model may use them all."""
 
     function: Callable[[Any], Any]
 
