@@ -1,4 +1,4 @@
-"""The same function on many items, in this process or in several, with results in the order of the items."""
+"""Parallel map: a function on many items, in one process or several, with results in order."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from pdtools.errors import PdtoolsError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Items that wait for each worker, so that none runs out of work, and few are in memory.
+# Items queued for each worker, so that none runs out of work, and few are in memory.
 _WAITING = 2
-_MOST_ON_WINDOWS = 61  # of the processes that one waits for there
+_MOST_ON_WINDOWS = 61  # processes that one can wait for there
 _SECONDS_TO_LOOK = 5.0
 
 
 def map_in_order(
     function: Callable[[Item], Result], items: Iterable[Item], workers: int = 1
 ) -> Generator[tuple[Item, Result], None, None]:
-    """Call a function with every item, by processes of its own: see :meth:`Workers.map_in_order`."""
+    """Call a function with every item, in processes started for it: see :meth:`Workers.map_in_order`."""
     with Workers(workers) as processes:
         yield from processes.map_in_order(function, items)
 
 
 class _Process(SpawnProcess):
     def terminate(self) -> None:
-        self.kill()  # SIGTERM, by which the pool ends what is left when one was killed, is ignored
+        self.kill()  # SIGTERM, which the pool sends after one process was killed, is ignored
 
 
 class _Context(SpawnContext):
@@ -50,13 +50,12 @@ class _Context(SpawnContext):
 
 
 class Workers:
-    """Processes that call functions, several functions in turn or at the same time.
+    """Processes that call functions, one function after another or several at the same time.
 
-    They start when they get the first item, and end with the ``with`` block; if this process is the only one,
-    there are none.
+    They start with the first item, and end with the ``with`` block; there are none if the number is 1.
 
     Args:
-        number: of processes; 1: this one alone.
+        number: number of processes; 1: only the calling process.
     """
 
     def __init__(self, number: int = 1) -> None:
@@ -89,7 +88,7 @@ class Workers:
             Each item with its result, in the order of the items, whatever the number of processes.
 
         Raises:
-            PdtoolsError: if a process was killed; and what the function raises.
+            PdtoolsError: if a process was killed; and errors of the function.
         """
         if self.number == 1:
             for item in items:
@@ -105,7 +104,7 @@ class Workers:
             while under_way:
                 yield _first(under_way, pool)
         except BaseException as error:
-            self._end(kill=True)  # nobody waits for what they do
+            self._end(kill=True)  # nobody waits for their results
             if isinstance(error, BrokenProcessPool):
                 raise PdtoolsError("a worker was killed (is there enough memory for --workers?)") from error
             raise
@@ -119,7 +118,7 @@ class Workers:
         return self._pool
 
     def _keep(self, function: Callable[[Any], Any]) -> str:
-        """Where the processes find a function."""
+        """The file from which the processes load a function, pickled."""
         assert self._folder is not None
         path = Path(self._folder.name, str(self._functions))
         path.write_bytes(pickle.dumps(function, protocol=pickle.HIGHEST_PROTOCOL))
@@ -132,7 +131,7 @@ class Workers:
             if kill:
                 for process in list((self._pool._processes or {}).values()):
                     process.kill()
-                # Else the pool's threads wait for the rest of what a killed process was writing or reading.
+                # Else the pool's threads wait for the rest of a killed process's data.
                 pool: Any = self._pool
                 pool._result_queue._writer.close()
                 if sys.version_info < (3, 11, 5):  # newer pools do it themselves
