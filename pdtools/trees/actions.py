@@ -1,13 +1,13 @@
-"""Trees as actions: NT(X) opens a constituent, GEN(w) generates a token, a closer ends what is open.
+"""Trees as actions: NT(X) opens a constituent, GEN(w) generates a token, a closer ends the open constituent.
 
 Two forms of ``(S (NP the cat) (VP meows))``, after a start token:
 
 - one closer for all labels (Qian et al. 2021): ``(S (NP the cat ) (VP meows ) )``;
 - closers by label, each twice (Sartran et al. 2022): ``(S (NP the cat NP) NP) (VP meows VP) VP) S) S)``. The
-  first, COMPOSE, reads a constituent and stands for it from then on; the second, STACK, predicts what
-  follows.
+  first, COMPOSE, reads a constituent and represents it from then on; the second, STACK, predicts the next
+  action.
 
-Positions of a row are those of its actions, the start token's first. Everything a mask needs is an integer a
+A row's positions are its actions, the start token first. Everything a mask needs is an integer per
 position, made here for many rows at once.
 """
 
@@ -28,11 +28,11 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class ActionIds:
-    """What number an action has: tokens come first, then openers, then closers.
+    """Numbering of actions: tokens come first, then openers, then closers.
 
     Attributes:
-        tokens: how many tokens there are, special ones included.
-        labels: how many labels.
+        tokens: number of tokens, special ones included.
+        labels: number of labels.
         typed: whether each label has a closer of its own.
         doubled: whether closers stand twice in a row.
     """
@@ -49,16 +49,16 @@ class ActionIds:
 
     @property
     def closers(self) -> int:
-        """How many closers there are."""
+        """The number of different closers."""
         return self.labels if self.typed else 1
 
     @property
     def number(self) -> int:
-        """How many actions there are."""
+        """The number of different actions."""
         return self.first_closer + self.closers
 
     def positions(self, tokens: ArrayLike, constituents: ArrayLike) -> Int64:
-        """Positions of rows with so many tokens (special ones aside) and constituents."""
+        """The number of positions of rows with so many tokens (special ones excluded) and constituents."""
         return (
             1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)
         )
@@ -66,17 +66,17 @@ class ActionIds:
 
 @dataclass(frozen=True, eq=False)
 class ActionRows:
-    """Rows of actions one after the other, T positions together. Positions are counted from 0 in each row.
+    """Rows of actions, concatenated, with T positions in all. Positions are counted from 0 in each row.
 
     Attributes:
-        begins: int64 (rows + 1), where each row begins, and the last one ends.
+        begins: int64 (rows + 1), the first position of each row, and the last one's end.
         actions: int64 (T), the start token first in each row.
         n_open: int32 (T), constituents that are open after each position.
-        depth: int32 (T): of the start 0; an opener and its closers count the constituent itself, and what is
-            in it is one deeper.
-        innermost: int32 (T), the opener of the innermost constituent that is open after it; -1 for none.
-        pop: int32 (T), the COMPOSE that takes it off the stack: of the constituent it is a part of; the row's
-            length if none does, and itself if it is never put there (STACK).
+        depth: int32 (T), 0 at the start; an opener and its closers count the constituent itself, and its
+            content is one deeper.
+        innermost: int32 (T), the opener of the innermost constituent open after this position; -1 for none.
+        pop: int32 (T), the COMPOSE that takes it off the stack, at the end of its parent constituent; the
+            row's length if none does, and the position itself if it is never put there (STACK).
     """
 
     begins: Int64
@@ -90,13 +90,13 @@ class ActionRows:
 def action_rows(
     rows: Sequence[tuple[NDArray[np.integer], Constituents]], ids: ActionIds, start: int
 ) -> ActionRows:
-    """Write trees into their strings, by operations on the arrays of all rows.
+    """The rows of actions of many trees, by operations on the arrays of all rows.
 
     Args:
-        rows: the n tokens of each, without ROOT and end-of-sentence, and their constituents, balanced, one of
+        rows: for each, its n tokens, without ROOT and end-of-sentence, and its constituents, balanced, one of
             them around all.
         ids: numbers of actions.
-        start: the number that the start token has.
+        start: the start token's number.
     """
     zero = np.zeros(1, np.int64)  # the start: a token that nothing opens before or closes after
     tokens = np.concatenate([np.append(start, row) for row, _ in rows]).astype(np.int64)
@@ -104,7 +104,7 @@ def action_rows(
     closes = np.concatenate([np.append(zero, tree.closes) for _, tree in rows])
     labels = np.concatenate([tree.labels for _, tree in rows]).astype(np.int64)
     each = 2 if ids.doubled else 1
-    sizes = opens + 1 + each * closes  # positions of a token with what stands around it
+    sizes = opens + 1 + each * closes  # positions of a token with its openers and closers
     ends = np.cumsum(sizes)
     token_at = ends - each * closes - 1
     first_of_rows = np.cumsum([0, *(len(row) + 1 for row, _ in rows)])
@@ -123,13 +123,13 @@ def action_rows(
     depth[opener_at] -= 1
     depth[begins[:-1]] = 0
 
-    # Of the brackets of one depth every opener is followed by its closer, in all rows.
+    # Among the brackets of one depth, every opener is followed by its closer, in all rows.
     brackets = np.flatnonzero(step)
     opener, closer = brackets[np.argsort(depth[brackets], kind="stable")].reshape(-1, 2).T  # (m) each
     closed_by = np.zeros(total, np.int64)
     closed_by[opener] = closer
     actions[closer] = ids.first_closer + (actions[opener] - ids.tokens if ids.typed else 0)
-    # The innermost open constituent is the last one that opened at the depth there is now.
+    # The innermost open constituent is the last one that opened at the present depth.
     key = n_open.astype(np.int64) * total + np.arange(total)
     opened = np.sort(depth[opener_at].astype(np.int64) * total + opener_at)
     is_inside = n_open > 0
@@ -154,7 +154,7 @@ def action_rows(
 
 
 def _counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
-    """For each place as many as counted, ``step`` apart: first, first + step, …; all places' in a row."""
+    """Arithmetic sequences first, first + step, …, of ``counts`` numbers each, concatenated."""
     before = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(before, counts)
     found: Int64 = np.repeat(first, counts) + step * within
@@ -162,7 +162,7 @@ def _counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
 
 
 def padded(rows: ActionRows, values: NDArray[Any], fill: int | None) -> NDArray[Any]:
-    """Values of all positions as a table, a line a row: (B, N); ``fill`` None: padding has its own
+    """Values of all positions as a table with a line per row: (B, N); ``fill`` None: padding has its own
     position."""
     lengths = np.diff(rows.begins)
     position = np.arange(int(lengths.max()))

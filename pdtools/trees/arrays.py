@@ -1,8 +1,8 @@
-"""Many bracketed trees as arrays: words, sentences, attachments, without Python work per node.
+"""Many bracketed trees as arrays: words, sentences and attachments, without Python work per node.
 
-Only the ordinary form is read here: balanced UTF-8 brackets in which every word stands in a bracket of its
-own, ``(DT the)``, and every bracket holds a word, and no tree is too long. Whatever else a file holds is left
-to :func:`pdtools.trees.read_trees`, which knows what is wrong with it.
+Only the ordinary form is read here: balanced UTF-8 brackets in which every word has a bracket of its
+own, ``(DT the)``, every bracket holds a word, and no tree is too long. Everything else is left
+to :func:`pdtools.trees.read_trees`, which knows the faults.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ _OPEN, _CLOSE, _NEWLINE = ord("("), ord(")"), ord("\n")
 _SPACES = b" \t\n\r\f\v"
 _TRACES = [tag.encode() for tag in TRACE_TAGS]
 _FOREIGN = [label.encode() for label in FOREIGN_LABELS]
-_SECOND = np.zeros(256, dtype=np.uint8)  # of the labels that begin with a letter, their second letter
+_SECOND = np.zeros(256, dtype=np.uint8)  # the second letter of labels that begin with a letter
 for _label in _FOREIGN:
     _SECOND[_label[0]] = _label[1]
 
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """The m constituents of some trees as they are written, in pre-order, tree by tree.
+    """The m constituents of some trees as written, in pre-order, tree by tree.
 
-    Those that binarization made and those without words (but traces) are not among them; wrappers are, and
-    unary chains are as they stand.
+    Nodes made by binarization and nodes without words (but traces) are not among them; wrappers are, and
+    unary chains are kept.
 
     Attributes:
         label_starts, label_ends: int64 (m), each label is ``data[start:end]``.
-        opens, closes: int32 (w), how many constituents open just before a word, and close just after it.
+        opens, closes: int32 (w), the numbers of constituents that open just before and close just after a
+            word.
     """
 
     label_starts: Int64
@@ -69,20 +70,19 @@ class Nodes:
 
 @dataclass(frozen=True, eq=False)
 class TreeArrays:
-    """The s trees of a piece of files, with the w words that are no traces.
+    """The s trees of a chunk of files, with the w words that are no traces.
 
     Attributes:
-        piece: what was read.
-        data: its contents, one after the other: the bytes that the offsets count in.
+        piece: the chunk that was read.
+        data: its contents, concatenated: the bytes that the offsets count in.
         tree_starts, tree_ends: int64 (s), each tree's brackets are ``data[start:end]``.
         sentences: int64 (s + 1), the words of tree i are ``sentences[i]`` to ``sentences[i + 1]``; a tree
             of traces only has none.
         word_starts, word_ends: int64 (w), each word as the treebank writes it is ``data[start:end]``.
-        tag_starts: int64 (w), where its tag begins.
+        tag_starts: int64 (w), the beginning of each word's tag.
         between: int32 (w), the fewest brackets open between a word and the next; -1 after the last one.
-        attachments: int32 (w), what ``attachments(normalize(tree), factor)`` is for each tree, one after
-            the other.
-        nodes: the constituents, where they were asked for.
+        attachments: int32 (w), ``attachments(normalize(tree), factor)`` of each tree, concatenated.
+        nodes: the constituents, if requested.
     """
 
     piece: FilePiece
@@ -102,7 +102,7 @@ class TreeArrays:
 
     @property
     def n_trees(self) -> int:
-        """How many trees there are."""
+        """The number of trees."""
         return len(self)
 
     def words(self) -> pa.StringArray:
@@ -110,7 +110,7 @@ class TreeArrays:
         return self.texts(self.word_starts, self.word_ends)
 
     def texts(self, starts: Int64, ends: Int64) -> pa.StringArray:
-        """The texts ``data[start:end]`` (n), which stand one behind the other."""
+        """The texts ``data[start:end]`` (n), given in the order of their places."""
         import pyarrow as pa
 
         # Strings that lie one behind the other: what stands between the texts, and the texts.
@@ -122,13 +122,13 @@ class TreeArrays:
         return stretches.take(arrow_array(np.arange(1, 2 * n + 1, 2, dtype=np.int32)))
 
     def place(self, index: int) -> tuple[str, int, str]:
-        """The file of one of the trees, the line that it starts on, and its text, as in a SourcedTree."""
+        """A tree's file, first line and text, as in a SourcedTree."""
         number, line = self._file_numbers[index], int(self._lines[index])
         text = self.data[self.tree_starts[index] : self.tree_ends[index]].decode("utf-8")
         return self.piece.files[number], line, text.replace("\r\n", "\n")
 
     def blank_lines(self) -> list[int]:
-        """The trees that stand for blank lines (:func:`pdtools.trees.placeholder`)."""
+        """Indices of the trees that stand for blank lines (:func:`pdtools.trees.placeholder`)."""
         empty = np.flatnonzero(np.diff(self.sentences) == 0).tolist()
         starts, ends, blank = self.tree_starts, self.tree_ends, BLANK_LINE.encode()
         return [i for i in empty if self.data[starts[i] : ends[i]] == blank]
@@ -136,18 +136,18 @@ class TreeArrays:
     def documents(
         self, kept: Bool, ends: Iterable[int] = (), *, at_blanks: bool
     ) -> tuple[tuple[str, int], ...]:
-        """The documents that trees are from: of each its file and how many of those that are kept.
+        """The documents of the trees: for each, its file and its number of kept trees.
 
         Args:
             kept: bool (s), which trees count.
             ends: trees that end a document.
-            at_blanks: whether documents end at blank lines too, and not at the ends of files alone. Then the
-                last one may have no trees: the piece ends with a blank line.
+            at_blanks: whether documents end at blank lines too, and not only at ends of files. Then the
+                last one may have no trees: the chunk ends with a blank line.
         """
         begins = np.diff(self._file_numbers, prepend=self._file_numbers[0]) != 0  # (s)
         last = []
         if at_blanks:
-            # Between trees there is but white space: two line ends make a blank line.
+            # Only white space separates trees: two line ends make a blank line.
             starts = np.append(self.tree_starts, len(self.data))
             before = np.searchsorted(self._newlines, starts) - np.searchsorted(
                 self._newlines, np.append(0, self.tree_ends)
@@ -167,7 +167,7 @@ class TreeArrays:
 
     @cached_property
     def _file_numbers(self) -> Int64:
-        """Int64 (s), which of the piece's files each tree is from."""
+        """Int64 (s), the index of each tree's file in the chunk."""
         return np.searchsorted(self._file_starts, self.tree_starts, side="right") - 1
 
     @cached_property
@@ -178,11 +178,11 @@ class TreeArrays:
 
     @cached_property
     def _newlines(self) -> Int64:
-        """Int64, where lines end in the data."""
+        """Int64, positions of the line ends in the data."""
         return np.flatnonzero(np.frombuffer(self.data, dtype=np.uint8) == _NEWLINE)
 
     def source(self, index: int) -> SourcedTree:
-        """One of the trees, as :func:`pdtools.trees.read_trees` gives it."""
+        """One tree, as :func:`pdtools.trees.read_trees` gives it."""
         file, line, text = self.place(index)
         return SourcedTree(Tree.from_brackets(text), file, line, text)
 
@@ -190,17 +190,17 @@ class TreeArrays:
 def read_arrays(
     files: Iterable[str], rejects: Rejects, factor: Factor = "right", *, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[TreeArrays | SourcedTree]:
-    """Read the trees of files, one after the other, many at once.
+    """Read the trees of files in order, many at once.
 
-    From where a file leaves the ordinary form, its trees come one by one, as
+    If a file leaves the ordinary form, its further trees come one by one, as
     :func:`pdtools.trees.read_trees` reads them; so do the trees of standard input and of pipes, which cannot
     be read twice.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.
-        rejects: takes what cannot be read.
+        rejects: takes the unreadable trees.
         factor: how nodes of more than two children are binarized.
-        piece_bytes: how much is looked at together: a part of a file, or several files.
+        piece_bytes: bytes read at once: a part of a file, or several files.
 
     Raises:
         InputError: as :func:`pdtools.trees.read_trees` does.
@@ -214,7 +214,7 @@ def read_arrays(
 
 
 def parse_piece(piece: FilePiece, factor: Factor = "right", *, with_nodes: bool = False) -> TreeArrays | None:
-    """The trees of a piece; None if they are not all in the ordinary form, or there is nothing to read."""
+    """The trees of a chunk; None if they are not all in the ordinary form, or there are none."""
     check_factor(factor)
     if piece.contents is None:
         return None
@@ -222,7 +222,7 @@ def parse_piece(piece: FilePiece, factor: Factor = "right", *, with_nodes: bool 
     parts: list[dict[str, NDArray[Any]]] = []
     start = n_words = 0
     while start < len(data):
-        # A stretch is a part that ends before a tree: what is done with it stays in the cache.
+        # A stretch is a part that ends before a tree, short enough for its arrays to stay in the cache.
         end = start + _STRETCH_BYTES
         stretch = data[start:end]
         if end < len(data) and (cut := last_tree(stretch)) and not stretch[:cut].isspace():
@@ -248,7 +248,7 @@ def parse_piece(piece: FilePiece, factor: Factor = "right", *, with_nodes: bool 
 
 
 def count_trees(files: Iterable[str]) -> int | None:
-    """How many trees there are in files, in a tenth of the time that reading them takes.
+    """The number of trees in files, in a tenth of the time that reading them takes.
 
     None if a file can be read only once, or not all trees are in the ordinary form.
     """
@@ -262,7 +262,7 @@ def count_trees(files: Iterable[str]) -> int | None:
 
 
 def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[Any]] | None:
-    """What a :class:`TreeArrays` of these bytes and its nodes hold, ``sentences`` without its last entry."""
+    """The fields of a :class:`TreeArrays` of these bytes, ``sentences`` without its last entry."""
     text = np.frombuffer(data, dtype=np.uint8)  # (bytes)
     # Events are brackets and the first bytes of labels and words.
     brackets = (text & 0xFE) == _OPEN
@@ -293,7 +293,7 @@ def _parse(data: bytes, factor: Factor, with_nodes: bool) -> dict[str, NDArray[A
     if len(artificial):
         depths = np.cumsum(_without(steps, opens, closes, depths, artificial), dtype=np.int32)
 
-    # After a leaf come closing brackets, up to where the next one opens: nowhere are fewer open between them.
+    # A leaf is followed by closing brackets until the next one opens, where the fewest are open.
     turns = np.flatnonzero(closes[:-1] & opens[1:])
     between = depths[np.append(turns, len(depths) - 1)]  # (leaves)
     kept, with_traces = ~_are_traces(text, at[leaves - 1]), leaves
@@ -332,17 +332,17 @@ def _nodes(
     kept: Bool,
     between: Int32,
 ) -> dict[str, NDArray[Any]]:
-    """What :class:`Nodes` holds, of the events (``at``, ``opens``, ``depths``) of some bytes.
+    """The fields of :class:`Nodes`, from the events (``at``, ``opens``, ``depths``) of some bytes.
 
     Args:
         nodes: the events that open constituents, with or without words in them.
         leaves: the events of words and traces.
-        kept: which of these are words.
+        kept: bool, which of these are words.
         between: int32 (w), see :class:`TreeArrays`.
     """
     words = leaves[kept]
     over = depths[words] - np.int32(1)  # (w) constituents over each word
-    after = np.maximum(between, 0)  # (w) those of them over the next word too
+    after = np.maximum(between, 0)  # (w) constituents over it and the next word
     before = np.append(np.int32(0), after[:-1])[: len(over)]
     if len(words) < len(leaves):
         nodes = nodes[_are_filled(nodes, depths[nodes], words, leaves[~kept], over, before)]
@@ -356,10 +356,10 @@ def _nodes(
 
 
 def _are_filled(nodes: Int64, depths: Int32, words: Int64, traces: Int64, over: Int32, before: Int32) -> Bool:
-    """Which constituents, given by the events that open them and their depths, have words in them.
+    """Return which constituents, given by their opening events and depths, have words in them.
 
-    Those between two words have, unless traces are there too. Then the word is in the last one of each depth
-    that is open at it, and not at the word before; the others are closed again before it.
+    Constituents between two words have words, unless traces are there too. Then the word is in the last one
+    of each depth that is open at it, but not at the word before; the others are closed again before it.
     """
     gaps = np.unique(np.searchsorted(words, traces))  # the words before which there are traces
     events = np.concatenate([[-1], words, [np.iinfo(np.int64).max]])
@@ -376,17 +376,17 @@ def _are_filled(nodes: Int64, depths: Int32, words: Int64, traces: Int64, over: 
 
 
 def ranges(starts: Int64, lengths: Int64) -> Int64:
-    """The numbers from each start on, so many each, one after the other."""
+    """The concatenated ranges ``start, …, start + length - 1``."""
     return np.repeat(starts - np.cumsum(lengths) + lengths, lengths) + np.arange(lengths.sum())
 
 
 def _are_spaces(text: Bytes) -> Bool:
-    # In unsigned bytes only 9 to 13 are left below 5.
+    # In unsigned bytes, only 9 to 13 stay below 5.
     return (text == ord(" ")) | (text - np.uint8(ord("\t")) < 5)
 
 
 def _is_ordinary(opens: Bool, closes: Bool, leaves: Int64) -> bool:
-    """Whether every word stands between a label and a closing bracket, and every bracket holds a word."""
+    """Return whether every word is between a label and a closing bracket, and every bracket holds a word."""
     if leaves[0] < 2 or leaves[-1] + 1 == len(opens) or not closes[leaves + 1].all():
         return False
     before = leaves - 1  # a label: no bracket, and an opening one before it
@@ -398,7 +398,7 @@ def _is_ordinary(opens: Bool, closes: Bool, leaves: Int64) -> bool:
 
 
 def _is_text(data: bytes) -> bool:
-    """Whether these bytes are UTF-8 without NULs."""
+    """Return whether these bytes are UTF-8 without NULs."""
     try:
         return (data.isascii() or bool(data.decode("utf-8"))) and b"\0" not in data
     except UnicodeDecodeError:
@@ -406,7 +406,7 @@ def _is_text(data: bytes) -> bool:
 
 
 def _are_in_files(tree_starts: Int64, tree_ends: Int64, contents: tuple[bytes, ...]) -> bool:
-    """Whether no tree is in two files, and no file without trees."""
+    """Return whether no tree is in two files, and no file without trees."""
     file_ends = np.array(list(accumulate(map(len, contents))))
     first = np.searchsorted(file_ends, tree_starts, side="right")  # (trees) the file of each
     last = np.searchsorted(file_ends, tree_ends, side="left")
@@ -416,7 +416,7 @@ def _are_in_files(tree_starts: Int64, tree_ends: Int64, contents: tuple[bytes, .
 
 
 def _are_traces(text: Bytes, tags: Int64) -> Bool:
-    """Which of the tags, given by where they begin, are those of traces. After a tag there is a space."""
+    """Return which tags, given by their beginnings, are traces' tags. A space follows each tag."""
     found = text[tags] == ord("-")
     maybe = np.flatnonzero(found)
     found[maybe] = False
@@ -429,10 +429,10 @@ def _are_traces(text: Bytes, tags: Int64) -> Bool:
 
 
 def _are_refused(data: bytes, text: Bytes, at: Int64, first_bytes: Bytes, leaves: Int64) -> bool:
-    """Whether a tree is one of those that :func:`pdtools.trees.refused.refused_form` is about.
+    """Return whether a tree has a form that :func:`pdtools.trees.refused.refused_form` refuses.
 
     Args:
-        leaves: the events of words, traces left out.
+        leaves: the events of words, without traces.
     """
     begins = first_bytes == _FOREIGN[0][0]
     for label in _FOREIGN[1:]:
@@ -456,14 +456,14 @@ def _are_refused(data: bytes, text: Bytes, at: Int64, first_bytes: Bytes, leaves
 
 
 def _over_traces(between: Int32, kept: Bool) -> Int32:
-    """The fewest brackets open between kept leaves, from those between all of them."""
+    """The fewest brackets open between kept leaves, from the values between all leaves."""
     places = np.flatnonzero(kept)
     fewest: Int32 = np.minimum.reduceat(between, places) if len(places) else between[:0]
     return fewest
 
 
 def _ends(text: Bytes, ends: Int64) -> Int64:
-    """Where texts end, given what comes next after them: brackets or texts, perhaps after spaces."""
+    """The ends of texts, from the next brackets or texts after them, perhaps after spaces."""
     loose = np.flatnonzero(_are_spaces(text[ends - 1]))
     ends = ends.copy()
     while len(loose):
@@ -489,8 +489,8 @@ def _artificial_nodes(data: bytes, text: Bytes, at: Int64, opens: Bool) -> Int64
 def _without(
     steps: NDArray[np.int8], opens: Bool, closes: Bool, depths: Int32, nodes: Int64
 ) -> NDArray[np.int8]:
-    """The steps in depth that are left when nodes, given by their opening brackets, go."""
-    # Of the brackets of one depth every opening one is followed by the one that closes it.
+    """The steps in depth that remain when nodes, given by their opening brackets, are removed."""
+    # Among the brackets of one depth, every opening one is followed by its closing one.
     brackets = np.flatnonzero(opens | closes)
     level = (depths + closes)[brackets]
     if level.max() < np.iinfo(np.int16).max:
@@ -520,7 +520,7 @@ def attachments_between(between: Int32, sentences: Int64, factor: Factor) -> Int
     n = len(between)
     r = np.arange(n, dtype=np.int32)
     inside = np.flatnonzero(between >= 0)
-    # The next word with fewer brackets (left: no more): over all that have no fewer, in ever longer leaps.
+    # The next word with fewer brackets (left: no more): over all words with no fewer, in ever longer leaps.
     goes_on = np.greater_equal if factor == "right" else np.greater
     leaps = np.arange(1, n + 1)
     active = inside

@@ -1,4 +1,4 @@
-"""From trees to attachments, one integer per token, and back.
+"""Conversion of trees to attachments, one integer per token, and back.
 
 The attachment r_k is the last token of the constituent that token k reduces with, or k if it only shifts
 (Murty et al. 2023, section 3.1): the last token of the left child of the widest binary node that ends at k.
@@ -30,11 +30,11 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
     check_factor(factor)
     n = len(tree)
     r = np.arange(n, dtype=np.int32)
-    # Where an index repeats, numpy keeps the last value; reversed pre-order makes that the widest node.
+    # If an index repeats, numpy keeps the last value; reversed pre-order makes that the widest node.
     if factor == "right":
         wide = tree.ends - tree.starts > 1
         starts, ends = tree.starts[wide], tree.ends[wide]  # (m) nodes over two words or more
-        distinct = np.ones(len(starts), dtype=bool)  # of a unary chain, one node counts
+        distinct = np.ones(len(starts), dtype=bool)  # one node of each unary chain counts
         distinct[1:] = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
         starts, ends = starts[distinct], ends[distinct]
         # A node's first child is the next node if that starts at the same word, else a single word.
@@ -43,8 +43,8 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
         first_child_end[nested] = ends[nested + 1]
         r[ends[::-1] - 1] = first_child_end[::-1] - 1
     else:
-        # Position s > 0 starts exactly one non-first child: the widest node there. What precedes it in its
-        # parent is the left sibling, whose last token is s - 1.
+        # Position s > 0 starts exactly one non-first child: the widest node there. Its left sibling
+        # precedes it in the parent, with last token s - 1.
         widest_end = np.arange(1, n + 1, dtype=np.int32)
         widest_end[tree.starts[::-1]] = tree.ends[::-1]
         s = np.arange(n - 1, 0, -1, dtype=np.int32)
@@ -96,14 +96,14 @@ def sentence_layout(r: ArrayLike) -> Int32:
 
 
 def spans_from_attachments(attach: ArrayLike) -> tuple[Int32, Int32, Int32]:
-    """The binary nodes that a sequence of attachments builds, and what is left on the stack.
+    """The binary nodes that a sequence of attachments builds, and the remaining stack.
 
     Args:
         attach: int (n), legal attachments in any layout.
 
     Returns:
         starts, ends: int32, one entry per binary node in the order of reduction, covering [start, end).
-        stack: int32, the first token of each constituent that is left on the stack, from the bottom.
+        stack: int32, the first token of each constituent left on the stack, from the bottom.
 
     Raises:
         ValueError: if an attachment is not the last token of a constituent on the stack.
@@ -128,7 +128,7 @@ def spans_from_attachments(attach: ArrayLike) -> tuple[Int32, Int32, Int32]:
 
 
 def tree_from_attachments(r: ArrayLike, words: Sequence[str], tags: Sequence[str] | None = None) -> Tree:
-    """The binary tree that attachments of n words describe.
+    """The binary tree described by the attachments of n words.
 
     Constituents left on the stack at the end become right-branching. Constituents are labelled ``X``; tags
     default to ``XX``.
@@ -155,8 +155,8 @@ def tree_from_attachments(r: ArrayLike, words: Sequence[str], tags: Sequence[str
 def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -> Tree:
     """Turn a tree over tokens into a binary tree over words (appendix C).
 
-    Constituents whose two edges are word edges are kept; where a word's tokens ended up in different
-    constituents, what remains is right-branching. Labelled ``X``, tagged ``XX``.
+    Constituents whose two edges are word edges are kept; a word whose tokens ended up in different
+    constituents is attached right-branching. Labelled ``X``, tagged ``XX``.
 
     Args:
         tree: a tree over t tokens.
@@ -201,8 +201,8 @@ def stack_text(attach: NDArray[np.int32], tokens: Sequence[str]) -> str:
 
     Args:
         attach: int32[t + 1] in the sentence layout, ROOT first. With t = n + 1, end-of-sentence reduces
-            everything, and is left out itself.
-        tokens: the sentence's, without ROOT.
+            everything, and is itself omitted.
+        tokens: the sentence's tokens, without ROOT.
     """
     stack: list[tuple[int, str]] = []  # (last token, brackets) of each constituent
     for k, target in enumerate(attach.tolist()[1:], start=1):

@@ -1,7 +1,7 @@
-"""Labelled constituents as numbers: what models that write the tree into the string are made of.
+"""Labelled constituents as numbers, for models that write the tree into the string.
 
-Constituents are those of the normalized tree, not binarized; what collapsing joined (``S+VP``) is a chain
-again. Tags are none. A constituent without a label is an ``X``, and so is one put around a tree without any.
+Constituents are nodes of the normalized tree, not binarized; collapsed chains (``S+VP``) are expanded
+again. Tags are excluded. A constituent without a label is an ``X``, as is one put around a tree without any.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constituents:
-    """The m constituents over n tokens (or words) of a sentence, or of many sentences one after the other.
+    """The m constituents over n tokens (or words) of a sentence, or of many sentences, concatenated.
 
     Attributes:
-        labels: int32 (m), in pre-order, places in a vocabulary of labels; -1 is none of them.
-        opens: int32 (n), how many open just before each token.
-        closes: int32 (n), how many close just after it.
+        labels: int32 (m), in pre-order, indices in a vocabulary of labels; -1 is none of them.
+        opens: int32 (n), the number that open just before each token.
+        closes: int32 (n), the number that close just after it.
     """
 
     labels: Int32
@@ -39,7 +39,7 @@ class Constituents:
 
 
 def labelled(tree: Tree) -> Tree:
-    """A normalized tree with the constituents, and labels, that this module speaks of."""
+    """A normalized tree with the constituents and labels defined above."""
     if not tree.labels:
         return flat_tree(tree.words, tree.tags)
     chains = expand_unaries(tree)
@@ -47,7 +47,7 @@ def labelled(tree: Tree) -> Tree:
 
 
 def opens_and_closes(tree: Tree) -> tuple[Int32, Int32]:
-    """How many constituents of a tree open before, and close after, each word: int32 (n) twice."""
+    """The numbers of constituents that open before, and close after, each word: int32 (n) twice."""
     n = len(tree)
     opens, closes = np.bincount(tree.starts, minlength=n), np.bincount(tree.ends - 1, minlength=n)
     return opens.astype(np.int32), closes.astype(np.int32)
@@ -56,7 +56,7 @@ def opens_and_closes(tree: Tree) -> tuple[Int32, Int32]:
 def tree_from_constituents(
     labels: Sequence[str], opens: ArrayLike, closes: ArrayLike, words: Sequence[str]
 ) -> Tree:
-    """The tree of constituents; words are tagged ``XX``.
+    """Build a tree from constituents; words are tagged ``XX``.
 
     Args:
         labels: (m), in pre-order.
@@ -64,7 +64,7 @@ def tree_from_constituents(
         words: (n).
 
     Raises:
-        ValueError: unless what opens closes, and there are as many labels as constituents.
+        ValueError: unless openers and closers match, and there are as many labels as constituents.
     """
     starts: list[int] = []
     path: list[int] = []  # open constituents
@@ -88,11 +88,11 @@ def tree_from_constituents(
 
 
 def expand_constituents(opens: Int32, closes: Int32, pieces: ArrayLike) -> tuple[Int32, Int32]:
-    """Openers and closers of words as those of tokens: at a word's first token, and at its last.
+    """Convert openers and closers of words to tokens': at a word's first token, and at its last.
 
     Args:
         opens, closes: int32 (w).
-        pieces: int (w), how many tokens each word has, at least one.
+        pieces: int (w), the number of tokens of each word, at least one.
 
     Returns:
         opens, closes: int32 (n).
@@ -108,14 +108,14 @@ def expand_constituents(opens: Int32, closes: Int32, pieces: ArrayLike) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class PieceConstituents:
-    """The m constituents of the s trees, with w words, of a piece.
+    """The m constituents of the s trees, with w words, of a chunk.
 
     Attributes:
         names: the labels that occur.
-        flat: of all trees, labels being places in ``names``, tokens the words.
-        bounds: int64 (s + 1), where the constituents of each tree begin, and those of the last one end.
+        flat: the constituents of all trees; labels are indices in ``names``, tokens are words.
+        bounds: int64 (s + 1), the first constituent of each tree, and the end of the last tree's.
         wrapped: bool (s), which trees had none.
-        rewritten: int64 (s), how many constituents of each tree had labels that held ``|``.
+        rewritten: int64 (s), the number of constituents of each tree whose labels held ``|``.
     """
 
     names: tuple[str, ...]
@@ -125,7 +125,7 @@ class PieceConstituents:
     rewritten: Int64
 
     def kept(self, trees: Bool, words: Bool) -> PieceConstituents:
-        """Some of the trees (s), given with their words (w)."""
+        """The constituents of some trees (s), given with their words (w)."""
         flat = self.flat
         some = Constituents(
             flat.labels[np.repeat(trees, np.diff(self.bounds))], flat.opens[words], flat.closes[words]
@@ -135,14 +135,14 @@ class PieceConstituents:
 
 
 def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
-    """The constituents of a piece that was read with its nodes: of each tree, those of :func:`labelled`."""
+    """The constituents, as in :func:`labelled`, of each tree of a chunk that was read with its nodes."""
     nodes, sentences = arrays.nodes, arrays.sentences
     assert nodes is not None
     encoded = arrays.texts(nodes.label_starts, nodes.label_ends).dictionary_encode()
     written = encoded.dictionary.to_pylist()
     numbers = numpy_array(encoded.indices, np.int32)  # (nodes) places in ``written``
     opens, closes = nodes.opens.copy(), nodes.closes.copy()
-    filled = sentences[1:] > sentences[:-1]  # (s) those that have words
+    filled = sentences[1:] > sentences[:-1]  # (s) trees that have words
     firsts, lasts = sentences[:-1][filled], sentences[1:][filled] - 1
 
     is_wrapper = np.array([label in WRAPPERS for label in written], dtype=bool)[numbers]
@@ -182,14 +182,14 @@ def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
 
 
 def _most_wrappers(between: Int32, opens: Int32, firsts: Int64, lasts: Int64) -> Int64:
-    """How many nodes of each tree are over all its words, and have one child."""
+    """The number of nodes of each tree that are over all its words and have one child."""
     inside = np.where(between < 0, np.iinfo(np.int32).max, between)
     whole = np.minimum.reduceat(inside, firsts) if len(firsts) else inside[:0]
     return np.where(firsts == lasts, opens[firsts], whole - 1)
 
 
 def _outer_wrappers(is_wrapper: Bool, begins: Int64, most: Int64) -> Int64:
-    """How many nodes from the top of each tree are wrappers, one below the other, at most ``most``."""
+    """The number of nested wrappers at the top of each tree, at most ``most``."""
     n_outer = np.zeros(len(begins), dtype=np.int64)
     active = np.flatnonzero(most > 0)
     while len(active):
@@ -203,7 +203,7 @@ def _spans(opens: Int32, closes: Int32) -> tuple[Int64, Int64]:
     """The first and the last word of each constituent, int64 (m) twice."""
     start, end = (np.repeat(np.arange(len(counts)), counts) for counts in (opens, closes))
     places = np.arange(len(start))
-    # How many are open around each when it opens, and when it closes: of one depth the i-th that opens is
+    # The number open around each when it opens, and when it closes: at one depth, the i-th that opens is
     # the i-th that closes.
     opening = places - _sums(closes)[start]
     closing = _sums(opens)[end + 1] - 1 - places
@@ -215,5 +215,5 @@ def _spans(opens: Int32, closes: Int32) -> tuple[Int64, Int64]:
 
 
 def _sums(counts: NDArray[Any]) -> Int64:
-    """The sums of all counts before each, and of all: int64 (n + 1)."""
+    """Cumulative sums with a leading 0: int64 (n + 1)."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])

@@ -1,8 +1,8 @@
-"""Binarization outward from heads, for trees that were made of dependencies.
+"""Binarization outward from heads, for trees made from dependencies.
 
-Such trees are flat: most of their attachments come from how they are factored. Right-factoring groups the
+Such trees are flat: the factoring determines most of their attachments. Right-factoring groups the
 last children of a node, whatever they are; here a head is grouped with its dependents to the right, the
-nearest first, and then with those to the left.
+nearest first, and then with its dependents to the left.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def binarize_from_heads(tree: Tree, heads: NDArray[np.int32]) -> Tree:
     """Give every constituent at most two children, with the labels of :func:`pdtools.trees.binarize`.
 
     Args:
-        tree: of which no arc crosses a constituent.
-        heads: int32 (n), of each word its head, -1 of the root.
+        tree: a tree in which no arc crosses a constituent.
+        heads: int32 (n), each word's head, -1 for the root.
 
     Raises:
         InputError: if the new labels are too long, see :func:`pdtools.trees.binarize`.

@@ -1,4 +1,4 @@
-"""Lines of tree files, as text, with what keeps them from being read; long ones in parts."""
+"""Lines of tree files as text, with faults that keep them from being read; long ones in parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pdtools.files import decode_utf8, read_line_parts
 
 PART_BYTES = 1 << 20
 MAX_TREE_CHARS = 1 << 22
-"""The longest text of a tree that is read, in characters: some 200,000 words, or a million brackets."""
+"""Limit on a tree's text, in characters: some 200,000 words, or a million brackets."""
 
 _LONGEST_TREE_BYTES = 4 * MAX_TREE_CHARS
 _ENDS = (b")", b" ", b"\t", b"\f", b"\v")  # nothing goes on after them, not even a line end
@@ -22,10 +22,10 @@ class Line:
 
     Attributes:
         number: the line in its file, from 1.
-        text: what is on it; of bytes that are not UTF-8, replacement characters.
-        fault: why it cannot be decoded.
+        text: the line's text; bytes that are not UTF-8 are replacement characters.
+        fault: the reason why it cannot be decoded.
         follows_blank: whether the line before it is blank.
-        goes_on: whether this is a further part of the line that the part before it is of.
+        goes_on: whether this is a further part of a long line.
     """
 
     number: int
@@ -36,7 +36,7 @@ class Line:
 
 
 def read_tree_lines(file: str, part_bytes: int = PART_BYTES) -> Iterator[Line]:
-    """The lines of a file; one of more than ``part_bytes`` in parts, cut beside brackets or white space.
+    """The lines of a file; long ones in parts of ``part_bytes``, cut beside brackets or white space.
 
     A stretch without either is not cut before it is longer than a tree may be.
 
@@ -44,7 +44,7 @@ def read_tree_lines(file: str, part_bytes: int = PART_BYTES) -> Iterator[Line]:
         InputError: if the file cannot be read or its compression is damaged.
     """
     follows_blank = is_blank = goes_on = False
-    rest = b""  # of a line that is longer than a part
+    rest = b""  # the rest of a line that is longer than a part
     for number, part in read_line_parts(file, part_bytes):
         data, rest = rest + part, b""
         ends = part.endswith(b"\n") or len(part) < part_bytes
@@ -65,7 +65,7 @@ def read_tree_lines(file: str, part_bytes: int = PART_BYTES) -> Iterator[Line]:
 
 
 def _last_cut(data: bytes) -> int:
-    """Where text is cut last without cutting a tag, label or word; 0 if nowhere."""
+    """The last position to cut text without cutting a tag, label or word; 0 if there is none."""
     return max(max(data.rfind(mark) + 1 for mark in _ENDS), data.rfind(b"("))
 
 

@@ -1,7 +1,7 @@
-"""Files of trees in pieces: a few short files, or whole trees of a long one, as bytes.
+"""Files of trees in chunks: a few short files, or whole trees of a long one, as bytes.
 
-Where pieces begin and end depends on the files alone, so whoever works on them, in whatever order and
-number, does the same work.
+The boundaries of chunks depend on the files alone, so workers do the same work in any order and
+number.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from pdtools.trees.reader import SourcedTree, read_trees
 PIECE_BYTES = 1 << 21
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _COMPRESSED = (".gz", ".zst")
-# A tree that goes on over this many blocks is no tree: such a file is not kept in memory.
+# No tree extends over this many blocks: such a file is not kept in memory.
 _MOST_BLOCKS = 8
 _TRIED_ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """What is read together.
+    """The files, or the part of a file, that are read together.
 
     Attributes:
         files: the names of the files.
-        contents: what is in each (decompressed, without a byte order mark), or in this part of one. None:
-            only :func:`pdtools.trees.read_trees` can tell, from here on to the end of the file.
-        first_line: the line of its file (from 1) that the first of the contents begins on.
+        contents: the content of each file (decompressed, without a byte order mark), or of this part of one.
+            None: only :func:`pdtools.trees.read_trees` can tell, from here on to the end of the file.
+        first_line: the first line of the contents in its file, from 1.
     """
 
     files: tuple[str, ...]
@@ -46,11 +46,11 @@ class FilePiece:
 
     @property
     def continues(self) -> bool:
-        """Whether the piece before it is from the same file."""
+        """Return whether the chunk before it is from the same file."""
         return self.first_line > 1
 
     def digest(self, used: str = "") -> str:
-        """Tells it from other pieces, and from itself with other content; ``used``: with what it is read."""
+        """A digest of the chunk's names and content, and of ``used``, the settings it is read with."""
         found = hashlib.blake2b(repr((used, self.files, self.first_line)).encode(), digest_size=8)
         for content in self.contents or ():
             found.update(len(content).to_bytes(8, "big"))
@@ -59,11 +59,11 @@ class FilePiece:
 
 
 class Trees(Protocol):
-    """What was made of a piece, whatever it is."""
+    """The result of reading a chunk of trees, of any type."""
 
     @property
     def n_trees(self) -> int:
-        """How many trees the piece holds."""
+        """The number of trees in the chunk."""
         ...
 
 
@@ -71,11 +71,11 @@ Made = TypeVar("Made", bound=Trees)
 
 
 def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[FilePiece]:
-    """Files in pieces of about ``size`` bytes.
+    """Cut files into chunks of about ``size`` bytes.
 
     A long file is cut before a tree that begins a line; short ones stay whole and are put together. Standard
-    input and pipes, which cannot be read twice, and what cannot be opened, decompressed or cut, come without
-    contents.
+    input and pipes, which cannot be read twice, and files that cannot be opened, decompressed or cut, come
+    without contents.
     """
     group: list[tuple[str, bytes]] = []
     group_bytes = 0
@@ -101,20 +101,20 @@ def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[FilePi
 def in_order(
     made: Iterable[tuple[FilePiece, Made | None]], make: Callable[[FilePiece], Made | None], rejects: Rejects
 ) -> Iterator[Made | SourcedTree]:
-    """What was made of the pieces of files, and one by one the trees of which nothing could be made.
+    """The results of chunks of files in order; where there is none, the chunk's trees one by one.
 
-    From where something in a file is not as ``make`` needs it, the file's trees are read as
-    :func:`pdtools.trees.read_trees` does, which knows what is wrong.
+    If a file is not as ``make`` needs it, its further trees are read by
+    :func:`pdtools.trees.read_trees`, which knows the faults.
 
     Args:
-        made: every piece, in order, with what was made of it, or None.
-        make: makes it: for the files of a piece one by one, if nothing could be made of them together.
-        rejects: takes what cannot be read.
+        made: every chunk, in order, with its result, or None.
+        make: makes a result; called for single files of a chunk that has no result as a whole.
+        rejects: takes the unreadable trees.
 
     Raises:
         InputError: as :func:`pdtools.trees.read_trees` does.
     """
-    n_read, given_up = 0, False  # of the file that the last piece was from
+    n_read, given_up = 0, False  # for the last chunk's file
     for piece, result in made:
         if not piece.continues:
             n_read, given_up = 0, False
@@ -136,7 +136,7 @@ def _joined(group: list[tuple[str, bytes]]) -> FilePiece:
 
 
 def _blocks(file: str, size: int) -> Iterator[bytes | None]:
-    """The blocks of a file, the last one shorter than the others; None once they cannot be had."""
+    """The blocks of a file, the last one shorter than the others; None once reading fails."""
     if not file.endswith(_COMPRESSED):
         content = _short_file(file, size)
         if content is not None:
@@ -152,7 +152,7 @@ def _blocks(file: str, size: int) -> Iterator[bytes | None]:
 
 
 def _short_file(file: str, size: int) -> bytes | None:
-    """A regular file of less than ``size`` bytes with few system calls, since there may be thousands."""
+    """Read a regular file of less than ``size`` bytes with few system calls, since there may be thousands."""
     try:
         status = os.stat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_size >= size:
@@ -189,9 +189,9 @@ def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterat
 
 
 def last_tree(data: bytes) -> int:
-    """Where the last line that a tree begins with its first character begins; 0 if there is none.
+    """The offset of the last line that begins with a tree's first character; 0 if there is none.
 
-    Only brackets are looked at: a bracket opens a tree if all before it balance.
+    Only brackets are looked at: a bracket opens a tree if all brackets before it balance.
     """
     text = np.frombuffer(data, dtype=np.uint8)
     depth, end = _balance(text), len(text)
@@ -203,7 +203,7 @@ def last_tree(data: bytes) -> int:
         if depth == 0:
             return start + 1
         end, start = start, data.rfind(b"\n(", 0, start + 1)
-    # Brackets that never close, or trees of very many lines: all places at once.
+    # Brackets that never close, or trees of very many lines: all positions at once.
     text = text[: start + 2]
     opens, closes = text == ord("("), text == ord(")")
     depths = np.cumsum(opens.view(np.int8) - closes.view(np.int8), dtype=np.int32)

@@ -1,4 +1,4 @@
-"""The flat trees that stand for sentences without a parse, so that lines of trees and of text correspond."""
+"""Flat trees in place of sentences without a parse, so that lines of trees and of text correspond."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from collections.abc import Sequence
 from pdtools.trees.transforms import TRACE_TAG
 from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, flat_tree
 
-UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, where a word cannot be a word of a tree
+UNUSABLE_WORD = "\N{REPLACEMENT CHARACTER}"  # in a placeholder, replaces a word that no tree can hold
 
 BLANK_LINE = f"({UNKNOWN_LABEL} ({TRACE_TAG} *))"
-"""What :func:`placeholder` gives for a line without words."""
+"""The placeholder for a line without words."""
 
 _ASCII_SPACE = frozenset(" \t\n\r\f\v")
-# White space, controls and formatting characters: nothing that a reader would see.
+# White space, controls and formatting characters, all invisible to a reader.
 _INVISIBLE = frozenset(("Zs", "Zl", "Zp", "Cc", "Cf"))
 
 
 def placeholder(words: Sequence[str]) -> Tree:
-    """The flat tree ``(X (XX w1) (XX w2) …)`` that stands for a sentence without a parse.
+    """The flat tree ``(X (XX w1) (XX w2) …)`` in place of a sentence without a parse.
 
-    A blank line's is ``(X (-NONE- *))``: a tree that every reader takes, whose only leaf is a trace.
-    What cannot be a word of a tree (white space, lone surrogates) becomes U+FFFD.
+    A blank line becomes ``(X (-NONE- *))``: a tree that every reader takes, whose only leaf is a trace.
+    A word that no tree can hold (white space, lone surrogates) becomes U+FFFD.
     """
     if not words:
         return flat_tree(["*"], [TRACE_TAG])
@@ -30,9 +30,9 @@ def placeholder(words: Sequence[str]) -> Tree:
 
 
 def is_placeholder(tree: Tree) -> bool:
-    """Whether a tree stands for a sentence without a parse.
+    """Return whether a tree is the placeholder of a sentence without a parse.
 
-    Of one word or two there is no other tree than the flat one: it only counts as a placeholder if a word had
+    One or two words have no other tree than the flat one: it only counts as a placeholder if a word had
     to be replaced.
     """
     flat = tree.labels == (UNKNOWN_LABEL,) and set(tree.tags) == {UNKNOWN_TAG}
@@ -40,7 +40,7 @@ def is_placeholder(tree: Tree) -> bool:
 
 
 def sentence_problem(words: Sequence[str]) -> str | None:
-    """Why no parser could do this sentence, or ``None``.
+    """The reason why no parser could parse this sentence, or ``None``.
 
     Such words make neural parsers fail, or, worse, shift the words after them by one unnoticed.
     """
@@ -54,7 +54,7 @@ def sentence_problem(words: Sequence[str]) -> str | None:
 
 
 def word_problem(word: str) -> str | None:
-    """Why this cannot be a word of a tree, or ``None``."""
+    """The reason why a word cannot be in a tree, or ``None``."""
     if any("\ud800" <= character <= "\udfff" for character in word):
         return "a word that is not valid Unicode (a lone surrogate)"
     if all(unicodedata.category(character) in _INVISIBLE for character in word):

@@ -1,4 +1,4 @@
-"""Files with several trees for each sentence, such as a parser's best ones."""
+"""Files with several trees for each sentence, such as a parser's k best."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _SEPARATE = "blank lines separate the trees of different sentences; or an id and
 
 
 def read_proposals(file: str) -> Iterator[Tree]:
-    """The trees of a file, one a line, as they stand there.
+    """The trees of a file, one a line, as written there.
 
-    Those of a sentence stand in a block of lines, with blank lines between blocks; or each tree has the id of
+    A sentence's trees form a block of lines, with blank lines between blocks; or each tree has the id of
     its sentence, and a tab, before it, in any order.
 
     Raises:
@@ -24,7 +24,7 @@ def read_proposals(file: str) -> Iterator[Tree]:
             read.
     """
     have_ids: bool | None = None
-    first: dict[str, tuple[list[str], int]] = {}  # words of each sentence (of a block: this one), and a line
+    first: dict[str, tuple[list[str], int]] = {}  # words and line of each sentence (in blocks: of this one)
     for number, line in read_lines(file):
         if not line.strip():
             if not have_ids:

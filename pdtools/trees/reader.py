@@ -1,11 +1,11 @@
-"""Read bracketed trees from files, whatever their line breaks.
+"""Reader of bracketed trees from files, with any line breaks.
 
 A file is a sequence of bracketings; line ends and blank lines mean nothing while the brackets balance.
-Where they do not, or where text stands between trees, the reader rejects what it cannot read and goes on at
+If they do not, or if text stands between trees, the reader rejects the unreadable text and goes on at
 the next line where a tree seems to begin: its first character is an opening bracket in the column where the
 file's first tree began, and, if the file's good trees hold such lines inside, it follows a blank line.
-A file is read as a stream: only the tree at hand is in memory, and given up once it is longer than
-``MAX_TREE_CHARS``, be it that its brackets never close.
+A file is read as a stream: only the current tree is in memory, and given up once it is longer than
+``MAX_TREE_CHARS``, even if its brackets never close.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 _BYTE_ORDER_MARK = "\ufeff"
 TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
 _NUMBER = re.compile(r"[0-9]+[ \t]+\(")
-# Of text that belongs to no tree, what is kept for the rejects.
+# Limit on text outside of trees that is kept for the rejects.
 _MOST_TEXT = 1 << 16
 
 
@@ -42,17 +42,17 @@ class SourcedTree:
 
 
 def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
-    """Read the trees of files, one after the other, as they stand there.
+    """Read the trees of files in order, as written there.
 
     A wrapper ``( (S …) )`` becomes a constituent with the label "". Tokens are separated by brackets and
     ASCII white space only, so a no-break or thin space belongs to its word. Left to ``rejects``, with the
     line where the tree starts: trees with unbalanced brackets, without words or with a constituent without
-    words, trees that are not UTF-8 or too long, those in which what is no word would be read as one
+    words, trees that are not UTF-8 or too long, trees with non-words that would be read as words
     (:mod:`pdtools.trees.refused`), text between trees, and files without trees.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.
-        rejects: takes what cannot be read.
+        rejects: takes the unreadable trees.
 
     Raises:
         InputError: if something is unreadable and the rejects' policy is ``fail``, or if a file cannot be
@@ -75,19 +75,19 @@ class _OpenTree:
         self.builder.fault = line.fault
 
     def add(self, line: Line, *, looks_like_tree: bool) -> None:
-        """Go on into the next line."""
+        """Continue into the next line."""
         self.lines.append(line)
         self.n_chars += len(line.text) + (not line.goes_on)
         self.builder.fault = self.builder.fault or line.fault
         self.holds_tree_like_lines |= looks_like_tree
 
     def note_fault(self) -> None:
-        """At the end of a line or of the tree: if the first fault is in this line, remember the line."""
+        """Remember the line, at its end or the tree's, if the first fault is in it."""
         if self.builder.fault is not None and self.fault_line is None:
             self.fault_line = self.lines[-1].number
 
     def text(self, end_column: int) -> str:
-        """Its text up to a column of its last line."""
+        """The tree's text up to a column of its last line."""
         texts = [line.text for line in self.lines]
         texts[-1] = texts[-1][:end_column]
         texts[0] = texts[0][self.column :]
@@ -193,12 +193,12 @@ class _FileReader:
         self._reject("unbalanced brackets: not closed", text, tree.lines[0].number, noticed)
 
     def _reject_unended(self, tree: _OpenTree) -> None:
-        """The file ends inside a tree: give its lines back from where the next tree seems to begin."""
+        """Reject a tree that the file's end cuts; give its lines back from the next apparent tree on."""
         noticed = self._give_back(tree)
         self._reject_unbalanced(tree, noticed)
 
     def _give_up(self, tree: _OpenTree) -> None:
-        """A tree is too long: go on where the next one seems to begin, in its lines or after them."""
+        """Reject a tree that is too long; go on at the next apparent tree, in its lines or after them."""
         noticed = self._give_back(tree)
         text = tree.text(len(tree.lines[-1].text))
         self._reject(TOO_LONG, text, tree.lines[0].number, noticed)
@@ -206,7 +206,7 @@ class _FileReader:
             self._skip()
 
     def _give_back(self, tree: _OpenTree) -> int:
-        """Keep of an unended tree the lines up to where the next seems to begin; in which line that shows."""
+        """Keep an unended tree's lines up to the next apparent tree; return the line where that shows."""
         self.seen_unbalanced = True
         own = 1
         while own < len(tree.lines) and not self._begins_tree(tree.lines[own]):
@@ -217,7 +217,7 @@ class _FileReader:
         return noticed
 
     def _reject_between_trees(self, line: Line, column: int, *, condemned: SourcedTree | None) -> None:
-        """Skip from an error outside any tree to where the next tree seems to begin.
+        """Skip from an error outside any tree to the next apparent tree.
 
         A closing bracket too many condemns the tree before it as well.
         """
@@ -233,7 +233,7 @@ class _FileReader:
         self._reject(reason, text.rstrip(), first_line, line.number)
 
     def _skip(self) -> list[Line]:
-        """Go to where the next tree seems to begin. Returns the lines passed over, those for the rejects."""
+        """Go to the next apparent tree. Returns the lines passed over, for the rejects."""
         passed: list[Line] = []
         n_chars = 0
         while (line := self._next_line()) is not None:
@@ -256,7 +256,7 @@ def _is_blank(token: str) -> bool:
 
 
 def _joined(texts: Sequence[str], lines: Sequence[Line]) -> str:
-    """What is on lines, one text of each."""
+    """The joined texts, one per line."""
     return texts[0] + "".join(
         text if line.goes_on else "\n" + text for text, line in zip(texts[1:], lines[1:], strict=True)
     )

@@ -1,8 +1,8 @@
-"""Trees in which ids, comments and empty leaves would be read as words: as Penn trees they are refused.
+"""Refusal of trees in which ids, comments or empty leaves would be read as words.
 
-Historical treebanks (Penn-Helsinki, YCOE, IcePaHC, Keyaki) keep a tree's id and comments in brackets of its
-own. They, and treebanks whose tags were taken away, write empty leaves without the tag ``-NONE-``. These are
-told from words by the label that they stand under: ``(NP-SBJ *pro*)`` is none, ``(NN *sigh*)`` is one.
+Historical treebanks (Penn-Helsinki, YCOE, IcePaHC, Keyaki) keep a tree's id and comments in brackets of their
+own. They, and treebanks whose tags were removed, write empty leaves without the tag ``-NONE-``. The label
+above tells these from words: ``(NP-SBJ *pro*)`` is empty, ``(NN *sigh*)`` is a word.
 Trees with discontinuous constituents number their leaves: ``0=the``.
 """
 
@@ -29,7 +29,7 @@ _STARS = re.compile(r"\*(?:-\d+|[^*]+\*(?:-.+)?)?")
 
 
 def refused_form(tree: Tree) -> tuple[str, str] | None:
-    """Why a tree is not read, and what more is to be said; None of other trees."""
+    """The reason why a tree is refused, and advice; None for other trees."""
     for label in FOREIGN_LABELS:
         if label in tree.labels or label in tree.tags:
             return f"({label} …) is no part of a tree: parse --from penn-historical reads it", ""
@@ -43,7 +43,7 @@ def refused_form(tree: Tree) -> tuple[str, str] | None:
 
 
 def is_empty_leaf(label: str, word: str) -> bool:
-    """Whether what stands where words do is an empty leaf, given the label that is directly above it."""
+    """Return whether a leaf is empty, given its text and the label directly above it."""
     if word == "0":
         return _ZERO.match(label) is not None
     return _STARS.fullmatch(word) is not None and _PHRASE.match(label) is not None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 _DEEPEST_STORED = 255
-# Of rows whose tapes are made together: enough to make little of the cost of a step, of nearly the same
+# Limits on rows whose tapes are made together: enough to make a step's cost small, of nearly the same
 # length, and in little memory.
 _MOST_ROWS, _LEAST_FILLED, _MOST_BYTES = 2000, 0.7, 1 << 25
 _TRANSPOSED_AT_ONCE = 64  # bytes of each row: a line of the cache
@@ -21,7 +21,7 @@ _TRANSPOSED_AT_ONCE = 64  # bytes of each row: a line of the cache
 def tape(attach: ArrayLike) -> NDArray[np.int32]:
     """The tape of a row of tokens, step by step (Algorithm 1 without a stack of objects).
 
-    Every token keeps the slot of the stack that it lies in; attaching to slot m reduces all slots above m.
+    Every token keeps its slot of the stack; attaching to slot m reduces all slots above m.
 
     Args:
         attach: int (n), legal attachments in any layout.
@@ -55,13 +55,13 @@ def packed_tapes(attach: ArrayLike, offsets: ArrayLike) -> tuple[NDArray[np.uint
     """The tapes of many rows at once.
 
     Args:
-        attach: int (n_1 + … + n_R), the attachments of R rows, one after the other, legal ones in any
+        attach: int (n_1 + … + n_R), the attachments of R rows, concatenated, legal in any
             layout, counted from the beginning of each row.
-        offsets: int (R + 1), where the rows begin, and the last one ends.
+        offsets: int (R + 1), the beginning of each row, and the last one's end.
 
     Returns:
-        packed: uint8, what ``pack_tape(tape(row))`` is for each row, one after the other.
-        offsets: int64 (R + 1), where they begin, and the last one ends.
+        packed: uint8, ``pack_tape(tape(row))`` of each row, concatenated.
+        offsets: int64 (R + 1), their beginnings, and the last one's end.
         deepest: the deepest entry of all, not saturated.
     """
     targets, begins = np.asarray(attach, dtype=np.int64), np.asarray(offsets)
@@ -75,7 +75,7 @@ def packed_tapes(attach: ArrayLike, offsets: ArrayLike) -> tuple[NDArray[np.uint
     first = 0
     while first < len(order) and falling[first]:
         n = -int(falling[first])
-        # A row is filled up with whatever follows it: that comes after all of its own entries.
+        # A row is filled up with the entries that follow it: they come after all of its own.
         similar = int(np.searchsorted(falling, -int(n * _LEAST_FILLED), side="right"))
         most = max(1, min(_MOST_ROWS, _MOST_BYTES // (n * (n + 1) // 2)))
         batch = order[first : min(similar, first + most)]
@@ -95,18 +95,18 @@ def deepest_of(attach: ArrayLike, offsets: ArrayLike) -> int:
 
 
 def _node_counts(attach: NDArray[Any], begins: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """How many binary nodes of its row are over each token, and how many over it and the next one.
+    """The number of a row's binary nodes over each token, and over it and the next one.
 
     Args:
         attach: int (n_1 + … + n_R), see :func:`packed_tapes`.
         begins: int (R + 1).
 
     Returns:
-        Two arrays (n_1 + … + n_R), in the smallest type that takes them.
+        Two arrays (n_1 + … + n_R), in the smallest type that holds them.
     """
     lengths = np.diff(begins)
     firsts = np.repeat(begins[:-1], lengths)
-    # Where the constituent on top of the stack begins after each token: where its target's did, in ever
+    # First token of the top constituent after each token: the same as its target's, in ever
     # longer leaps.
     start = attach + firsts
     moving = np.flatnonzero(start != np.arange(len(start)))
@@ -115,7 +115,7 @@ def _node_counts(attach: NDArray[Any], begins: NDArray[Any]) -> tuple[NDArray[An
         further = start[there]
         start[moving] = further
         moving = moving[further != there]
-    # The height of the stack: below a constituent lies the one that ends before it. The same leaps.
+    # The height of the stack: the constituent below another ends before it. The same leaps.
     height = np.ones(len(start), dtype=np.int32)
     below = start - 1
     active = np.flatnonzero(start != firsts)
@@ -126,7 +126,7 @@ def _node_counts(attach: NDArray[Any], begins: NDArray[Any]) -> tuple[NDArray[An
         there = below[there]
         below[active] = there
         active = active[there >= 0]
-    # All constituents but those that the stack ends with become the left child of a node.
+    # All constituents except the final stack's become the left child of a node.
     is_left = np.ones(len(start), dtype=bool)
     current = begins[1:][lengths > 0] - 1
     lasts = current
@@ -147,8 +147,8 @@ def _node_counts(attach: NDArray[Any], begins: NDArray[Any]) -> tuple[NDArray[An
 def _packed_batch(over: NDArray[Any], across: NDArray[Any]) -> NDArray[np.uint8]:
     """Packed tapes (B, n (n + 1) / 2) of rows of one length, from their node counts (n, B).
 
-    The nodes over token j that are complete at step k are those over j without those that reach beyond k,
-    which are as many as the fewest over two neighbours from j on, up to k and the token after it.
+    The nodes over token j that are complete at step k are all over j except those that reach beyond k,
+    which number the fewest over two neighbours from j on, up to k and the token after it.
     """
     n, n_rows = over.shape
     packed = np.empty((n * (n + 1) // 2, n_rows), dtype=np.uint8)

@@ -19,12 +19,12 @@ Functions = Literal["strip", "keep"]
 
 TRACE_TAG = "-NONE-"
 TRACE_TAGS = frozenset({TRACE_TAG, "-DFL-"})
-"""Tags of what is no word: traces, and Switchboard's marks of disfluency (``(-DFL- E_S)``)."""
+"""Tags of leaves that are no words: traces, and Switchboard's marks of disfluency (``(-DFL- E_S)``)."""
 WRAPPERS = frozenset({"", "ROOT", "TOP", "S1", "VROOT"})
 MAX_LABEL_CHARS = 1 << 26
-"""Length of the labels that binarization makes of one tree; n children of a node are named n² / 2 times."""
+"""Limit on one tree's label characters from binarization; n children of a node are named n² / 2 times."""
 TOO_WIDE = "a node with too many children to be binarized with labels that name them all"
-_REMEMBERED_LABEL = 64  # characters of labels that are worth a place in memory
+_REMEMBERED_LABEL = 64  # longest labels, in characters, that are cached
 _INDEX = re.compile(r"(?<=\*)-.*")
 # A node that binarization made: VP|<NP-PP>.
 _ARTIFICIAL = re.compile(r"\|<.*>$")
@@ -32,13 +32,13 @@ _ARTIFICIAL = re.compile(r"\|<.*>$")
 
 @dataclass
 class TransformCounts:
-    """What :func:`normalize` took out or rewrote, summed over the trees it was given.
+    """Counts of what :func:`normalize` removed or rewrote, summed over trees.
 
     Attributes:
         traces: leaves tagged ``-NONE-`` or ``-DFL-``.
-        kinds: how many there were of each kind (:func:`kind_of_empty`).
+        kinds: the number of each kind (:func:`kind_of_empty`).
         emptied: phrases that were left without words.
-        rewritten: how often each label that holds ``|`` was cut to its first part.
+        rewritten: for each label that holds ``|``, the number of times it was cut to its first part.
         empty_trees: trees of which nothing was left.
     """
 
@@ -90,13 +90,13 @@ def normalize(
 
 
 def bare_tree(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
-    """What :func:`normalize` gives, with tags and labels as they are written."""
+    """The result of :func:`normalize`, with tags and labels as they are written."""
     bare = remove_traces(unbinarize(tree), counts)
     return None if bare is None else _unwrap(bare)
 
 
 def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | None:
-    """Remove the leaves of ``TRACE_TAGS`` and the phrases that they leave empty; None if nothing is left."""
+    """Remove leaves tagged as in ``TRACE_TAGS``, and emptied phrases; None if nothing is left."""
     if TRACE_TAGS.isdisjoint(tree.tags):
         return tree
     counts = TransformCounts() if counts is None else counts
@@ -121,7 +121,7 @@ def remove_traces(tree: Tree, counts: TransformCounts | None = None) -> Tree | N
 
 
 def kind_of_empty(leaf: str) -> str:
-    """The kind of an empty leaf: of ``*T*-1`` and ``*arb*-D`` the stars and what they hold."""
+    """The kind of an empty leaf: for ``*T*-1`` and ``*arb*-D``, the part in stars."""
     return _INDEX.sub("", leaf) if leaf[0] in "*0" else "others"
 
 
@@ -207,8 +207,8 @@ def binarize(tree: Tree, factor: Factor = "right") -> Tree:
         factor: ``right`` groups the last children, ``left`` the first.
 
     Raises:
-        InputError: if the new labels are longer than ``MAX_LABEL_CHARS`` together, as those of a node with
-            some ten thousand children are.
+        InputError: if the new labels are longer than ``MAX_LABEL_CHARS`` together, as for a node with
+            some ten thousand children.
     """
     check_factor(factor)
     added: list[tuple[str, int, int]] = []
@@ -225,7 +225,7 @@ def binarize(tree: Tree, factor: Factor = "right") -> Tree:
 
 
 def with_nodes(tree: Tree, added: Sequence[tuple[str, int, int]]) -> Tree:
-    """The tree with more constituents (label, start, end), none of which has the span of another."""
+    """The tree with added constituents (label, start, end), none of which has the span of another."""
     if not added:
         return tree
     labels, starts, ends = (
@@ -262,7 +262,7 @@ def unbinarize(tree: Tree) -> Tree:
 
 
 def children_of(tree: Tree) -> list[list[tuple[str, int, int]]]:
-    """For each constituent its children from left to right: label (of a bare word: the word), start, end."""
+    """The children of each constituent from left to right: label (for a bare word: the word), start, end."""
     children: list[list[tuple[str, int, int]]] = [[] for _ in tree.labels]
     path: list[int] = []
     ends = tree.ends.tolist()

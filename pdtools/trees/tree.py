@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 
-# What stands for a tag and a label that nobody knows.
+# Tag and label where these are unknown.
 UNKNOWN_TAG, UNKNOWN_LABEL = "XX", "X"
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ class Tree:
     def to_brackets(self) -> str:
         """The tree on one line: ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``.
 
-        A lone word without a tag is written under the label ``X``, because brackets need one; the first word
-        of a constituent without a label, where it would be read as that, under the tag ``XX``.
+        A lone word without a tag gets the label ``X``, because brackets need one; the first word
+        of a constituent without a label, where it would be read as the label, gets the tag ``XX``.
         """
         pieces: list[str] = []
         for event, i in self._events():
@@ -176,9 +176,9 @@ _CLOSE = object()
 
 
 class TreeBuilder:
-    """Builds a :class:`Tree` from opening brackets, labels, words and closing brackets as they come.
+    """Builder of a :class:`Tree` from opening brackets, labels, words and closing brackets in order.
 
-    ``depth`` counts the open brackets. ``fault`` says what is wrong with the tree although its brackets
+    ``depth`` counts the open brackets. ``fault`` is a fault of the tree although its brackets
     balance; such a tree must not be finished.
     """
 
@@ -194,7 +194,7 @@ class TreeBuilder:
 
     @property
     def depth(self) -> int:
-        """How many brackets are open."""
+        """The number of open brackets."""
         return len(self._path)
 
     @property
@@ -222,19 +222,19 @@ class TreeBuilder:
         self._label_may_follow = False
 
     def open(self, label: str) -> None:
-        """An opening bracket with its label."""
+        """Open a bracket with its label."""
         self._path.append(len(self._labels))
         self._labels.append(label)
         self._starts.append(len(self._words))
         self._ends.append(-1)
 
     def word(self, word: str) -> None:
-        """A word without brackets of its own."""
+        """Add a word without brackets of its own."""
         self._words.append(word)
         self._tags.append(None)
 
     def close(self) -> None:
-        """A closing bracket; a node around one bare word turns out to be its preterminal."""
+        """Close a bracket; a node around one bare word turns out to be its preterminal."""
         node = self._path.pop()
         n_inside = len(self._words) - self._starts[node]
         if n_inside == 0:
@@ -247,7 +247,7 @@ class TreeBuilder:
             self._ends[node] = len(self._words)
 
     def finish(self) -> Tree:
-        """The tree that was built, once ``depth`` is 0 again."""
+        """The built tree, once ``depth`` is 0 again."""
         return Tree(
             words=tuple(self._words),
             tags=tuple(tag or "" for tag in self._tags),

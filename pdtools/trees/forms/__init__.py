@@ -1,4 +1,4 @@
-"""Forms in which people have trees, each in a file of its own, behind one small interface."""
+"""Treebank formats, each in a file of its own, behind one small interface."""
 
 from pdtools.trees.forms.base import Block, Excluded, Form, ReadOptions, ReadTree, read_block
 from pdtools.trees.forms.registry import (

@@ -1,7 +1,7 @@
-"""Forms of treebanks, as all others see them: files cut into blocks, and a block read as trees.
+"""The interface of treebank formats: files are cut into blocks, and a block is read as trees.
 
-A block is the text of one sentence (of some forms, of a few). Cutting is quick and in order; reading is the
-work, and any process can do it. A form is a record of the two, and of how it is recognised.
+A block is the text of one sentence (in some forms, of a few). Cutting is quick and in order; reading is
+slow, and any process can do it. A form is a record of the two, and of how it is recognised.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _BLANK = re.compile(r"[ \t\n\r\f\v]+")  # other spaces are parts of words
 EMPTY_LEAVES = "empty leaves left out: "
 Discontinuous = Literal["raise", "split", "skip"]
 Counts = Counter[str]
-"""Counts of things that a reader took out or changed; "empty leaves: *T*" is one kind of the empty leaves."""
+"""Counts of things that a reader removed or changed; "empty leaves: *T*" is one kind of empty leaves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """How trees are read where forms leave a choice.
+    """Options for forms that leave a choice of how trees are read.
 
     Attributes:
-        discontinuous: what becomes of constituents of several blocks: children outside the head's block are
-            raised to the parent, each block becomes a constituent, or the sentence is left out.
+        discontinuous: treatment of constituents with several blocks: children outside the head's block are
+            raised to the parent, each block becomes a constituent, or the sentence is excluded.
         punctuation: whether punctuation on the root moves to the lowest constituent around it.
-        surface: of dependencies: words as they are written, not syntactic words.
-        lemmas: of historical treebanks: whether they stay on the words.
+        surface: for dependencies: words as they are written, not syntactic words.
+        lemmas: for historical treebanks: whether they stay on the words.
     """
 
     discontinuous: Discontinuous = "raise"
@@ -52,15 +52,15 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text of a sentence in its file.
+    """The text of a sentence, with its place in a file.
 
     Attributes:
-        file: its name.
-        line: where the text begins, from 1.
-        text: of bytes that cannot be decoded, replacement characters.
-        fault: why it cannot be read.
-        fault_line: where that shows, if it is not ``line``.
-        note: what its file says of how it is read.
+        file: the file's name.
+        line: the line, from 1, on which the text begins.
+        text: the text; bytes that cannot be decoded are replacement characters.
+        fault: the reason why it cannot be read.
+        fault_line: the line of the fault, if it is not ``line``.
+        note: what the file as a whole says about reading it.
     """
 
     file: str
@@ -76,9 +76,9 @@ class ReadTree:
     """A tree of a block.
 
     Attributes:
-        tree: as the form has it; what normalizing takes off may be on.
+        tree: the tree in the form's own terms, perhaps with material that normalizing removes.
         written: the sentence's own string, if the form has it.
-        heads: int32 (n), of each word its head word, -1 of the root; of dependencies alone. No arcs cross.
+        heads: int32 (n), each word's head, -1 for the root; only for dependencies. No arcs cross.
     """
 
     tree: Tree
@@ -88,7 +88,7 @@ class ReadTree:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """A sentence that is left out by rule, and is no error."""
+    """A sentence that is excluded by rule, and is no error."""
 
     reason: str
 
@@ -101,13 +101,13 @@ class Form:
     """One form of treebank.
 
     Attributes:
-        name: what it is called, also on the command line, if ``option`` is not given.
-        title: what messages call it.
-        suffixes: of its files in folders and archives.
+        name: its name, also on the command line if ``option`` is not given.
+        title: its name in messages.
+        suffixes: endings of its files in folders and archives.
         looks_like: whether the beginning of a file is of this form.
         cut: the blocks of a file.
         read: the trees of a block. Raises InputError, with a line of the block (from 1), if it is bad.
-        option: what it is read with, if that is the name of others too.
+        option: its name on the command line, if several forms share one.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Form:
     option: str | None = None
 
     def blocks(self, file: str) -> Iterator[Block]:
-        """The blocks of a file; one with a fault, if it has none."""
+        """The blocks of a file; if there are none, one block with a fault."""
         empty = True
         for block in self.cut(file):
             empty = False
@@ -131,7 +131,7 @@ class Form:
 def read_block(
     form: Form, block: Block, options: ReadOptions, counts: Counts
 ) -> list[ReadTree | LeftOut | Excluded]:
-    """The trees of a block, or why there are none."""
+    """The trees of a block, or the reason why there are none."""
     reason, line = block.fault, block.fault_line
     if reason is None:
         try:
@@ -156,7 +156,7 @@ def leaf(word: str, line: int | None = None) -> str:
     """
     if " " in word or not word.isprintable() or not word:
         word = _BLANK.sub("\u00a0", word)
-        problem = word_problem(word)  # of an empty one too
+        problem = word_problem(word)  # also for an empty one
         if problem is not None:
             raise InputError(problem, line=line)
     return escape(word) if "(" in word or ")" in word or "{" in word or "}" in word else word
@@ -164,15 +164,15 @@ def leaf(word: str, line: int | None = None) -> str:
 
 @lru_cache(maxsize=4096)
 def leaf_label(label: str) -> str:
-    """A tag or label as brackets can hold it."""
+    """A tag or label with brackets and blanks replaced, so that bracket text can hold it."""
     label = label.replace("(", "*LRB*").replace(")", "*RRB*")  # "$-LRB-" would have a function tag
     return _BLANK.sub("_", label) if label else "X"
 
 
 def lines_of(file: str) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file as bytes, with their numbers (from 1); of very long ones parts.
+    """The lines of a file as bytes, with their numbers (from 1); very long ones in parts.
 
-    A byte order mark is left out.
+    A byte order mark is removed.
 
     Raises:
         InputError: if it cannot be read, or holds no text.
@@ -185,7 +185,7 @@ def lines_of(file: str) -> Iterator[tuple[int, bytes]]:
 
 
 def make_block(file: str, line: int, parts: list[bytes], fault: str | None = None, note: str = "") -> Block:
-    """A block of lines; it has a fault, if they cannot be decoded."""
+    """Make a block of lines; it has a fault if they cannot be decoded."""
     data = b"".join(parts)
     try:
         text = decode_utf8(data, file, line)
@@ -209,7 +209,7 @@ class Gathering:
         return bool(self.parts)
 
     def add(self, number: int, part: bytes) -> None:
-        """A line more."""
+        """Add a line."""
         if not self.parts:
             self.first, self.size = number, 0
         self.size += len(part)
@@ -217,7 +217,7 @@ class Gathering:
             self.parts.append(part)
 
     def block(self, fault: str | None = None, note: str = "") -> Block:
-        """The block that they are; it begins anew."""
+        """Make a block of the lines, and begin anew."""
         if self.size > MAX_TREE_CHARS:
             fault = TOO_LONG
         made = make_block(self.file, self.first, self.parts, fault, note)

@@ -1,4 +1,4 @@
-"""Code shared by forms made of brackets: a file cut where brackets balance, and a text as nodes."""
+"""Code shared by bracketed forms: cutting a file where brackets balance, and parsing a text into nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pdtools.trees.lines import MAX_TREE_CHARS
 
 UNBALANCED = "unbalanced brackets: not closed"
 CLOSED_TOO_OFTEN = "unbalanced brackets: closed too often"
-_BEGINNING = re.compile(rb"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")  # of a tree, perhaps after an id
+_BEGINNING = re.compile(rb"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")  # the beginning of a tree, perhaps after an id
 _AT_MARGIN = re.compile(rb"(?:[0-9]+[a-z]?[ \t]+)?\(")
 # A whole preterminal; an opening bracket with its label; a closing bracket; a bare token.
 TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|(\()\s*([^\s()]*)|(\))|([^\s()]+)")
@@ -20,11 +20,11 @@ _Lines = list[tuple[int, bytes]]
 
 
 def cut_brackets(file: str) -> Iterator[Block]:
-    """Lines up to where brackets balance.
+    """Cut a file after each line at which brackets balance.
 
-    A tree that does not close ends where a tree begins at the margin after a blank line, after as much as a
-    tree may be, or where the file ends. Unless a good tree held such lines, trees that begin at the margin
-    within it are trees of their own, as in files of one tree a line.
+    A tree that does not close ends where a tree begins at the margin after a blank line, at the limit on a
+    tree's size, or at the end of the file. Trees that begin at the margin within it are then trees of their
+    own, as in files of one tree a line, unless a good tree held such lines.
     """
     open_block = Gathering(file)
     held: _Lines = []  # of the open tree
@@ -62,7 +62,7 @@ def _depth(line: bytes) -> int:
 
 
 def _unclosed(open_block: Gathering, held: _Lines, nests: bool) -> Iterator[Block]:
-    """A tree that does not close, as one block, or as the trees that begin at the margin in it."""
+    """Cut a tree that does not close as one block, or into the trees that begin at the margin in it."""
     trees: list[_Lines] = []
     for number, line in held:
         if not trees or _AT_MARGIN.match(line):
@@ -80,14 +80,14 @@ def _unclosed(open_block: Gathering, held: _Lines, nests: bool) -> Iterator[Bloc
 
 @dataclass(slots=True)
 class Bracket:
-    """A bracket with its label, and what is in it: words and brackets."""
+    """A bracket with its label and its content: words and brackets."""
 
     label: str
     children: list[Bracket | str] = field(default_factory=list)
 
 
 def brackets(text: str) -> list[Bracket]:
-    """The outermost brackets of a text; what stands between them is an error.
+    """The outermost brackets of a text; text between them is an error.
 
     Raises:
         InputError: with a line from 1, if they do not balance.

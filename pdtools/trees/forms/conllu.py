@@ -1,4 +1,4 @@
-"""CoNLL-U, and CoNLL-X before it: dependencies, made constituents."""
+"""CoNLL-U and its predecessor CoNLL-X: dependencies, converted to constituents."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _looks_like(text: str) -> bool:
 
 
 def _cut(file: str) -> Iterator[Block]:
-    """Sentences end at blank lines."""
+    """Cut a file into sentences at blank lines."""
     open_block = Gathering(file)
     for number, line in lines_of(file):
         if line.strip():
@@ -128,7 +128,7 @@ def _check_ranges(ranges: list[tuple[int, int, str]], n: int) -> None:
 
 
 def _place(k: int, ranges: list[tuple[int, int, str]]) -> int:
-    """The number that the word k, the last one of its range, has when ranges are words."""
+    """The number of word k, the last of its range, when ranges are words."""
     return k - sum(min(last, k) - first for first, last, _ in ranges if first <= k)
 
 
@@ -137,7 +137,7 @@ def _plain(words: list[str]) -> list[str]:
 
 
 def _are_words_of(words: list[str], text: str) -> bool:
-    """Whether words are those of a text, in order, with nothing but blanks between them."""
+    """Return whether words are exactly a text's words, in order, with nothing but blanks between them."""
     at = 0
     for word in words:
         if not text.startswith(word, at):
@@ -160,10 +160,10 @@ def _merged(
     depths_of: list[int],
     ranges: list[tuple[int, int, str]],
 ) -> tuple[list[str], list[str], list[int]]:
-    """Each range as one word, with tag and head of its member nearest the root, and the dependents of all."""
+    """Merge each range into one word, with tag and head of its top member, and all dependents."""
     starts = {first - 1: (last, form) for first, last, form in ranges}
-    place = [0] * len(words)  # of each word among the new ones
-    kept: list[int] = []  # of each new word the old one whose tag and head it has
+    place = [0] * len(words)  # index of each word among the new ones
+    kept: list[int] = []  # for each new word, the old one whose tag and head it has
     forms: list[str] = []
     k = 0
     while k < len(words):

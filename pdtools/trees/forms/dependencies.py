@@ -1,6 +1,6 @@
-"""From dependencies to constituents: arcs that cross are lifted, and each head spans its descendants.
+"""Conversion of dependencies to constituents: crossing arcs are lifted, heads span their descendants.
 
-Words are numbers from 0; a word's parent is its head, -1 of the root.
+Words are numbers from 0; a word's parent is its head, -1 for the root.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def bottom_up(parents: Sequence[int]) -> list[int]:
     Raises:
         InputError: unless there is one root, and no cycle.
     """
-    waiting = [0] * (len(parents) + 1)  # dependents that are still to come; the last entry is that of -1
+    waiting = [0] * (len(parents) + 1)  # dependents still to come; the last entry is for -1
     for parent in parents:
         waiting[parent] += 1
     order = [k for k in range(len(parents)) if not waiting[k]]
@@ -41,7 +41,7 @@ def bottom_up(parents: Sequence[int]) -> list[int]:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """How many arcs lie between each word and the root; errors as in :func:`bottom_up`."""
+    """The number of arcs between each word and the root; errors as in :func:`bottom_up`."""
     found = [0] * len(parents)
     for k in reversed(bottom_up(parents)):
         if parents[k] >= 0:
@@ -50,7 +50,7 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def spans(parents: Sequence[int], order: Sequence[int]) -> Spans | None:
-    """The first and last word of what each word dominates, itself among it; None if one has a gap.
+    """The first and last word that each word dominates, including itself; None if one has a gap.
 
     Args:
         parents: (n).
@@ -72,10 +72,10 @@ def spans(parents: Sequence[int], order: Sequence[int]) -> Spans | None:
 
 
 def project(parents: list[int]) -> tuple[int, Spans]:
-    """Lift arcs until none crosses another; how many times, and the spans then.
+    """Lift arcs until none crosses another; return the number of lifts, and the resulting spans.
 
     An arc is lifted, to the head of its head, if a word between its ends is no descendant of the head: the
-    shortest first, of those the one whose dependent is leftmost (Nivre and Nilsson 2005).
+    shortest first, and among these the one with the leftmost dependent (Nivre and Nilsson 2005).
 
     Args:
         parents: (n), changed in place.
@@ -96,7 +96,7 @@ def project(parents: list[int]) -> tuple[int, Spans]:
 def _lift(parents: list[int], order: Sequence[int]) -> int:
     if len(parents) > MOST_LIFTED_WORDS:
         raise InputError(f"crossing arcs in a sentence of more than {MOST_LIFTED_WORDS:,} words")
-    below = [1 << k for k in range(len(parents))]  # what each word dominates, as bits
+    below = [1 << k for k in range(len(parents))]  # the words that each word dominates, as bits
     dependents: list[list[int]] = [[] for _ in parents]
     for k in order:
         if parents[k] >= 0:
@@ -122,7 +122,7 @@ def _lift(parents: list[int], order: Sequence[int]) -> int:
         if abs(k - head) != length or not crosses(k):
             continue  # lifted already
         n_lifted += 1
-        # What crosses an arc stays outside of its head, so a head's head is there.
+        # Words that cross an arc stay outside of its head's span, so a head's head exists.
         parents[k] = parents[head]
         dependents[head].remove(k)
         dependents[parents[k]].append(k)
@@ -134,7 +134,7 @@ def _lift(parents: list[int], order: Sequence[int]) -> int:
 
 
 def constituents(words: Sequence[str], tags: Sequence[str], parents: list[int]) -> tuple[Tree, int]:
-    """The tree of dependencies, and how many arcs were lifted for it.
+    """The tree of dependencies, and the number of arcs lifted for it.
 
     Args:
         words, tags: (n), words as leaves; a tag ``_`` is an unknown one.
@@ -148,7 +148,7 @@ def constituents(words: Sequence[str], tags: Sequence[str], parents: list[int]) 
 
 
 def tree_of_spans(words: Sequence[str], tags: Sequence[str], found: Spans) -> Tree:
-    """The tree in which each word with dependents spans what it dominates, flat, under its tag and ``P``.
+    """The flat tree in which each word with dependents spans all it dominates, labelled with its tag + ``P``.
 
     Args:
         words, tags: (n).

@@ -1,4 +1,4 @@
-"""Brackets whose leaves say where in the sentence they stand: ``(S (NP 0=The 2=dog) (VP 1=barks))``."""
+"""Brackets whose leaves have their places in the sentence: ``(S (NP 0=The 2=dog) (VP 1=barks))``."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
 
 
 def _nodes(top: Bracket, words: dict[int, str]) -> tuple[int, Node]:
-    """How many constituents there are in brackets, and the outermost; what is around one leaf is its tag."""
+    """The number of constituents in brackets, and the outermost; brackets around one leaf are its tag."""
     root, n_nodes = Node(""), 0
     agenda: list[tuple[Bracket, Node]] = [(top, root)]
     while agenda:

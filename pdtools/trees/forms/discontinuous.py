@@ -1,6 +1,6 @@
-"""Trees whose constituents may have gaps, and how they become trees without.
+"""Trees whose constituents may have gaps, and their conversion to trees without.
 
-Punctuation that hangs on the root moves first: else it would tear every constituent around it. Then children
+Punctuation attached to the root moves first: else it would split every constituent around it. Then children
 outside of their parent's main block are raised, or every block becomes a constituent.
 """
 
@@ -26,11 +26,11 @@ class Node:
     """A constituent, or a word.
 
     Attributes:
-        label: or the tag of a word.
-        word: its place in the sentence; -1 of constituents.
-        is_head: whether its edge is that of a head.
-        children: in any order; of words none.
-        first, last, n_words: of the words below it, once :func:`_measure` has been there.
+        label: the constituent's label, or the word's tag.
+        word: its place in the sentence; -1 for constituents.
+        is_head: whether its edge is a head's.
+        children: in any order; empty for words.
+        first, last, n_words: range and number of the words below it, set by :func:`_measure`.
     """
 
     __slots__ = ("children", "first", "is_head", "label", "last", "n_words", "word")
@@ -50,16 +50,16 @@ _first = attrgetter("first")
 def continuous(
     root: Node, n_nodes: int, words: list[str], options: ReadOptions, counts: Counts
 ) -> list[ReadTree | Excluded]:
-    """The tree without gaps.
+    """Convert a discontinuous tree into one without gaps.
 
     Args:
-        root: the whole sentence; it is changed. One labelled as a wrapper (VROOT) is no constituent but what
-            all hangs on.
-        n_nodes: how many constituents there are, the root among them.
+        root: the whole sentence; it is changed. If labelled as a wrapper (VROOT), it is no constituent, but
+            only carries the others.
+        n_nodes: number of constituents, including the root.
         words: (n), as leaves.
 
     Raises:
-        InputError: if a constituent has no words, or something does not hang on the root.
+        InputError: if a constituent has no words, or a node is not connected to the root.
     """
     nodes = _measure(root)
     if root.n_words != len(words) or len(nodes) != n_nodes:
@@ -90,7 +90,7 @@ def _post_order(root: Node) -> list[Node]:
 
 
 def _measure(root: Node) -> list[Node]:
-    """Set the extent of all constituents, children before parents, and give them."""
+    """Set the extent of all constituents, and return them, children before parents."""
     nodes = _post_order(root)
     for node in nodes:
         if not node.children:
@@ -107,9 +107,9 @@ def _measure(root: Node) -> list[Node]:
 
 
 def _move_punctuation(root: Node, nodes: list[Node], words: list[str]) -> bool:
-    """Move punctuation on the root to the lowest constituent with words on both sides; whether any was.
+    """Move punctuation on the root to the lowest constituent with words on both sides; return if any moved.
 
-    Of several the one of the fewest words, then the leftmost.
+    Among several, it goes to the one with the fewest words, then the leftmost.
     """
     loose = [
         child
@@ -120,7 +120,7 @@ def _move_punctuation(root: Node, nodes: list[Node], words: list[str]) -> bool:
     for mark in loose:
         around = [
             node for node in nodes if node is not root and node.first < mark.word < node.last
-        ]  # children before parents, so of a unary chain the lowest is the first
+        ]  # children before parents, so the lowest of a unary chain is the first
         if around:
             root.children.remove(mark)
             min(around, key=lambda node: (node.n_words, node.first)).children.append(mark)
@@ -129,7 +129,7 @@ def _move_punctuation(root: Node, nodes: list[Node], words: list[str]) -> bool:
 
 
 def _blocks(node: Node) -> Iterator[list[Node]]:
-    """The children of a node, each without gaps, in stretches without gaps."""
+    """The children of a node, each without gaps, grouped into contiguous stretches."""
     node.children.sort(key=_first)
     block: list[Node] = []
     for child in node.children:
@@ -141,7 +141,7 @@ def _blocks(node: Node) -> Iterator[list[Node]]:
 
 
 def _raise(root: Node) -> None:
-    """Keep of each constituent the block of its head, and hand the other children to its parent."""
+    """Keep the block of each constituent's head, and hand the other children to its parent."""
     parents = {id(child): node for node in _post_order(root) for child in node.children}
     for node in _post_order(root):
         blocks = list(_blocks(node))
@@ -177,11 +177,11 @@ def _split(root: Node) -> None:
             node.first, node.last = node.children[0].first, node.children[-1].last
 
 
-_SPLIT = -2  # in the place of a word's: the children of a node are to take its place
+_SPLIT = -2  # in place of a word's index: the node's children are to take its place
 
 
 def _tree(root: Node, words: list[str]) -> Tree:
-    """The tree of nodes without gaps; a wrapper over one constituent alone is none."""
+    """The tree of nodes without gaps; a wrapper over a single constituent is dropped."""
     while root.label in WRAPPERS and len(root.children) == 1:
         root = root.children[0]
     tags = [""] * len(words)

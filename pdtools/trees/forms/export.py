@@ -31,7 +31,7 @@ def _looks_like(text: str) -> bool:
 
 
 def _cut(file: str) -> Iterator[Block]:
-    """Sentences from #BOS to #EOS; tables (#BOT to #EOT) and comments between them are passed over."""
+    """Cut a file into sentences from #BOS to #EOS, without tables (#BOT to #EOT) and comments."""
     open_block = Gathering(file)
     in_table = False
     for number, line in lines_of(file):

@@ -1,7 +1,7 @@
 """Historical Penn treebanks: Penn-Helsinki, YCOE, IcePaHC, FarPaHC, PPCHY, Keyaki.
 
-A tree stands in a wrapper with its id; comments stand among the words; leaves may carry a lemma; empty leaves
-are told by their form and the label above them.
+A tree has a wrapper with its id; comments stand among the words; leaves may carry a lemma; empty leaves
+are recognized by their form and the label above them.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _PRINTED = "***"
 _LEMMA_SHARE = 0.95
 _LEMMAS = "with lemmas"
 _EMPTY = re.compile(r"\*(?:(?:T|ICH|con|pro|exp|arb)\*(?:-.+)?|[\u3040-\u30ff\u4e00-\u9fff]+\*)?")
-_MARKS = re.compile(r"\A[$@](?=.)|(?<=.)[$@]\Z")  # of clitics: maður$ and $inn
+_MARKS = re.compile(r"\A[$@](?=.)|(?<=.)[$@]\Z")  # marks of clitics: maður$ and $inn
 _METADATA = re.compile(r"\(METADATA\b(?:[^()]|\([^()]*\))*\)")
 _LEAF = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)")
 _COMMENT = re.compile(r"\{COM:[^{}()\n]*\}")
-_FEW_WORDS = 50  # say nothing of whether words have lemmas
+_FEW_WORDS = 50  # fewer do not show whether words have lemmas
 _FOREIGN_BRACKET = re.compile(r"\(\s*(?:ID|CODE|METADATA|REF)[\s)]")
 
 
 def is_empty(label: str, word: str) -> bool:
-    """Whether a leaf is none: by its form, and but for the commonest forms by the label above it."""
+    """Return whether a leaf is empty, by its form and, except for the commonest forms, the label above it."""
     if word == "0":
         return label == "BREAK" or is_empty_leaf(label, word)
     return word[0] == "*" and (_EMPTY.fullmatch(word) is not None or is_empty_leaf(label, word))
 
 
 def _leaves(text: str) -> Iterator[tuple[str, str]]:
-    """The words of a text with their labels, as far as a glance sees."""
+    """The words of a text with their labels, by a quick scan."""
     for label, word in _LEAF.findall(text):
         if label not in FOREIGN and word[0] != "{" and not is_empty(label, word):
             yield label, word
 
 
 def has_lemmas(texts: list[str], least: int = 1) -> bool:
-    """Whether nearly all words of a file, of so many at least, hold a hyphen with something on both sides."""
+    """Return whether nearly all words, of at least ``least``, hold a hyphen with text on both sides."""
     n = n_with = 0
     for text in texts:
         if "(METADATA" in text:
@@ -72,7 +72,7 @@ def has_lemmas(texts: list[str], least: int = 1) -> bool:
 
 
 def holds_what_is_no_tree(text: str) -> bool:
-    """Whether trees hold metadata, or empty leaves without a tag that says so."""
+    """Return whether trees hold metadata, or empty leaves without a tag that says so."""
     if not text.lstrip().startswith("("):
         return False
     if _FOREIGN_BRACKET.search(text):
@@ -90,7 +90,7 @@ def _looks_like(text: str) -> bool:
 
 
 def _cut(file: str) -> Iterator[Block]:
-    """Trees; the file as a whole says whether words have lemmas."""
+    """Cut a file into trees, noting whether words in the whole file have lemmas."""
     blocks = list(cut_brackets(file))
     if not has_lemmas([block.text for block in blocks]):
         yield from blocks
@@ -105,7 +105,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
 
 
 class _Reader:
-    """Reads the trees of a text in one pass; what is no word never gets into them."""
+    """Reads the trees of a text in one pass; metadata, comments and empty leaves never get into them."""
 
     def __init__(self, counts: Counts, *, cut_lemmas: bool) -> None:
         self.counts = counts
@@ -113,7 +113,7 @@ class _Reader:
         self.begin()
 
     def begin(self) -> None:
-        """A tree begins."""
+        """Begin a tree."""
         self.words: list[str] = []
         self.tags: list[str] = []
         self.labels: list[str] = []
@@ -124,7 +124,7 @@ class _Reader:
         """The trees of a text."""
         found: list[ReadTree | Excluded] = []
         path: list[int] = []  # open constituents
-        foreign = 0  # how many brackets are open from that of metadata on
+        foreign = 0  # number of open brackets, from metadata's on
         labels, starts, ends, words = self.labels, self.starts, self.ends, self.words
         if "{COM:" in text:  # one token, blanks and all
             text = _COMMENT.sub(lambda comment: re.sub(r"\s", "_", comment[0]), text)
@@ -155,7 +155,7 @@ class _Reader:
                 if not path:
                     raise InputError(CLOSED_TOO_OFTEN)
                 node = path.pop()
-                if starts[node] == len(words):  # what was in it is gone, so it is the last one
+                if starts[node] == len(words):  # its content is gone, so it is the last one
                     del labels[node], starts[node], ends[node]
                 else:
                     ends[node] = len(words)
@@ -171,7 +171,7 @@ class _Reader:
         return found
 
     def is_none(self, label: str, word: str) -> bool:
-        """Whether a leaf is no word; it is counted."""
+        """Return whether a leaf is no word, and count it."""
         if is_empty(label, word):
             self.counts[EMPTY_LEAVES + kind_of_empty(word)] += 1
         elif word.startswith("{COM:"):
@@ -181,7 +181,7 @@ class _Reader:
         return True
 
     def add(self, tag: str, word: str) -> None:
-        """A word."""
+        """Add a word."""
         if self.cut_lemmas and (place := word.rfind("-", 1, -1)) > 0:
             word = word[:place]
         if word[-1] in "$@" or word[0] in "$@":

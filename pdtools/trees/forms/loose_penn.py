@@ -1,7 +1,7 @@
 """Penn's brackets with an id before each tree, or with words in brackets of their own.
 
 ``12<TAB>(S (NP (NN dog)) …)`` and, as in the Indonesian treebank, ``(S (NP (NN (dog house))) (VP (*-1)))``:
-there the innermost brackets are words, blanks and all, and empty leaves are told by form and label.
+there the innermost brackets are words, including blanks, and empty leaves are recognized by form and label.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 
 
 def _has_words_in_brackets(text: str) -> bool:
-    """Whether most innermost brackets hold one token: elsewhere they hold a tag too."""
+    """Return whether most innermost brackets hold one token: elsewhere they hold a tag too."""
     inner = _INNERMOST.findall(text)
     return 2 * sum(len(each.split()) == 1 for each in inner) > len(inner) > 0
 
@@ -40,7 +40,7 @@ def _looks_like(text: str) -> bool:
 
 
 def _cut(file: str) -> Iterator[Block]:
-    """Trees, or several of one line; the file as a whole says whether words stand in brackets."""
+    """Cut a file into trees, or lines of several, noting whether words in the whole file have brackets."""
     blocks = list(cut_brackets(file))
     note = _IN_BRACKETS if _has_words_in_brackets("\n".join(block.text for block in blocks)) else ""
     return (replace(block, note=note) for block in blocks)
@@ -90,7 +90,7 @@ def _feed(builder: TreeBuilder, match: re.Match[str]) -> None:
 
 
 def _leaf(builder: TreeBuilder, tag: str, word: str) -> None:
-    """A word in brackets, alone under its tag or beside others; or an empty leaf, which gets its tag."""
+    """Add a word in brackets, alone under its tag or beside others; or an empty leaf, which gets its tag."""
     if tag:
         builder.open(tag)
     if word and is_empty_leaf(tag or builder.label, word):

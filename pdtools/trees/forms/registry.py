@@ -1,4 +1,4 @@
-"""All forms, and which of them a file is in."""
+"""The registry of treebank forms, and the detection of a file's form."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FORMS: dict[str, Form] = {
     form.name: form for form in (import_module(f"pdtools.trees.forms.{name}").FORM for name in _MODULES)
 }
 BRACKETED = ("discbracket", "penn-historical", "penn-loose")
-"""Forms that are brackets: with Penn's name a file of them is read too."""
+"""Bracketed forms: files in them are also read under Penn's name."""
 DEFAULTS = ReadOptions()
 _BRACKET = re.compile(r"\s*(?:[0-9]+[a-z]?[ \t]+)?\(")
 _HEAD_BYTES = 1 << 16
-_MOST_FILES = 200  # that are looked at before the work
+_MOST_FILES = 200  # files that are looked at before the work
 
 
 def read_treebank(
@@ -34,14 +34,14 @@ def read_treebank(
     options: ReadOptions = DEFAULTS,
     counts: Counts | None = None,
 ) -> Iterator[ReadTree]:
-    """The trees of files of a form, one by one.
+    """Read the trees of files in one form, one by one.
 
     Args:
         files: paths (``-``: standard input); compressed by suffix.
-        name: of :data:`FORMS`.
-        rejects: takes the sentences that cannot be read, and those that are left out by rule.
-        options: where the form leaves a choice.
-        counts: is brought up to date with what was taken out or changed.
+        name: a name in :data:`FORMS`.
+        rejects: takes the sentences that cannot be read, and the sentences excluded by rule.
+        options: choices that the form leaves open.
+        counts: updated with what was removed or changed.
 
     Raises:
         InputError: at the first bad sentence, if ``rejects`` says so, or if a file cannot be read.
@@ -59,7 +59,7 @@ def read_treebank(
 
 
 def _head(file: str) -> str:
-    """The beginning of a file; nothing of one that cannot be read: whoever reads it says what is wrong."""
+    """The beginning of a file; empty if it is unreadable, which its reader will report."""
     try:
         head = next(read_blocks(file, _HEAD_BYTES))
     except PdtoolsError:
@@ -68,7 +68,7 @@ def _head(file: str) -> str:
 
 
 def form_of(file: str) -> Form | None:
-    """The form that a file seems to be in; None of Penn's brackets, of what is not known, and of streams."""
+    """The apparent form of a file; None for Penn's brackets, unknown forms, and streams."""
     if is_stream(file):
         return None
     text = _head(file)
@@ -76,19 +76,19 @@ def form_of(file: str) -> Form | None:
 
 
 def may_be_brackets(file: str) -> bool:
-    """Whether a file found in a folder may hold brackets: of .txt files those that begin like trees."""
+    """Return whether a file in a folder may hold brackets: a .txt file only if it begins like a tree."""
     if not file.removesuffix(".gz").removesuffix(".zst").endswith(".txt"):
         return True
     return _BRACKET.match(_head(file)) is not None
 
 
 def refuse_for(needed: Kind, files: Iterable[str], *, trees_are_checked: bool = True) -> None:
-    """Refuse files of other forms where Penn's brackets, or sentences, are needed.
+    """Refuse files of other forms if Penn's brackets, or sentences, are needed.
 
     Args:
-        needed: trees, or what is none.
-        files: of which the first 200 are looked at.
-        trees_are_checked: whether who reads them refuses historical trees one by one, as
+        needed: trees, or another kind.
+        files: the files; the first 200 are looked at.
+        trees_are_checked: whether the reader refuses historical trees one by one, as
             :func:`pdtools.trees.read_trees` does. Trees with ids are refused by their kind.
 
     Raises:
@@ -110,7 +110,7 @@ def refuse_for(needed: Kind, files: Iterable[str], *, trees_are_checked: bool = 
 
 
 def refuse_others(place: str, wanted: str) -> None:
-    """Say which form the files of a folder or archive are of, in which there are none of the wanted one.
+    """Report the form of the files in a folder or archive that holds none of the wanted form.
 
     Raises:
         InputError: see :func:`forms_of`.
@@ -118,7 +118,7 @@ def refuse_others(place: str, wanted: str) -> None:
     suffixes = tuple(end for form in FORMS.values() for end in form.suffixes)
     try:
         files = expand_inputs([place], suffixes)
-    except InputError:  # none of these either
+    except InputError:  # no trees of another form either
         return
     for file in files:
         forms_of([file], wanted)
@@ -130,14 +130,14 @@ def _refuse_brackets(file: str) -> None:
 
 
 def forms_of(files: Iterable[str], wanted: str) -> Form | None:
-    """The form that files are to be read in; None is that of Penn's brackets.
+    """The form in which files are to be read; None means Penn's brackets.
 
     Args:
-        files: of which the first 200 are looked at.
-        wanted: a name of a form, or ``treebank``: brackets, whatever they are; or of what is none.
+        files: the files; the first 200 are looked at.
+        wanted: a form's name, or ``treebank``: any brackets; or a name that is no form.
 
     Raises:
-        InputError: if a file is of another form than that, or than the others.
+        InputError: if a file's form is not the wanted one, or differs from the others'.
     """
     chosen = FORMS.get(wanted)
     found: dict[Form, str] = {}

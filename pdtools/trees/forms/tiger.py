@@ -1,7 +1,7 @@
 """TIGER XML.
 
-Only the elements ``s`` are parsed, each by itself: one that is damaged costs no other, and what a document
-type defines (entities) is never seen.
+Only the elements ``s`` are parsed, each by itself: a damaged one does not affect the others, and definitions
+of a document type (entities) are never seen.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _looks_like(text: str) -> bool:
 
 
 def _cut(file: str) -> Iterator[Block]:
-    """The text of each element ``s``."""
+    """Cut a file into the text of each element ``s``."""
     data = read_bytes(file, _MOST_BYTES).removeprefix(b"\xef\xbb\xbf")
     found = _ENCODING.match(data)
     encoding = found[1].decode() if found else "utf-8"
