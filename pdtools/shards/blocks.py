@@ -1,4 +1,4 @@
-"""Running text into blocks of so many tokens, as language models without trees are trained on."""
+"""Blocks of running text with a fixed number of tokens, the training data of models without trees."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ def blocks_from_files(
     rows_per_part: int = ROWS_PER_PART,
     watch: Watch = lambda name, lines: lines,
 ) -> dict[str, Any]:
-    """Make shards of text files; and a tokenizer from the same text, if none is given.
+    """Make shards from text files; and a tokenizer from the same text, if none is given.
 
     All lines that are not blank, each with end-of-sentence after it, are one sequence, cut after every
     ``length`` tokens. Each row has ROOT before its tokens; the last may be shorter.
 
     Args:
         files: text, words between spaces.
-        tokenizer: a tokenizer, or how to make one.
+        tokenizer: a tokenizer, or settings to make one.
         out_dir: the folder, see :func:`pdtools.shards.build.build_shards`.
-        rejects: gets lines with words that the tokenizer does not know and has no ``<unk>`` for.
+        rejects: gets lines with words that the tokenizer cannot encode.
         length: tokens of a row, besides ROOT.
         overwrite: whether ``out_dir`` may be replaced.
         rows_per_part: rows per Parquet file.
-        watch: passes all lines through, once or twice, to show progress; it is told what they are read for.
+        watch: passes all lines through, once or twice, to show progress; gets the label of each pass.
 
     Returns:
         The manifest.
 
     Raises:
-        PdtoolsError: if there is no text, or a tokenizer is to be made from what can be read only once.
+        PdtoolsError: if there is no text, or a tokenizer is to be made from files that can be read only once.
     """
     if length < 1:
         raise PdtoolsError(f"a block needs at least 1 token, not {length}")
@@ -77,10 +77,10 @@ def block_rows(
 ) -> Iterator[ShardRow]:
     """Cut tokenized lines into rows of ``length`` tokens.
 
-    A word that is cut belongs to the row that it begins in; in the next its tokens have the word -1.
+    A word that is cut belongs to the row in which it begins; in the next its tokens have the word -1.
     """
     ids: list[int] = []
-    words: list[str | None] = []  # of each token the word that it begins, if it begins one
+    words: list[str | None] = []  # for each token, the word that it begins, if any
     for sentence, encoding in lines:
         ids += encoding.ids[1:].tolist()  # with end-of-sentence
         before = -1

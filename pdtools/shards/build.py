@@ -1,4 +1,4 @@
-"""Trees into shards: the work of ``pdtools tapes``."""
+"""Conversion of trees to shards: the work of ``pdtools tapes``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Item = TypeVar("Item")
 # Some 6 MB: several parts are under way at once, and memory stays small.
 ROWS_PER_PART = 1 << 14
 
-# Given the label of a pass over the trees, shows its progress: called with numbers of trees, while it lasts.
+# Given the label of a pass over the trees, shows its progress: called with numbers of trees while it lasts.
 Watch = Callable[[str], AbstractContextManager[Callable[[int], object]]]
 
 
@@ -55,12 +55,12 @@ class TokenizerSettings:
     Attributes:
         kind: ``word`` or ``bpe``.
         size: vocabulary size, special tokens included. None: ``word`` without limit, ``bpe`` 10,000.
-        min_count: rarer words (pairs, for ``bpe``) are left out. None: 2, but 1 for ``word`` without
+        min_count: rarer words (pairs, for ``bpe``) are excluded. None: 2, but 1 for ``word`` without
             ``<unk>``: with one, some training words have to be unknown for ``<unk>`` to be learnt.
         unk: whether ``word`` has ``<unk>``. (``bpe`` knows every word.)
         text_style: ``ptb`` or ``raw``.
-        lower_case: whether ``word`` puts words into lower case.
-        typed: whether ``bpe`` reads typographic signs as people type them.
+        lower_case: whether ``word`` lowercases words.
+        typed: whether ``bpe`` reads typographic signs as typed ones.
     """
 
     kind: Literal["word", "bpe"] = "word"
@@ -72,7 +72,7 @@ class TokenizerSettings:
     typed: bool = False
 
     def record(self) -> dict[str, Any]:
-        """What an unfinished job is known by; ``typed`` came later than the first of these."""
+        """The record that identifies an unfinished job; ``typed`` came later than the first of these."""
         return {name: value for name, value in asdict(self).items() if name != "typed" or value}
 
 
@@ -103,12 +103,12 @@ def tokenizer_of(corpus: Iterable[Sentence] | Mapping[str, int], settings: Token
 
 
 def label_vocabulary(counts: Counter[str]) -> tuple[str, ...]:
-    """The labels that a tokenizer is given: the most frequent first, of equally frequent ones by name."""
+    """The tokenizer's labels: the most frequent first, equally frequent ones by name."""
     return tuple(sorted(counts, key=lambda label: (-counts[label], label)))
 
 
 def needs_labels(tokenizer: Tokenizer | TokenizerSettings, settings: ShardSettings) -> bool:
-    """Whether labels have to be collected for the tokenizer before rows are made."""
+    """Return whether labels have to be collected for the tokenizer before rows are made."""
     has_labels = isinstance(tokenizer, Tokenizer) and tokenizer.labels
     return settings.constituents == "labelled" and not has_labels
 
@@ -129,22 +129,22 @@ def shards_from_files(
 ) -> dict[str, Any]:
     """Make shards from tree files, and a tokenizer from the same trees if none is given.
 
-    Files are read twice to make a tokenizer, or to find the labels of constituents where the tokenizer that
-    is given has none; standard input and pipes are kept in memory instead. Files go
-    through in pieces (:func:`pdtools.trees.cut_pieces`), so what is made does not depend on ``workers``.
+    Files are read twice to make a tokenizer, or to find the constituents' labels if the given tokenizer
+    has none; standard input and pipes are kept in memory instead. Files are processed
+    in chunks (:func:`pdtools.trees.cut_pieces`), so the result does not depend on ``workers``.
 
     Args:
         files: bracketed trees, ``-`` for standard input.
-        tokenizer: a tokenizer, or how to make one.
-        settings: what the shards hold.
+        tokenizer: a tokenizer, or settings to make one.
+        settings: the content of the shards.
         out_dir: the folder, see :func:`build_shards`.
-        rejects: what to do with trees that cannot be read.
+        rejects: takes trees that cannot be read.
         overwrite: whether ``out_dir`` may be replaced.
         rows_per_part: rows per Parquet file.
-        workers: the number of processes: they read pieces, and pack and write parts. This one joins the rows
-            of pieces to parts, which copies nothing but what goes from process to process.
-        plan: who does the pieces, if others than so many ``workers``.
-        job: keeps what becomes of pieces.
+        workers: number of processes that read chunks, and pack and write parts. This one joins the rows
+            of chunks to parts, which copies only data that go from process to process.
+        plan: how the chunks are distributed, if not over ``workers``.
+        job: keeps the results of chunks.
         watch: shows the progress of each pass over the trees, given its label.
 
     Returns:
@@ -198,7 +198,7 @@ def shards_from_files(
 def _completed(
     tokenizer: Tokenizer | TokenizerSettings, found: Iterable[PieceWords | SourcedTree], labelling: bool
 ) -> Tokenizer:
-    """A tokenizer, made of what was found if none is given, with the labels found if there are to be any."""
+    """The given tokenizer, or one made from the words found, with the labels found if requested."""
     labels: Counter[str] = Counter()
     if labelling:
         found = _count_labels(found, labels)
@@ -213,7 +213,7 @@ def _completed(
 def _count_labels(
     found: Iterable[PieceWords | SourcedTree], labels: Counter[str]
 ) -> Iterator[PieceWords | SourcedTree]:
-    """Pass through what was found, and add its labels to the counts."""
+    """Pass items through, and add their labels to the counts."""
     for item in found:
         labels.update(item.labels if isinstance(item, PieceWords) else labels_of(item.tree))
         yield item
@@ -238,7 +238,7 @@ def _sentences(item: PieceWords | SourcedTree, text_style: str) -> Sequence[Sent
 
 
 def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item]:
-    """Pass items through, and say how many trees they are."""
+    """Pass items through, and report their numbers of trees."""
     for item in items:
         yield item
         seen(len(item) if isinstance(item, (Rows, PieceWords)) else 1)
@@ -257,17 +257,17 @@ def build_shards(
 ) -> dict[str, Any]:
     """Write trees as shards (:mod:`pdtools.shards.format`). The folder appears whole or not at all.
 
-    Trees that :func:`usable_tree` refuses, and sentences with words that the tokenizer doesn't know and has
-    no ``<unk>`` for, are left out, counted and recorded in the rejects; under any policy that is no error.
+    Trees that :func:`usable_tree` refuses, and sentences with words that the tokenizer cannot encode,
+    are excluded, counted and recorded in the rejects; under any policy that is no error.
 
     Args:
         trees: treebank trees, or binarized ones of ``pdtools parse``.
-        tokenizer: encodes their words; copied into the folder. Where constituents are stored and it has no
-            labels, those of the trees are found first, which are all in memory then.
-        settings: what the shards hold.
+        tokenizer: encodes their words; copied into the folder. If constituents are stored and it has no
+            labels, the trees' labels are found first, and all trees are in memory then.
+        settings: the content of the shards.
         out_dir: the folder.
-        rejects: written to ``rejects.jsonl`` together with what the reading of ``trees`` adds to it.
-        sources: files that the trees are from, to be recorded with their SHA-256.
+        rejects: written to ``rejects.jsonl``; the reading of ``trees`` may add to it.
+        sources: the trees' files, to be recorded with their SHA-256.
         overwrite: whether ``out_dir`` may be replaced.
         rows_per_part: rows per Parquet file.
 
@@ -295,7 +295,7 @@ def build_shards(
 def _rows(
     items: Iterable[SourcedTree | PieceRows], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
 ) -> Iterator[ShardRow | Rows]:
-    """The rows of trees and of whole pieces; what is left out goes to the rejects."""
+    """The rows of trees and of whole chunks; excluded trees go to the rejects."""
     ended = False  # the document before the next tree
     for item in items:
         if isinstance(item, PieceRows):
@@ -330,15 +330,15 @@ def write_shards(
     rows_per_part: int = ROWS_PER_PART,
     workers: Workers | None = None,
 ) -> dict[str, Any]:
-    """Write rows, wherever their attachments are from, as shards. The folder appears whole or not at all.
+    """Write rows, with attachments from any source, as shards. The folder appears whole or not at all.
 
     Args:
         rows: tokenized sentences, one by one or many at once.
-        tokenizer: what they were tokenized with; copied into the folder.
+        tokenizer: the tokenizer that made them; copied into the folder.
         settings, out_dir, rejects, sources, overwrite, rows_per_part: see :func:`build_shards`.
-        description: more entries of the manifest: what the rows are, where no file says it.
+        description: more entries of the manifest: a description of rows that come from no file.
         more_settings: more of its settings.
-        finish: adds to the rows, as they are written, the columns that they still lack.
+        finish: adds missing columns to the rows as they are written.
         workers: processes that write parts; None: this one does.
 
     Returns:
@@ -398,7 +398,7 @@ folder), how they were made, and of what, is in `manifest.json`, and what was le
 
 
 def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:
-    """Pass rows through, and add what only they know to the counts."""
+    """Pass rows through, and add their words and other counts that parts lack."""
     for some in rows:
         counts.words += some.n_words
         counts.unknown_words += some.n_unknown

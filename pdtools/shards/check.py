@@ -1,6 +1,7 @@
-"""Whether rows are what the format says (:mod:`pdtools.shards.format`), whoever wrote them.
+"""Checks that rows, from any writer, are in the format (:mod:`pdtools.shards.format`).
 
-A few passes over flat arrays: all of a batch is checked at once, and only what is wrong is looked for in it.
+A few passes over flat arrays: a batch is checked at once, and single faults are located only if there are
+    any.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Int64 = NDArray[np.int64]
 
 
 def check_schema(schema: pa.Schema, settings: ShardSettings, tokenizer: Tokenizer, file: str | Path) -> None:
-    """Refuse a part whose columns or metadata are not those of the manifest. Further columns may be there.
+    """Refuse a part whose columns or metadata differ from the manifest's. Further columns may be there.
 
     Raises:
         InputError: naming the file and the column.
@@ -58,13 +59,13 @@ def check_schema(schema: pa.Schema, settings: ShardSettings, tokenizer: Tokenize
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Where the tokens of some rows are, and how the first that is wrong is named.
+    """The tokens of some rows in flat columns, with names for the errors about them.
 
     Attributes:
-        file: the part that they are from.
-        first: the number of the first of them in it.
-        offsets: int64 (R + 1), where each begins in the flat columns, and the last one ends.
-        item: what is in the flat columns.
+        file: the part that the rows are from.
+        first: the number of their first row in it.
+        offsets: int64 (R + 1), the beginning of each row in the flat columns, and the last one's end.
+        item: the name of an item in the flat columns.
         item_0: the number of the first item of a row.
     """
 
@@ -75,12 +76,12 @@ class _Rows:
     item_0: int = 0
 
     def refuse(self, row: int, column: str, reason: str) -> None:
-        """An error about row ``row`` of these."""
+        """Make an error about row ``row`` of these."""
         place = f"row {self.first + row} (from 0), column {column!r}: "
         raise InputError(place + reason, file=self.file, hint=REMAKE)
 
     def check(self, bad: NDArray[np.bool_], column: str, reason: Callable[[int], str]) -> None:
-        """Refuse the first row (R) that is marked, for a reason that its number is given to."""
+        """Refuse the first marked row (R); the reason is given its number."""
         if bad.any():
             row = int(np.argmax(bad))
             self.refuse(row, column, reason(row))
@@ -91,7 +92,7 @@ class _Rows:
             self.check(_found(values.is_null()), column, lambda row: "null")
 
     def check_tokens(self, bad: NDArray[np.bool_], column: str, reason: Callable[[int], str]) -> None:
-        """The same of the first item (n_1 + … + n_R); the reason is given its place in the flat columns."""
+        """Refuse the first marked item (n_1 + … + n_R); the reason is given its place in the flat columns."""
         if bad.any():
             place = int(np.argmax(bad))
             row = int(np.searchsorted(self.offsets, place, side="right")) - 1
@@ -112,17 +113,17 @@ def check_rows(
     """Refuse rows that the format does not allow.
 
     Args:
-        batch: R rows, of columns as :func:`check_schema` lets them pass, without ``tape``.
+        batch: R rows, with columns that pass :func:`check_schema`, without ``tape``.
         tape_bytes: int32 (R), the bytes of each row's tape, if there are tapes; see :func:`bytes_of_tapes`.
         layout: ``sentence``, ``window`` or ``block``.
         window: the most positions of a window; 0 for other layouts.
-        tokenizer: that they were made with.
-        file: to name.
+        tokenizer: the tokenizer that made them.
+        file: the file to name in errors.
         first: the number of the batch's first row in the file.
-        first_id: the same in the folder.
+        first_id: its number in the folder.
 
     Raises:
-        InputError: naming file, row and column, and what is wrong there.
+        InputError: naming file, row, column and fault.
     """
     import pyarrow.compute as pc
 
@@ -184,7 +185,7 @@ def bytes_of_tapes(table: pq.ParquetFile, file: str | Path) -> Int32:
     """The bytes of each row's tape in a part, int32 (rows). Few tapes are in memory at once.
 
     Raises:
-        InputError: for one that is null.
+        InputError: for a tape that is null.
     """
     import pyarrow.compute as pc
 
@@ -239,7 +240,7 @@ def _check_attachments(rows: _Rows, attach: Int32, layout: str) -> None:
         to_root[firsts] = to_root[lasts] = False
         rows.check_tokens(to_root, "attach", lambda place: "attaches to 0, which is ROOT: only EOS may")
     reduces = attach < position
-    reduces[lasts] = False  # EOS attaches to ROOT, which no other does
+    reduces[lasts] = False  # EOS, the only token that attaches to ROOT
     rows.check_tokens(
         _crossing(attach + begins, reduces),
         "attach",
@@ -248,7 +249,7 @@ def _check_attachments(rows: _Rows, attach: Int32, layout: str) -> None:
 
 
 def _check_window_attachments(rows: _Rows, attach: Int32, is_root: NDArray[np.bool_]) -> None:
-    """The same of windows, whose ROOTs are marked (n_1 + … + n_R)."""
+    """Check the attachments of windows, whose ROOTs are marked (n_1 + … + n_R)."""
     begins = np.repeat(rows.offsets[:-1].astype(np.int32), np.diff(rows.offsets))
     places = np.arange(len(attach), dtype=np.int32)
     roots = np.flatnonzero(is_root).astype(np.int32)
@@ -276,21 +277,21 @@ def _check_window_attachments(rows: _Rows, attach: Int32, is_root: NDArray[np.bo
 
 
 def _crossing(targets: Int32, reduces: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which tokens (n) attach to one that an earlier token has made a part of something larger.
+    """Return which tokens (n) attach to one that an earlier token has made part of a larger constituent.
 
     Token k may attach to j if no token between them attaches to j or before it. The smallest target over a
-    span is the smaller of those over two spans of 1, 2, 4, … tokens that cover it.
+    span is the smaller one over two spans of 1, 2, 4, … tokens that cover it.
 
     Args:
-        targets: int32 (n), what each token attaches to.
-        reduces: bool (n), the tokens that do more than shift; of others none can be wrong or be in the way.
+        targets: int32 (n), the token that each token attaches to.
+        reduces: bool (n), the tokens that do more than shift; only these can be wrong or be in the way.
     """
     places = np.flatnonzero(reduces)  # (m)
     target = targets[places]
-    # How many of the m are between each and its target.
+    # The number of the m tokens between each and its target.
     between = np.arange(len(places)) - np.cumsum(reduces)[target]
     bad = np.zeros(len(targets), dtype=bool)
-    asking = np.flatnonzero(between > 0)  # those whose span has not been looked at
+    asking = np.flatnonzero(between > 0)  # tokens whose span has not been looked at
     smallest, width = target, 1
     while len(asking):
         now = between[asking] < 2 * width
@@ -353,7 +354,7 @@ def _check_words(rows: _Rows, word: Int32, text: pa.StringArray, layout: str) ->
 
 
 def _check_window_words(rows: _Rows, word: Int32, n_words: Int64, lines: Int64) -> None:
-    """Words of windows are counted from 0 on, over ROOTs, which have none; a line of text is a sentence."""
+    """Check words of windows: counted from 0 across ROOTs, which have none; a line of text is a sentence."""
     is_root = word < 0
     firsts = rows.offsets[:-1]
     rows.check(~is_root[firsts], "word", lambda row: "ROOT belongs to a word")
@@ -375,7 +376,7 @@ def _check_window_words(rows: _Rows, word: Int32, n_words: Int64, lines: Int64) 
 def _check_constituents(
     rows: _Rows, lengths: dict[str, Int32], flat: dict[str, Int32], n_labels: int
 ) -> None:
-    """Refuse constituents that are not those of one tree over the tokens between ROOT and EOS."""
+    """Refuse constituents that do not form one tree over the tokens between ROOT and EOS."""
     n = lengths["tokens"] - 2
     rows.check(n == 0, "opens", lambda row: "a constituent without tokens")
     for name in ("opens", "closes"):
@@ -420,7 +421,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 def _found(bits: pa.BooleanArray) -> NDArray[np.bool_]:
-    """Arrow's truth values as numpy's, for messages: this loads pandas."""
+    """Arrow booleans as a numpy array, for messages: this loads pandas."""
     return np.asarray(bits.to_numpy(zero_copy_only=False), dtype=bool)
 
 

@@ -1,4 +1,4 @@
-"""One row of the shards in a form that a person can check by eye."""
+"""Descriptions of single shard rows that a person can check by eye."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ActionKind = Literal["plm", "plm-mask", "tg"]
 def trees_of_row(shards: ShardSet, i: int) -> list[Tree]:
     """The binary trees over words that the attachments of row i describe, labelled ``X``.
 
-    Of a window those of its sentences, of a sentence its own, of a block none.
+    A window has one per sentence, a sentence one, a block none.
     """
     if shards.layout == "block":
         return []
@@ -40,7 +40,7 @@ def trees_of_row(shards: ShardSet, i: int) -> list[Tree]:
     for root, stop, text in zip(roots, stops, shards.text(i).split("\n"), strict=False):
         own = attach[root + 1 : stop] - (root + 1)  # (n,)
         if shards.layout == "window":
-            own[-1] = len(own) - 1  # attached to ROOT: whatever is left branches to the right
+            own[-1] = len(own) - 1  # EOS attached to ROOT: the remaining stack becomes right-branching
         of_token = word[root + 1 : stop] - word[root + 1]  # (n,)
         words = [escape(each) for each in text.split(" ")]
         over_tokens = tree_from_attachments(own, [words[number] for number in of_token])
@@ -54,7 +54,7 @@ def tree_of_row(shards: ShardSet, i: int) -> Tree | None:
 
 
 def _words(shards: ShardSet, i: int) -> list[str]:
-    """The words of row i, in windows of one sentence after the other."""
+    """The words of row i; in windows, the sentences' words concatenated."""
     return shards.text(i).replace("\n", " ").split(" ")
 
 
@@ -71,10 +71,10 @@ def constituents_of_row(shards: ShardSet, i: int) -> Tree | None:
 
 
 def describe_tree(tree: Tree) -> dict[str, Any]:
-    """A tree ready for JSON, as shards with a word a token have it: :func:`describe_row`, without numbers.
+    """A tree, JSON-ready, as shards with one token per word have it: :func:`describe_row`, without numbers.
 
     Args:
-        tree: binary.
+        tree: a binary tree.
     """
     words = [unescape(word) for word in tree.words]
     attach = sentence_layout(attachments(tree))  # (n + 2,)
@@ -92,12 +92,12 @@ def describe_tree(tree: Tree) -> dict[str, Any]:
 
 
 def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
-    """Row i, ready for JSON.
+    """Row i, JSON-ready.
 
     Returns:
         ``id``, ``text``, ``tree`` (brackets, or None), ``constituents`` (the same, labelled and not
-        binarized; or None) and ``tokens``; of a window also ``document`` and ``trees``, those of its
-        sentences. ``tokens`` has for each position of the row its
+        binarized; or None) and ``tokens``; for a window also ``document`` and its sentences'
+        ``trees``. ``tokens`` has for each position of the row its
         ``position``, ``id``, ``token``, ``word`` (None for ROOT and EOS), ``attach``, ``shift`` (whether
         it only shifts) and ``tape`` (its row W_k, one depth per position up to its own).
     """
@@ -144,20 +144,20 @@ def _position(k: int, token: str, word: str | None, attach: int, depths: NDArray
 
 
 def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[str, Any]]:
-    """Row i as a model of actions reads it, ready for JSON.
+    """Row i as an action model reads it, JSON-ready.
 
     Args:
-        shards: with labelled constituents, whose labels are known.
+        shards: shards with labelled constituents, all of whose labels are known.
         i: the row.
         kind: ``plm``, ``plm-mask`` or ``tg``.
 
     Returns:
         For each position its ``position``, ``action``, ``depth``, ``open`` (constituents that are open after
-        it), and what it sees: of tg ``pop`` and ``sees``; of plm-mask ``innermost`` (None where nothing is
-        open).
+        it), and what it attends to: for tg ``pop`` and ``sees``; for plm-mask ``innermost`` (None if nothing
+        is open).
 
     Raises:
-        PdtoolsError: if there are no constituents, or a label is not known.
+        PdtoolsError: if there are no constituents, or a label is unknown.
     """
     found = shards.constituents(i)
     if (found.labels < 0).any():

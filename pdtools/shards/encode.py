@@ -1,4 +1,4 @@
-"""Pieces of tree files into rows or word counts, without Python work per node or token."""
+"""Conversion of chunks of tree files to rows or word counts, without Python work per node or token."""
 
 from __future__ import annotations
 
@@ -48,8 +48,7 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PieceRows:
-    """The rows of a piece, which of its trees have none, and the documents that the rows are from
-    (see :class:`Rows`)."""
+    """The rows of a chunk, its excluded trees, and the rows' documents (see :class:`Rows`)."""
 
     n_trees: int
     rows: Rows
@@ -58,10 +57,10 @@ class PieceRows:
 
 
 class PieceEncoder:
-    """Makes the rows of pieces; called with one, returns None where :func:`parse_piece` does.
+    """Makes the rows of chunks; called with a chunk, returns None where :func:`parse_piece` does.
 
-    Rows are those of :func:`pdtools.shards.plain.row_of_tree`, and made by it in ``raw`` style, where how a
-    word is written depends on its neighbours.
+    Rows are equal to :func:`pdtools.shards.plain.row_of_tree`'s, and made by it in ``raw`` style, where a
+    word's spelling depends on its neighbours.
     """
 
     def __init__(self, tokenizer: Tokenizer, settings: ShardSettings) -> None:
@@ -129,13 +128,13 @@ class PieceEncoder:
         sentences: Int64,
         constituents: PieceConstituents | None,
     ) -> Rows:
-        """The rows of sentences, all at once.
+        """The rows of many sentences at once.
 
         Args:
-            numbers: int32 (w), the words' numbers in the table.
+            numbers: int32 (w), the words' indices in the table.
             words: (w), their text.
             r: int32 (w), their attachments, counted from the beginning of each sentence.
-            sentences: int64 (s + 1), where these begin.
+            sentences: int64 (s + 1), their beginnings, and the last one's end.
             constituents: their constituents, if the shards have them.
         """
         n_rows, n_words = len(sentences) - 1, len(numbers)
@@ -147,7 +146,7 @@ class PieceEncoder:
         is_word[roots] = is_word[ends] = False
         sequence = np.empty(len(is_word), dtype=np.int32)
         sequence[is_word], sequence[roots], sequence[ends] = numbers, WordTable.ROOT, WordTable.EOS
-        attach = np.zeros(len(is_word), dtype=np.int32)  # what ROOT and EOS attach to is ROOT
+        attach = np.zeros(len(is_word), dtype=np.int32)  # ROOT and EOS attach to ROOT
         attach[is_word] = r + np.int32(1)
         word = np.arange(-1, len(is_word) - 1, dtype=np.int32)
         word -= np.repeat(begins[:-1], lengths).astype(np.int32)
@@ -177,7 +176,7 @@ class PieceEncoder:
         )
 
     def _over_tokens(self, constituents: PieceConstituents, numbers: Int32) -> Constituents:
-        """Constituents over words as those over their tokens, labels as the tokenizer numbers them."""
+        """Convert constituents over words to constituents over tokens, with the tokenizer's label indices."""
         flat = constituents.flat
         known = self.tokenizer.label_ids
         labels = np.array([known.get(name, -1) for name in constituents.names], dtype=np.int32)[flat.labels]
@@ -187,13 +186,13 @@ class PieceEncoder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PieceWords:
-    """What occurs in a piece, and how often.
+    """The words and labels of a chunk, with their counts.
 
     Attributes:
-        n_trees: how many trees there are.
-        counts: of the words, without escapes; in ``raw`` style none.
-        labels: of the labels of constituents.
-        sentences: in ``raw`` style the words.
+        n_trees: number of trees.
+        counts: counts of words, without escapes; empty in ``raw`` style.
+        labels: counts of constituents' labels.
+        sentences: in ``raw`` style, the words.
     """
 
     n_trees: int
@@ -207,11 +206,11 @@ class PieceWords:
 
 @dataclass(frozen=True, slots=True)
 class PieceCounter:
-    """Counts the words and labels of pieces; called with one, returns None where :func:`parse_piece` does.
+    """Counts the words and labels of chunks; called with one, returns None where :func:`parse_piece` does.
 
     Attributes:
-        text_style: of the words; None: they are not counted.
-        labels: whether labels are.
+        text_style: the words' style; None: they are not counted.
+        labels: whether labels are counted.
     """
 
     text_style: str | None
@@ -233,7 +232,7 @@ class PieceCounter:
 
 
 def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
-    """How often each word, without escapes, occurs in the trees (s) that are kept."""
+    """The number of occurrences of each word, without escapes, in the kept trees (s)."""
     words = arrays.words()
     if not kept.all():
         words = words.filter(arrow_array(np.repeat(kept, np.diff(arrays.sentences))))
@@ -244,14 +243,14 @@ def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
 
 
 def _count_labels(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
-    """The same of the labels of constituents."""
+    """The number of occurrences of each constituent label in the kept trees (s)."""
     found = piece_constituents(arrays).kept(kept, np.repeat(kept, np.diff(arrays.sentences)))
     counts = np.bincount(found.flat.labels, minlength=len(found.names)).tolist()
     return {name: count for name, count in zip(found.names, counts, strict=True) if count}
 
 
 def unusable_trees(arrays: TreeArrays, factor: Factor) -> dict[int, str]:
-    """Which trees :func:`pdtools.shards.plain.usable_tree` refuses, and why. ``factor``: the arrays'."""
+    """The trees that :func:`pdtools.shards.plain.usable_tree` refuses, and why. ``factor``: the arrays'."""
     lengths = np.diff(arrays.sentences)
     reasons = dict.fromkeys(np.flatnonzero(lengths == 0).tolist(), NO_WORDS)
     for i in _maybe_placeholders(arrays, lengths, factor):
@@ -262,7 +261,7 @@ def unusable_trees(arrays: TreeArrays, factor: Factor) -> dict[int, str]:
 
 
 def _maybe_placeholders(arrays: TreeArrays, lengths: Int64, factor: Factor) -> list[int]:
-    """The trees of which all words may be tagged ``XX`` and whose attachments are those of a flat tree."""
+    """The trees whose words may all be tagged ``XX`` and whose attachments are a flat tree's."""
     text = np.frombuffer(arrays.data, dtype=np.uint8)
     first, second = text[arrays.tag_starts], text[arrays.tag_starts + 1]  # at least a space follows a tag
     maybe: Bool = (first == ord(UNKNOWN_TAG[0])) & (second == ord(UNKNOWN_TAG[1]))

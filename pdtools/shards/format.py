@@ -12,17 +12,17 @@ Columns:
         if it only shifts; 0 for ROOT and end-of-sentence.
     word (list of int32): of the same length: the word that a token belongs to; -1 for ROOT and
         end-of-sentence.
-    labels (list of int32): the labels of the constituents in pre-order, as places in the manifest's
+    labels (list of int32): the constituents' labels in pre-order, as indices in the manifest's
         ``labels``; -1 for one that is not there.
-    opens, closes (list of int32): n numbers: how many constituents open just before, and close just after,
+    opens, closes (list of int32): n numbers: constituents that open just before, and close just after,
         each token, without ROOT and end-of-sentence.
     tape (binary): the packed lower triangle of the stack tape: row k is W_k, k + 1 bytes, depths over 255 as
         255; only with ``--tape packed``.
-    document (int64): of windows: the row's document in the folder, from 0.
-    item (string): of prompts: the item's ``id``.
-    answer (int32): of prompts with labels: place of the label in ``settings.prompt_form.task.answers``; -1 if
-        unknown (the row then has the first answer).
-    target (float64): of prompts with numbers, whose rows have no answer: the number; NaN if unknown.
+    document (int64): for windows: the row's document in the folder, from 0.
+    item (string): for prompts: the item's ``id``.
+    answer (int32): for prompts with labels: index of the label in ``settings.prompt_form.task.answers``; -1
+        if unknown (the row then has the first answer).
+    target (float64): for prompts with numbers, whose rows have no answer: the number; NaN if unknown.
 
 In a window every sentence is ``ROOT w_1 … w_n``: its last token attaches to its ROOT. Numbers in ``word``
 go on through the row, and in ``text`` there is a line break between sentences.
@@ -63,19 +63,21 @@ CONSTITUENTS = ("labels", "opens", "closes")
 
 @dataclass(frozen=True, kw_only=True)
 class ShardSettings:
-    """What a folder of shards holds, besides what its tokenizer says.
+    """The content of a folder of shards, besides the tokenizer's settings.
 
     Attributes:
-        layout: ``sentence``: a row is one sentence with ROOT before it and EOS after; ``block``: so many
-            tokens of running text with ROOT before them and EOS after every line, without trees: every token
-            shifts; ``window``: whole sentences of one document, each with its own ROOT, as many as fit.
+        layout: ``sentence``: a row is one sentence with ROOT before it and EOS after; ``block``: a fixed
+            number of tokens of running text with ROOT before them and EOS after every line, without trees:
+            every token shifts; ``window``: whole sentences of one document, each with its own ROOT, as many
+            as fit.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
-        constituents: ``labelled``: those of the trees are stored; ``none``: they are not, as in older shards.
+        constituents: ``labelled``: the trees' constituents are stored; ``none``: they are not, as in older
+            shards.
         window: the most positions of a window; 0 for other layouts.
-        documents: of windows, what makes a document: what stands between blank lines (``blank``), a file, or
+        documents: for windows, the unit of a document: the text between blank lines (``blank``), a file, or
             all files together (``none``).
-        prompts: windows that are prompts, one each, and what they ask for: ``labels``, or ``numbers``.
+        prompts: for windows that each hold one prompt, the kind of answer: ``labels``, or ``numbers``.
     """
 
     layout: Literal["sentence", "window", "block"] = "sentence"
@@ -88,17 +90,17 @@ class ShardSettings:
 
     @classmethod
     def described(cls, settings: Mapping[str, Any]) -> ShardSettings:
-        """The settings that a manifest has; it names more than these.
+        """The settings in a manifest, which holds further entries.
 
         Raises:
-            PdtoolsError: if one is missing or is none of its values.
+            PdtoolsError: if one is missing or has no valid value.
         """
         # Older manifests lack them.
         later = {"constituents": "none", "documents": "none", "prompts": "none", "window": 0}
         return cls(**{name: settings.get(name, later.get(name)) for name in (*_CHOICES, "window")})
 
     def record(self) -> dict[str, Any]:
-        """The settings as manifests have them: of windows only what they are made of."""
+        """The settings as manifests have them: for windows, only those that describe windows."""
         left_out = set() if self.layout == "window" else {"window", "documents"}
         if self.prompts == "none":
             left_out.add("prompts")
@@ -117,7 +119,7 @@ class ShardSettings:
 
     @property
     def columns(self) -> dict[str, pa.DataType]:
-        """The columns of windows, besides those of every row."""
+        """The columns of windows, besides the columns of every row."""
         import pyarrow as pa
 
         own = {"document": pa.int64()} if self.layout == "window" else {}
@@ -130,7 +132,7 @@ class ShardSettings:
 def arrow_schema(
     settings: ShardSettings, tokenizer: Tokenizer, sources: Sequence[dict[str, Any]]
 ) -> pa.Schema:
-    """The columns, and as metadata what the numbers in them mean."""
+    """The columns, with the meaning of their numbers as metadata."""
     import pyarrow as pa
 
     numbers = pa.list_(pa.int32())

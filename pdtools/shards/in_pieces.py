@@ -1,4 +1,4 @@
-"""Preparation in pieces: how the rows and word counts of a piece are kept (:class:`pdtools.jobs.Work`)."""
+"""Preparation in chunks: how the rows and word counts of a chunk are kept (:class:`pdtools.jobs.Work`)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pdtools.tokenization import Tokenizer
 from pdtools.trees import FilePiece, cut_pieces
 from pdtools.typed_values import as_type
 
-_ABOUT = b"pdtools.piece"  # the key of the schema metadata that says what no column does
+_ABOUT = b"pdtools.piece"  # the key of the schema metadata for data outside of columns
 
 
 @dataclass(frozen=True, slots=True)
 class PiecesOf:
-    """The pieces of files; can be iterated over again and again."""
+    """The chunks of files; can be iterated over again and again."""
 
     files: Sequence[str]
 
@@ -31,7 +31,7 @@ class PiecesOf:
 
 @dataclass(frozen=True, slots=True)
 class CountWork(FilesWork[PieceWords]):
-    """Counts the words of a piece (:class:`pdtools.jobs.Work`)."""
+    """Counts the words of a chunk (:class:`pdtools.jobs.Work`)."""
 
     kept = PieceWords
     count: PieceCounter
@@ -42,7 +42,7 @@ class CountWork(FilesWork[PieceWords]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodeWork:
-    """Makes the rows of a piece; they are kept as an Arrow IPC stream."""
+    """Makes the rows of a chunk, kept as an Arrow IPC stream."""
 
     tokenizer: Tokenizer
     settings: ShardSettings
@@ -60,7 +60,7 @@ class EncodeWork:
         return self.tokenizer.fingerprint, self.tokenizer.labels, self.settings
 
     def digest(self, piece: FilePiece) -> str:
-        # A tokenizer that is made of the same trees changes with any of them, and so do labels.
+        # A tokenizer made from the same trees changes with any of them, and so do labels.
         return piece.digest(" ".join([self.tokenizer.fingerprint, *self.tokenizer.labels]))
 
     def pack(self, result: PieceRows | None) -> bytes:
@@ -88,7 +88,7 @@ class EncodeWork:
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """What the metadata of a piece's rows say."""
+    """The metadata of a chunk's rows."""
 
     n_trees: int
     counts: tuple[int, int, int, int]

@@ -1,4 +1,4 @@
-"""Trees into rows one by one: the plain formulation, which says what the fast one has to give."""
+"""Conversion of trees to rows one by one: the reference for the fast path."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ OVER_WINDOW = "longer than the window"
 
 
 def usable_tree(tree: Tree) -> Tree | str:
-    """A tree as the shards take it, or why they don't.
+    """A tree in the shards' form, or the reason to exclude it.
 
     Args:
-        tree: as a treebank has it, or binarized by ``pdtools parse``: the outcome is the same.
+        tree: a treebank's tree, or binarized by ``pdtools parse``: the outcome is the same.
 
     Returns:
-        The tree normalized and unbinarized; or the reason to leave it out: traces are all it had, or it is
+        The tree normalized and unbinarized; or the reason to exclude it: traces are all it had, or it is
         the flat tree ``(X (XX word) ...)`` that ``pdtools parse`` writes for a sentence without a parse.
     """
     plain = normalize(tree)
@@ -56,7 +56,7 @@ def sentence_of(tree: Tree, text_style: str) -> Sentence:
 
 
 def usable_sentences(trees: Iterable[SourcedTree], text_style: str) -> Iterator[Sentence]:
-    """The sentences of usable trees; in ``raw`` style as they were written, where that is known."""
+    """The sentences of usable trees; in ``raw`` style as they were written, if known."""
     for sourced in trees:
         usable = usable_tree(sourced.tree)
         if isinstance(usable, Tree):
@@ -69,7 +69,7 @@ def _sentence_of_source(sourced: SourcedTree, usable: Tree, text_style: str) -> 
 
 
 def row_of_source(sourced: SourcedTree, tokenizer: Tokenizer, settings: ShardSettings) -> ShardRow | str:
-    """:func:`row_of_tree` of a tree with its place, for which the sentence may stand as it was written."""
+    """The row of a tree with its place, from which the written sentence may be found."""
     usable = usable_tree(sourced.tree)
     if isinstance(usable, str):
         return usable
@@ -80,7 +80,7 @@ def row_of_source(sourced: SourcedTree, tokenizer: Tokenizer, settings: ShardSet
 def row_of_tree(
     tree: Tree, tokenizer: Tokenizer, settings: ShardSettings, sentence: Sentence | None = None
 ) -> ShardRow | str:
-    """The row of a tree, or why there is none; ``sentence``: its words as written, if that is known."""
+    """The row of a tree, or why there is none; ``sentence``: its words as written, if known."""
     usable = usable_tree(tree)
     if isinstance(usable, str):
         return usable
@@ -120,13 +120,13 @@ def _row(
 
 
 def labels_of(tree: Tree) -> tuple[str, ...]:
-    """The labels of a tree's constituents, of which the vocabulary is made; none if there is no row of it."""
+    """The labels of a tree's constituents, for the vocabulary; empty if the tree has no row."""
     usable = usable_tree(tree)
     return () if isinstance(usable, str) else labelled(usable).labels
 
 
 def _rewritten_labels(tree: Tree) -> int:
-    """How many constituents of a tree have labels that hold ``|``, but for those that binarization made."""
+    """The number of constituents whose labels hold ``|``, without those made by binarization."""
     if not any("|" in label for label in tree.labels):
         return 0
     bare = bare_tree(tree)

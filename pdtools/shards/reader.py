@@ -1,4 +1,4 @@
-"""Reading shards back."""
+"""Reading of shards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ROWS_PER_BLOCK = 4096
-"""Rows that are read, and sorted by length, together."""
+"""Number of rows that are read, and sorted by length, together."""
 
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
 _MAKE = "pdtools tapes makes shards"
@@ -50,12 +50,12 @@ class _Lists:
 
 @dataclass(frozen=True, eq=False)
 class ShardFolder:
-    """A folder of shards, on the disk.
+    """A folder of shards on disk.
 
     Attributes:
-        folder: where it is.
+        folder: its path.
         manifest: the contents of ``manifest.json``.
-        tokenizer: the one that the rows were made with.
+        tokenizer: the tokenizer that made the rows.
     """
 
     folder: Path
@@ -64,11 +64,11 @@ class ShardFolder:
 
     @classmethod
     def open(cls, folder: str | Path) -> ShardFolder:
-        """Check a folder of shards, and read what is not rows.
+        """Check a folder of shards, and read everything but its rows.
 
         Raises:
-            InputError: if it is none, is of another format version, lacks a file, or holds one that is
-                not the file that was written, or not of the format. Rows are checked as they are read.
+            InputError: if it is none, is of another format version, lacks a file, or holds a file that was
+                changed or is not in the format. Rows are checked as they are read.
         """
         found = cls._described(Path(folder))
         for part in found.manifest["parts"]:
@@ -105,18 +105,18 @@ class ShardFolder:
 
     @property
     def layout(self) -> str:
-        """What a row is, ``sentence``, ``window`` or ``block``; see :class:`pdtools.shards.ShardSettings`."""
+        """A row's unit, ``sentence``, ``window`` or ``block`` (:class:`pdtools.shards.ShardSettings`)."""
         return str(self.manifest["settings"]["layout"])
 
     @property
     def asks_for(self) -> str | None:
-        """What the rows ask for, if they are prompts: ``labels`` or ``numbers``."""
+        """The answers that prompts ask for, ``labels`` or ``numbers``; None if rows are no prompts."""
         asked = ShardSettings.described(self.manifest["settings"]).prompts
         return None if asked == "none" else asked
 
     @property
     def sha256(self) -> str:
-        """Of what shards hold: rows, settings, tokenizer; wherever and whenever they were made."""
+        """Digest of rows, settings and tokenizer, independent of where and when they were made."""
         contents = {
             "parts": [part["sha256"] for part in self.manifest["parts"]],
             "settings": self.manifest["settings"],
@@ -127,22 +127,22 @@ class ShardFolder:
 
     @property
     def has_constituents(self) -> bool:
-        """Whether rows have labelled constituents."""
+        """Return whether rows have labelled constituents."""
         return self.manifest["settings"].get("constituents", "none") == "labelled"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels that constituents may have; none where there are no constituents."""
+        """The labels that constituents may have; empty without constituents."""
         return self.tokenizer.labels if self.has_constituents else ()
 
     def words_per_token(self, *, ends: bool) -> float:
-        """Words for each token; for each token and end of a sentence, if these ``ends`` are predicted too."""
+        """Words per token, or per token and end of a sentence if these ``ends`` are predicted too."""
         counts = self.manifest["counts"]
         tokens = counts["tokens"] + (counts["sentences"] if ends else 0)
         return float(counts.get("words", counts["tokens"]) / max(1, tokens))
 
     def text_sha256(self) -> str:
-        """Of the words of all rows: the same whatever tokenizer, trees or layout the rows have."""
+        """Digest of the words of all rows: the same for every tokenizer, tree or layout."""
         content = hashlib.sha256()
         for texts in self._text_columns():
             content.update(
@@ -151,14 +151,14 @@ class ShardFolder:
         return content.hexdigest()
 
     def _text_columns(self) -> Iterator[pa.Array]:
-        """The texts of all rows in order; nothing else is read for them, and they are not checked."""
+        """The texts of all rows in order, read alone and unchecked."""
         for part in self.manifest["parts"]:
             with self._open_part(part) as file, _reading(self.folder / part["file"]):
                 for batch in file.iter_batches(ROWS_PER_BLOCK, columns=["text"]):
                     yield batch.column(0)
 
     def blocks(self) -> Iterator[ShardSet]:
-        """All rows in order, ``ROWS_PER_BLOCK`` at a time, read as they are asked for."""
+        """All rows in order, ``ROWS_PER_BLOCK`` at a time, read lazily."""
         for table in cut_tables(self._tables(), ROWS_PER_BLOCK):
             yield self._in_memory([table])
 
@@ -187,7 +187,7 @@ class ShardFolder:
 
     @contextlib.contextmanager
     def _open_part(self, part: Mapping[str, Any]) -> Iterator[pq.ParquetFile]:
-        """The file of a part if it is what it should be, even if others replace the folder meanwhile."""
+        """Open a part's file after checking it, even if others replace the folder meanwhile."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -229,12 +229,12 @@ class ShardFolder:
 
 @dataclass(frozen=True, eq=False)
 class ShardSet(ShardFolder):
-    """A folder of shards, in memory (without tapes: the attachments determine them).
+    """A folder of shards in memory (without tapes: the attachments determine them).
 
     Attributes:
         ids: int64 (rows,).
         lengths: int32 (rows,), tokens in each row, ROOT and EOS included.
-        relabelled: rows that :meth:`with_known_labels` changed.
+        relabelled: number of rows that :meth:`with_known_labels` changed.
     """
 
     ids: NDArray[np.int64]
@@ -290,21 +290,21 @@ class ShardSet(ShardFolder):
         return str(self._texts[i].as_py())
 
     def document(self, i: int) -> int | None:
-        """The number of the document that window i is of, from 0; None in other layouts."""
+        """The number of window i's document, from 0; None in other layouts."""
         return int(self._own["document"][i].as_py()) if "document" in self._own else None
 
     def item(self, i: int) -> str:
-        """What the data call the item of prompt i."""
+        """The identifier of prompt i's item in the data."""
         return str(self._own["item"][i].as_py())
 
     @cached_property
     def answers(self) -> NDArray[np.int32]:
-        """Int32 (rows,), of prompts the place of each label in the task, -1 where it is not known."""
+        """Int32 (rows,), for prompts the index of each label in the task, -1 if unknown."""
         return numpy_array(self._own["answer"], np.int32)
 
     @cached_property
     def targets(self) -> NDArray[np.float64]:
-        """Float64 (rows,), of prompts that ask for numbers these; NaN where one is not known."""
+        """Float64 (rows,), for prompts that ask for numbers, the numbers; NaN if unknown."""
         return numpy_array(self._own["target"], np.float64)
 
     def tape(self, i: int) -> NDArray[np.int32]:
@@ -328,18 +328,18 @@ class ShardSet(ShardFolder):
 
     @cached_property
     def n_constituents(self) -> NDArray[np.int32]:
-        """Int32 (rows,), how many constituents each row has."""
+        """Int32 (rows,), the number of constituents in each row."""
         return np.diff(self._constituents()[0].offsets).astype(np.int32)
 
     @cached_property
     def has_unknown_labels(self) -> NDArray[np.bool_]:
-        """Bool (rows,), which rows have a constituent whose label is not in the vocabulary."""
+        """Bool (rows,), true for rows with a constituent whose label is not in the vocabulary."""
         labels = self._constituents()[0]
         places = slice(labels.offsets[0], labels.offsets[-1])
         return np.minimum.reduceat(labels.values[places], labels.offsets[:-1] - labels.offsets[0]) < 0
 
     def with_known_labels(self) -> ShardSet:
-        """The same rows, with the tokenizer's rarest label in place of each that is not in the vocabulary."""
+        """The same rows, with unknown labels replaced by the tokenizer's rarest label."""
         number = int(self.has_unknown_labels.sum())
         if not number:
             return self
@@ -351,7 +351,7 @@ class ShardSet(ShardFolder):
 
     @cached_property
     def most_open(self) -> NDArray[np.int32]:
-        """Int32 (rows,), how many constituents are open at once in each row, at most."""
+        """Int32 (rows,), the largest number of constituents open at once in each row."""
         _, opens, closes = self._constituents()
         places = slice(opens.offsets[0], opens.offsets[-1])
         opened, closed = opens.values[places], closes.values[places]
@@ -415,7 +415,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """What pyarrow says of a file that it cannot read, as an error about it."""
+    """Turn pyarrow's errors on an unreadable file into errors that name it."""
     import pyarrow as pa
 
     try:
@@ -426,7 +426,7 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _is_part(part: Mapping[str, Any]) -> bool:
-    """Whether this describes a file in the folder itself."""
+    """Return whether a manifest entry describes a file in the folder itself."""
     file, rows, digest = (part.get(key) for key in ("file", "rows", "sha256"))
     return (
         isinstance(file, str)

@@ -1,4 +1,4 @@
-"""Rows of shards: tokenized sentences one by one, or many as Arrow columns."""
+"""Rows of shards: tokenized sentences, singly or many as Arrow columns."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ShardRow:
         encoding: n tokens between ROOT and EOS.
         attach: int32 (n + 2), in the sentence layout.
         n_words: the number of words in ``text``.
-        constituents: over the n tokens, where the shards have them.
+        constituents: over the n tokens, if the shards have them.
         wrapped: whether the tree had none.
-        n_rewritten: how many of their labels were rewritten.
-        file: that it is from, where that is known.
+        n_rewritten: number of their rewritten labels.
+        file: its file, if known.
         begins: whether it begins a document inside the file.
     """
 
@@ -50,14 +50,14 @@ class Rows:
     """Tokenized sentences.
 
     Attributes:
-        table: the columns ``text``, ``tokens``, ``attach`` and ``word``, and those of constituents where the
+        table: the columns ``text``, ``tokens``, ``attach`` and ``word``, and constituents' columns if the
             shards have them.
-        n_words: how many words they hold.
-        n_unknown: how many of these became ``<unk>``.
-        n_wrapped: how many trees had no constituents.
-        n_rewritten: how many constituents had labels that were rewritten.
-        documents: that the rows are from, where that is known: of each its file and how many rows (or
-            none). The first one goes on with the last one of the rows before, if that is of the same file.
+        n_words: number of words.
+        n_unknown: number of words that became ``<unk>``.
+        n_wrapped: number of trees that had no constituents.
+        n_rewritten: number of constituents with rewritten labels.
+        documents: the rows' documents, if known: for each its file and its number of rows (or
+            none). The first one continues the last one of the rows before, if it is in the same file.
     """
 
     table: pa.Table
@@ -74,7 +74,7 @@ class Rows:
         return _load_rows, (table_bytes(self.table), *self.counts())
 
     def counts(self) -> tuple[int, int, int, int]:
-        """``n_words`` and what follows it."""
+        """``n_words`` and the counts after it."""
         return self.n_words, self.n_unknown, self.n_wrapped, self.n_rewritten
 
 
@@ -83,7 +83,7 @@ def _load_rows(data: pa.Buffer, n_words: int, n_unknown: int, n_wrapped: int, n_
 
 
 def table_bytes(table: pa.Table) -> pa.Buffer:
-    """A table for another process: of a slice its rows alone, where pickle takes all that they are from."""
+    """A table for another process; for a slice only its own rows, unlike pickle."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
@@ -93,7 +93,7 @@ def table_bytes(table: pa.Table) -> pa.Buffer:
 
 
 def load_table(data: pa.Buffer) -> pa.Table:
-    """What :func:`table_bytes` was given, without a copy."""
+    """The table given to :func:`table_bytes`, without a copy."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(data) as stream:
@@ -101,7 +101,7 @@ def load_table(data: pa.Buffer) -> pa.Table:
 
 
 def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> Rows:
-    """Single rows as columns."""
+    """Convert single rows to columns."""
     constituents = None
     if settings.constituents == "labelled":
         found = [row.constituents for row in rows if row.constituents is not None]
@@ -137,13 +137,13 @@ def make_rows(
     n_rewritten: int = 0,
     documents: tuple[tuple[str, int], ...] = (),
 ) -> Rows:
-    """R rows from flat columns.
+    """Make R rows from flat columns.
 
     Args:
         text: (R) the words of each row between single spaces.
         tokens, attach, word: int32 (n_1 + … + n_R), see :mod:`pdtools.shards.format`.
-        offsets: int (R + 1), where the rows begin in these, and the last one ends.
-        constituents: those of all rows, and int64 (R + 1), where the labels of each row begin.
+        offsets: int (R + 1), the beginnings of rows in these, and the last one's end.
+        constituents: the constituents of all rows, and int64 (R + 1), the beginnings of each row's labels.
         n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`Rows`.
     """
     import pyarrow as pa

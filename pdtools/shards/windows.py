@@ -20,20 +20,20 @@ Int64 = NDArray[np.int64]
 
 
 def pack_windows(rows: Iterable[Rows], settings: ShardSettings, root_id: int) -> Iterator[Rows]:
-    """Put sentences, in order, into windows: a window takes the next one if it fits, and is of its document.
+    """Pack sentences, in order, into windows: a window takes the next one of its document if it fits.
 
-    Which windows there are does not depend on how many sentences come at once.
+    The windows do not depend on how many sentences come at once.
 
     Args:
         rows: sentences, none longer than a window.
-        settings: the length of windows, and what documents are.
+        settings: the length of windows, and the definition of documents.
         root_id: the token before every sentence.
     """
     waiting: pa.Table | None = None  # sentences of a window that is not full
     file: str | None = None  # the last sentence's
     ended = True  # its document, before the next sentence
     numbers = np.zeros(0, dtype=np.int64)  # (waiting) the documents of these
-    n_words = n_unknown = 0  # that nothing was yielded with yet
+    n_words = n_unknown = 0  # not yet yielded
     for some in rows:
         begins = np.zeros(len(some), dtype=bool)
         place = 0
@@ -67,9 +67,9 @@ def _joined(one: pa.Table, other: pa.Table) -> pa.Table:
 
 
 def _window_starts(lengths: Int64, documents: Int64, most: int) -> Int64:
-    """The sentences (s) that windows begin with: the last window is not full, or not known to be."""
+    """The first sentences of windows (s); the last window is not full, or not known to be."""
     ends = np.cumsum(lengths)
-    stops = np.searchsorted(documents, documents, side="right")  # (s) where each sentence's document ends
+    stops = np.searchsorted(documents, documents, side="right")  # (s) the end of each sentence's document
     starts, now = [], 0
     while now < len(lengths):
         starts.append(now)
@@ -79,11 +79,11 @@ def _window_starts(lengths: Int64, documents: Int64, most: int) -> Int64:
 
 
 def _windows(table: pa.Table, starts: Int64, documents: Int64, root_id: int) -> pa.Table:
-    """Sentences (s) as windows (w).
+    """Concatenate sentences (s) into windows (w).
 
     Args:
         table: the columns ``text``, ``tokens``, ``attach`` and ``word`` of sentences.
-        starts: int64 (w + 1), the sentences that windows begin with, and s.
+        starts: int64 (w + 1), the first sentences of windows, and s.
         documents: int64 (s or more).
         root_id: see :func:`pack_windows`.
     """
@@ -93,8 +93,8 @@ def _windows(table: pa.Table, starts: Int64, documents: Int64, root_id: int) -> 
     table = table.combine_chunks()
     lengths = _lengths(table["tokens"]) - 1  # (s) without EOS
     of_window = np.repeat(np.arange(len(starts) - 1), np.diff(starts))  # (s)
-    offsets = np.concatenate([[0], np.cumsum(lengths)])  # (s + 1) where sentences begin
-    bounds = offsets[starts]  # (w + 1) where windows begin
+    offsets = np.concatenate([[0], np.cumsum(lengths)])  # (s + 1) beginnings of sentences
+    bounds = offsets[starts]  # (w + 1) beginnings of windows
     first = offsets[:-1] - bounds[of_window]  # (s) the position of each sentence's ROOT
     kept = np.ones(int(lengths.sum()) + len(lengths), dtype=bool)
     kept[np.cumsum(lengths + 1) - 1] = False  # EOS

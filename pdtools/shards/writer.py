@@ -1,4 +1,4 @@
-"""Rows into Parquet parts: cut here, packed and written here or by other processes."""
+"""Writing of rows to Parquet parts: cut here, packed and written here or by other processes."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-# The rows of a group are fewer if their tapes are long.
+# A group has fewer rows if their tapes are long.
 _ROWS_PER_GROUP, _TAPE_BYTES_PER_GROUP = 8192, 1 << 28
 
 
 @dataclass
 class Counts:
-    """What was written: rows, sentences, tokens and words, and the largest of each kind.
+    """Counts of written rows, sentences, tokens and words, and the largest of each kind.
 
-    ROOT does not count as a token, nor, of sentences, EOS. Documents are those of windows. Of constituents:
-    the trees that had none, the labels that were rewritten, and the sentences with labels that the vocabulary
-    lacks.
+    ROOT does not count as a token, nor does EOS in sentences. Documents are windows' documents. For
+    constituents: the trees that had none, the rewritten labels, and the sentences with labels that the
+    vocabulary lacks.
     """
 
     sentences: int = 0
@@ -48,7 +48,7 @@ class Counts:
     documents: int = 0
 
     def record(self, settings: ShardSettings) -> dict[str, int]:
-        """The counts as manifests have them: rows and documents only where rows are no sentences."""
+        """The counts as manifests have them: rows and documents only if rows are no sentences."""
         own = () if settings.layout == "window" else ("rows", "documents")
         return {name: count for name, count in asdict(self).items() if name not in own}
 
@@ -73,9 +73,9 @@ class Part:
     """The rows of a part.
 
     Attributes:
-        number: of the part, from 0.
+        number: its number, from 0.
         first_id: the number of its first row in the folder.
-        table: as in :class:`Rows`.
+        table: see :class:`Rows`.
     """
 
     number: int
@@ -91,13 +91,13 @@ def _load_part(number: int, first_id: int, data: pa.Buffer) -> Part:
 
 
 def cut_parts(rows: Iterable[Rows], rows_per_part: int) -> Iterator[Part]:
-    """Rows in parts, without a copy of them. The parts do not depend on how many rows come at once."""
+    """Cut rows into parts, without a copy. The parts do not depend on how many rows come at once."""
     for number, table in enumerate(cut_tables((some.table for some in rows), rows_per_part)):
         yield Part(number, number * rows_per_part, table)
 
 
 def in_tables(rows: Iterable[ShardRow | Rows], settings: ShardSettings) -> Iterator[Rows]:
-    """Single rows put together."""
+    """Collect single rows in tables."""
     single: list[ShardRow] = []
     for row in rows:
         if isinstance(row, ShardRow):
@@ -113,7 +113,7 @@ def in_tables(rows: Iterable[ShardRow | Rows], settings: ShardSettings) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class WrittenPart:
-    """A part's file name, rows and SHA-256, as the manifest has them; and what it counts, but words."""
+    """A part's file name, rows and SHA-256, as in the manifest; and its counts, except words."""
 
     record: dict[str, Any]
     counts: Counts
@@ -124,9 +124,9 @@ class PartWriter:
     """Packs the tapes of a part and writes its file, ``part-00000.parquet`` and so on.
 
     Attributes:
-        folder: where the parts go.
-        schema: of :func:`pdtools.shards.format.arrow_schema`.
-        settings: whether tapes are stored.
+        folder: the folder of the parts.
+        schema: from :func:`pdtools.shards.format.arrow_schema`.
+        settings: tell whether tapes are stored.
     """
 
     folder: Path
@@ -184,16 +184,16 @@ def open_part(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Texts and tapes hardly repeat, and their least and greatest say nothing.
+    # Texts and tapes hardly repeat, and their extremes are of no use.
     numbers = [f"{name}.list.element" for name in ("tokens", "attach", "word", *CONSTITUENTS)]
     options = {"compression": "zstd", "use_dictionary": numbers, "write_statistics": ["id"]}
-    # A path as bytes: pyarrow takes no other ones whose folders have names that are not UTF-8.
+    # A path as bytes: pyarrow takes no others in folders whose names are not UTF-8.
     with pa.OSFile(os.fsencode(path), "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:
         yield writer
 
 
 def _first_rows(table: pa.Table) -> pa.Table:
-    """The rows at the beginning whose tapes are not too long together, one at least, in one chunk."""
+    """The first rows whose tapes are not too long together, at least one, in one chunk."""
     lengths = np.diff(_flat(table["attach"])[0])
     tape_bytes = np.cumsum(lengths * (lengths + 1) // 2)
     n_rows = max(1, int(np.searchsorted(tape_bytes, _TAPE_BYTES_PER_GROUP, side="right")))
@@ -201,14 +201,14 @@ def _first_rows(table: pa.Table) -> pa.Table:
 
 
 def _n_unknown(labels: pa.ChunkedArray) -> int:
-    """In how many rows there are labels of -1."""
+    """The number of rows with labels of -1."""
     offsets, flat = _flat(labels)
     unknown = np.flatnonzero(flat < 0)
     return len(np.unique(np.searchsorted(offsets, unknown, side="right")))
 
 
 def _flat(lists: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Where each of some lists begins, and the last one ends; and their values, one after the other."""
+    """The beginnings of some lists, and the last one's end; and their values, concatenated."""
     import pyarrow.compute as pc
 
     lengths = numpy_array(pc.list_value_length(lists), np.int32)

@@ -14,14 +14,14 @@ from pdtools.trees import SourcedTree, Tree, texts_path, unescape
 
 
 def written_sentence(sourced: SourcedTree, usable: Tree) -> Sentence | None:
-    """The sentence of a tree as it was written, in ``raw`` style; None where there is no file of sentences.
+    """The sentence of a tree as it was written, in ``raw`` style; None without a file of sentences.
 
     Args:
         sourced: the tree with its place.
         usable: the same without traces.
 
     Raises:
-        InputError: if that file has no such line, or a sentence of other words.
+        InputError: if that file has no such line, or a sentence with other words.
     """
     path = texts_path(sourced.file)
     if path is None or not path.is_file():
@@ -45,6 +45,6 @@ def written_sentence(sourced: SourcedTree, usable: Tree) -> Sentence | None:
 
 @lru_cache(maxsize=4)
 def _lines(path: str, changed: int, size: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """The bytes of a file, and where its lines end; a file that ``changed`` is read again."""
+    """The bytes of a file, and the positions of its line ends; a file that ``changed`` is read again."""
     data = np.memmap(path, np.uint8, "r") if size else np.zeros(0, np.uint8)
     return data, np.flatnonzero(data == ord("\n"))

@@ -1,4 +1,4 @@
-"""What a ``tokenizer.json`` says, and fitting one made elsewhere to ours."""
+"""The content of a ``tokenizer.json``, and its adaptation if made elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PARTS = ("normalizer", "pre_tokenizer", "normalizers", "pretokenizers")
 
 
 def adapt(description: dict[str, Any], text_style: str) -> str:
-    """Fit a foreign ``tokenizer.json``: no padding or truncation, spaces only where we put them."""
+    """Adapt a foreign ``tokenizer.json``: no padding or truncation, spaces only where we put them."""
     from tokenizers import Tokenizer as Backend
 
     adapted = {
@@ -30,10 +30,10 @@ def adapt(description: dict[str, Any], text_style: str) -> str:
 
 
 def _no_added_spaces(part: Any, text_style: str) -> Any:
-    """A normalizer's or pre-tokenizer's description that adds no space of its own to a word.
+    """Make a normalizer's or pre-tokenizer's description add no space of its own to a word.
 
-    In ``ptb`` style a space before the first word stays, for users of the same file elsewhere: there we
-    put one before every word ourselves, so it is never doubled.
+    In ``ptb`` style a space before the first word stays, for other users of the same file: we put
+    one before every word ourselves, so it is never doubled.
     """
     if not isinstance(part, dict):
         return part
@@ -52,7 +52,7 @@ def _no_added_spaces(part: Any, text_style: str) -> Any:
 
 
 def marks_spaces(part: Any) -> bool:
-    """Whether a tokenizer's tokens tell if a space came before them."""
+    """Return whether a tokenizer's tokens show if a space came before them."""
     if isinstance(part, list):
         return any(marks_spaces(item) for item in part)
     if not isinstance(part, dict):
@@ -65,21 +65,21 @@ def marks_spaces(part: Any) -> bool:
 
 
 def splits_bytes(part: Any) -> bool:
-    """Whether a pre-tokenizer is GPT-2's, to which every space begins a new piece."""
+    """Return whether a pre-tokenizer is GPT-2's, in which every space begins a new piece."""
     return isinstance(part, dict) and part.get("type") == "ByteLevel" and bool(part.get("use_regex", True))
 
 
 def other_added_tokens(description: dict[str, Any]) -> bool:
-    """Whether there are added tokens that are found in text: special ones are not."""
+    """Return whether there are added tokens that are found in text: special ones are not."""
     return any(not token.get("special") for token in description.get("added_tokens") or [])
 
 
 def check_numbers(description: Any) -> None:
-    """Refuse token numbers for which memory would be taken that no vocabulary needs.
+    """Refuse token numbers so large that they would take memory which no vocabulary needs.
 
     Raises:
         PdtoolsError: if it describes no model.
-        ValueError: for numbers from ``MOST_TOKENS`` on, negative ones, and what is no number.
+        ValueError: for numbers from ``MOST_TOKENS`` on, negative ones, and values that are no numbers.
     """
     if not isinstance(description, dict) or "model" not in description:
         raise PdtoolsError("not a tokenizer.json: it has no model")
@@ -91,7 +91,7 @@ def check_numbers(description: Any) -> None:
 
 
 def vocabulary_of(description: dict[str, Any]) -> dict[str, int] | None:
-    """Every vocabulary entry's number; None where the model lists its entries in another way."""
+    """Every vocabulary entry's number; None if the model lists its entries in another way."""
     vocabulary = description["model"].get("vocab")
     if not isinstance(vocabulary, dict):
         return None

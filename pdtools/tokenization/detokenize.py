@@ -1,6 +1,6 @@
-"""Treebank words as people write them: which words stand without a space between them.
+"""Treebank words as people write them: which words are joined without a space.
 
-The conventions are those of the Penn Treebank's word splitting, undone. Where the words alone don't
+The conventions are the Penn Treebank's rules for splitting words, undone. If the words alone don't
 tell (a lone hyphen, a slash, a dash), the spaces stay. The full stop after an abbreviation that ends
 in one keeps its space too (``U.S. .``): writing one stop for both would leave a word without text.
 """
@@ -16,7 +16,7 @@ _OPENING = frozenset(["(", "[", "{", "‘", "“", "„", "«"])
 _DOTS = re.compile(r"\.+")
 _CURRENCY = frozenset(["$", "#", "£", "€", "¥"])
 _NUMBER = re.compile(r"\.?\d")
-# Words that the treebank takes apart although people write them as one.
+# Words that people write as one and the treebank splits.
 _JOINED = frozenset(
     [
         ("can", "not"),
@@ -39,11 +39,11 @@ def detokenize(words: Sequence[str]) -> tuple[list[str], list[bool]]:
 
     Returns:
         The words as people spell them (double quotes become ``"``, a lone backquote ``'``), and for
-        each whether a space comes before it (True for the first word).
+        each whether a space precedes it (True for the first word).
     """
     spelled: list[str] = []
     spaces: list[bool] = []
-    glue = False  # the word before takes no space after it
+    glue = False  # the previous word takes no space after it
     quoted = False  # inside straight double quotes
     for number, word in enumerate(words):
         before = words[number - 1] if number else ""

@@ -19,13 +19,13 @@ Int32 = NDArray[np.int32]
 
 
 class WordTable:
-    """Numbers for a treebank's words, and the tokens of each, for a tokenizer of ``ptb`` style.
+    """Indices and tokens of a treebank's words, for a tokenizer of ``ptb`` style.
 
-    The numbers :attr:`ROOT` and :attr:`EOS` stand for the special tokens. The table grows as words come.
+    The indices :attr:`ROOT` and :attr:`EOS` are the special tokens'. The table grows as words come.
 
     Attributes:
-        counts: int32 (v), how many tokens each word has; 0 if it is unknown and there is no ``<unk>``.
-        starts: int64 (v), where they begin in ``ids``.
+        counts: int32 (v), the number of tokens of each word; 0 if it is unknown and there is no ``<unk>``.
+        starts: int64 (v), the beginning of each word's tokens in ``ids``.
         ids: int32, the tokens of all words.
         unknown: bool (v), whether ``<unk>`` is among a word's tokens.
     """
@@ -35,7 +35,7 @@ class WordTable:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._numbers: dict[str, int] = {}
-        self._plain: dict[str, str] = {}  # the words with escapes, without
+        self._plain: dict[str, str] = {}  # words with escapes -> without
         self._escaped = np.zeros(2, dtype=bool)  # (v)
         self.ids = np.array([tokenizer.root_id, tokenizer.eos_id], dtype=np.int32)
         self.counts = np.ones(2, dtype=np.int32)
@@ -43,7 +43,7 @@ class WordTable:
         self.unknown = np.zeros(2, dtype=bool)
 
     def look_up(self, words: pa.StringArray) -> tuple[Int32, pa.StringArray]:
-        """The numbers of words, and the words without escapes.
+        """The indices of words, and the words without escapes.
 
         Args:
             words: (w) as a treebank writes them.
@@ -64,13 +64,13 @@ class WordTable:
         return numbers[numpy_array(encoded.indices, np.int32)], words
 
     def tokens(self, numbers: Int32) -> tuple[Int32, Int32]:
-        """The tokens of words, one word after the other.
+        """The tokens of words, concatenated.
 
         Args:
             numbers: int32 (w).
 
         Returns:
-            int32 (t), and how many of these belong to each word, int32 (w).
+            int32 (t), and the number of each word's tokens, int32 (w).
         """
         counts = self.counts[numbers]
         starts = self.starts[numbers]
@@ -103,7 +103,7 @@ class WordTable:
 
 
 def count_words(words: pa.StringArray) -> dict[str, int]:
-    """How often each word occurs."""
+    """The number of occurrences of each word."""
     counts = words.value_counts()
     names = list_of_words(counts.field("values"))
     return dict(zip(names, counts.field("counts").to_pylist(), strict=True))

@@ -1,4 +1,4 @@
-"""Words to tokens and back, on a Hugging Face ``tokenizers`` tokenizer.
+"""Conversion of words to tokens and back, with a Hugging Face ``tokenizers`` tokenizer.
 
 Words are encoded one by one, so a token never straddles two words. A tokenizer is stored as
 ``tokenizer.json`` and ``tokenizer_config.json``, which transformers' ``AutoTokenizer`` loads too.
@@ -47,7 +47,7 @@ DEFAULT_STYLE = "ptb"
 
 MASKS = ("<mask>", "[MASK]")
 _KINDS = {"WordLevel": "word", "BPE": "bpe"}
-# What makes more of a word than its merges do, in a BPE model.
+# Settings of a BPE model that change a word beyond its merges.
 _BEYOND_MERGES = (
     "dropout",
     "continuing_subword_prefix",
@@ -57,8 +57,8 @@ _BEYOND_MERGES = (
     "ignore_merges",
 )
 _WORDS_TOGETHER = 64
-_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # how a part of a character is decoded
-_SPACE_LETTER = "Ġ"  # how byte-level vocabularies write a space
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # the decoding of a part of a character
+_SPACE_LETTER = "Ġ"  # a space in byte-level vocabularies
 _WORD_MARKS = (
     _SPACE_LETTER,
     "▁",
@@ -80,11 +80,11 @@ class Encoding:
     Attributes:
         ids: int32 (n + 2,), vocabulary indices.
         word: int32 (n + 2,), the word that each token belongs to; -1 for ``<root>`` and ``<eos>``.
-        starts: int32 (n + 2,), where each token begins in the sentence's text, in characters. Tokens
+        starts: int32 (n + 2,), the beginning of each token in the sentence's text, in characters. Tokens
             that are parts of one character (byte-level vocabularies) all span it, tokens of a word that
             is spelled otherwise than the text all span the word.
-        ends: int32 (n + 2,), where each token ends, exclusive.
-        n_unknown: how many words became ``<unk>``.
+        ends: int32 (n + 2,), the end of each token, exclusive.
+        n_unknown: number of words that became ``<unk>``.
     """
 
     ids: NDArray[np.int32]
@@ -104,17 +104,17 @@ class _Piece:
 
 
 class Tokenizer:
-    """Encodes sentences word by word.
+    """A tokenizer that encodes sentences word by word.
 
     Attributes:
         text_style: how words become text for this tokenizer, ``ptb`` or ``raw``.
         kind: ``word``, ``bpe`` or ``other``.
-        vocabulary: the number of each token as it is stored, special ones included.
+        vocabulary: the number of each token as stored, special ones included.
         vocab_size: the number of vocabulary entries, special tokens included.
         pad_id, root_id, eos_id: special tokens.
         unk_id: the unknown word's token, or None if there is none.
-        mask_id: what masked models read in place of hidden tokens: a mask token if there is one, else the
-            padding, which is read nowhere else.
+        mask_id: the token that hides others from masked models: a mask token if there is one, else the
+            padding, which occurs nowhere else.
         fingerprint: SHA-256 of ``tokenizer.json`` and the text style; equal fingerprints, equal tokens.
         labels: the vocabulary of constituents' labels that goes with the tokens, for models that write the
             tree into the string; empty if there is none.
@@ -145,7 +145,7 @@ class Tokenizer:
         self.mask_id: int = next((vocabulary[name] for name in MASKS if name in vocabulary), self.pad_id)
         self.fingerprint = hashlib.sha256(f"{text_style}\n{backend_json}".encode()).hexdigest()
         self._marks_spaces = marks_spaces(description)
-        # As we train them: what they make of a word depends on nothing else, and is known beforehand.
+        # Tokenizers trained here: a word's tokens depend on nothing else, and are known beforehand.
         trained_here = not description.get("normalizer") and not other_added_tokens(description)
         before = description.get("pre_tokenizer")
         self._is_vocabulary = trained_here and self.kind == "word" and before == SPLIT_AT_SPACES
@@ -168,9 +168,9 @@ class Tokenizer:
 
         Args:
             path: a ``tokenizer.json``, or a folder that holds one: a tokenizer's, a set of shards, a
-                checkpoint, or a Hugging Face model's. Special tokens that it lacks are added at the
-                end of its vocabulary, and padding and truncation are taken out.
-            text_style: needed only for a tokenizer that doesn't say its own (``ptb`` then, if None).
+                checkpoint, or a Hugging Face model's. Missing special tokens are added at the
+                end of its vocabulary, and padding and truncation are removed.
+            text_style: needed only for a tokenizer that doesn't record its own (``ptb`` then, if None).
 
         Raises:
             InputError: if there is no readable tokenizer.
@@ -199,7 +199,7 @@ class Tokenizer:
             return cls(file.read_text(encoding="utf-8"), style, _checked_labels(config, config_file))
         except PdtoolsError:
             raise
-        except Exception as error:  # tokenizers raises bare Exception for everything it cannot read
+        except Exception as error:  # tokenizers raises bare Exception for everything unreadable
             raise InputError(f"not a tokenizer: {str(error).splitlines()[0]}", file=file) from error
 
     def save(
@@ -212,9 +212,9 @@ class Tokenizer:
         """Write ``tokenizer.json`` and ``tokenizer_config.json`` into an existing folder.
 
         Args:
-            folder: that exists.
-            for_transformers: what ``AutoTokenizer`` makes of it, entries of ``tokenizer_config.json``; by
-                default one that splits words otherwise than we do.
+            folder: an existing folder.
+            for_transformers: entries of ``tokenizer_config.json`` that tell ``AutoTokenizer`` what to load;
+                by default a tokenizer that splits words otherwise than ours.
         """
         folder = Path(folder)
         (folder / TOKENIZER_FILE).write_text(self._json, encoding="utf-8")
@@ -225,7 +225,7 @@ class Tokenizer:
             "bos_token": ROOT,
             "eos_token": EOS,
             **unknown,
-            # transformers overrules tokenizer.json where this is missing.
+            # transformers overrules tokenizer.json if this is missing.
             "add_prefix_space": self.text_style == "ptb" and self._marks_spaces,
             "clean_up_tokenization_spaces": False,
             "text_style": self.text_style,
@@ -239,7 +239,7 @@ class Tokenizer:
 
     @property
     def n_labels(self) -> int:
-        """How many labels there are."""
+        """The number of labels."""
         return len(self.labels)
 
     @cached_property
@@ -248,7 +248,7 @@ class Tokenizer:
         return {label: i for i, label in enumerate(self.labels)}
 
     def differs_from(self, earlier: Tokenizer) -> str | None:
-        """A token of an earlier tokenizer that has another number here, or none; None if there is no such."""
+        """A token whose number an earlier tokenizer had otherwise, or that is missing here; None if none."""
         numbers = self.vocabulary
         return next((t for t, number in earlier.vocabulary.items() if numbers.get(t) != number), None)
 
@@ -257,10 +257,10 @@ class Tokenizer:
     def encode(self, sentence: Sentence, *, space_before: bool = False) -> Encoding:
         """Encode a sentence, ``<root>`` before it and ``<eos>`` after.
 
-        In ``ptb`` style every word counts as preceded by a space, in ``raw`` style as the text has it.
+        In ``ptb`` style every word counts as preceded by a space, in ``raw`` style as in the text.
 
         Args:
-            sentence: what is encoded.
+            sentence: the sentence to be encoded.
             space_before: whether a space stands before its first word (in ``raw`` style).
 
         Raises:
@@ -277,7 +277,7 @@ class Tokenizer:
         ids, word, starts, ends = [self.root_id], [-1], [0], [0]
         for number, piece in enumerate(pieces):
             first, last = sentence.starts[number], sentence.ends[number]
-            # A word spelled longer than its stretch of the text (`` for "): its tokens all span that.
+            # A word spelled longer than its stretch of the text (`` for "): its tokens all span the stretch.
             respelled = last - first != len(sentence.words[number])
             for index, (start, end) in zip(piece.ids, piece.spans, strict=True):
                 ids.append(index)
@@ -298,11 +298,11 @@ class Tokenizer:
         return self.word_piece(word, space_before).ids
 
     def tokens_of_words(self, words: Sequence[str]) -> tuple[Int32, Int32]:
-        """What :meth:`word_tokens` is for each word, a space before it, in less time for many words.
+        """The tokens of many words (:meth:`word_tokens` of each, a space before it), faster.
 
         Returns:
-            ids: int32 (t), the tokens, one word after the other.
-            counts: int32 (words), how many of them each word has.
+            ids: int32 (t), the words' tokens, concatenated.
+            counts: int32 (words), the number of each word's tokens.
         """
         if self._is_vocabulary:
             ids = np.fromiter(map(self.vocabulary.get, words, repeat(-1)), np.int32, len(words))
@@ -319,12 +319,12 @@ class Tokenizer:
         return np.fromiter(chain.from_iterable(pieces), np.int32, counts.sum()), counts
 
     def _taken_apart(self, words: Sequence[str]) -> tuple[Int32, Int32] | None:
-        """:meth:`tokens_of_words` of byte-level BPE; None if a word's tokens do not tell where it begins."""
-        # Of ASCII letters the pre-tokenizer makes nothing else, so the model can have them at once.
+        """:meth:`tokens_of_words` for byte-level BPE; None if a word's tokens do not tell where it begins."""
+        # The pre-tokenizer leaves ASCII letters alone, so the model can take them directly.
         simple = np.fromiter((word.isascii() and word.isalpha() for word in words), bool, len(words))
         tokenize = self._backend.model.tokenize
         letters = [_SPACE_LETTER + word for word in compress(words, simple)]
-        # Merges that go on from one word to the next would show: a word would not begin with a token.
+        # Merges across two words would show: a word would not begin with a token.
         step = _WORDS_TOGETHER if self._only_merges else 1
         together = ("".join(letters[i : i + step]) for i in range(0, len(letters), step))
         first = [token.id for some in together for token in tokenize(some)]
@@ -334,7 +334,7 @@ class Tokenizer:
         begins = np.flatnonzero(self._begin_words[ids])
         if len(begins) != len(words) or np.isin(ids, list(self._reserved)).any():
             return None
-        counts = np.diff(begins, append=len(ids)).astype(np.int32)  # of the simple words, then of the others
+        counts = np.diff(begins, append=len(ids)).astype(np.int32)  # of simple words, then of others
         place = np.empty(len(words), dtype=np.intp)
         place[simple] = np.arange(np.count_nonzero(simple))
         place[~simple] = np.arange(np.count_nonzero(simple), len(words))
@@ -344,7 +344,7 @@ class Tokenizer:
 
     @cached_property
     def _begin_words(self) -> NDArray[np.bool_]:
-        """Bool (vocabulary), which tokens have a space before them."""
+        """Bool (vocabulary), true for tokens with a space before them."""
         begin = np.zeros(self.vocab_size, dtype=bool)
         begin[[index for piece, index in self.vocabulary.items() if piece.startswith(_SPACE_LETTER)]] = True
         return begin
@@ -362,7 +362,7 @@ class Tokenizer:
 
     @cached_property
     def begin_words(self) -> NDArray[np.bool_]:
-        """Bool (vocabulary), tokens that begin a word; in ``raw`` style, one that a space stands before."""
+        """Bool (vocabulary), tokens that begin a word; in ``raw`` style, a word after a space."""
         if self.text_style != "raw":
             return ~self.continue_words
         begins = np.zeros(self.vocab_size, dtype=bool)
@@ -395,7 +395,7 @@ class Tokenizer:
     # --- tokens to words ----------------------------------------------------------------------
 
     def token_text(self, token: int) -> str:
-        """A token as text, without the space before it; a part of a character as the vocabulary has it."""
+        """A token as text, without the space before it; for a part of a character, the vocabulary's form."""
         piece = self._backend.id_to_token(token)
         if piece is None:
             raise PdtoolsError(f"token {token} is not in the vocabulary of {self.vocab_size}")
@@ -403,7 +403,7 @@ class Tokenizer:
         return piece if not text or _INCOMPLETE in text else text
 
     def decode(self, ids: Sequence[int]) -> tuple[tuple[str, ...], list[int]]:
-        """Read tokens as words.
+        """Convert tokens to words.
 
         Args:
             ids: tokens without ``<root>``, ``<eos>`` and padding.
@@ -414,7 +414,7 @@ class Tokenizer:
             provided that a token begins there.
         """
         text = self.text(ids)
-        # A character that is not complete yet begins where it will stand.
+        # A character that is not complete yet begins at its future place.
         prefixes = (self.text(ids[:k]).rstrip(_INCOMPLETE) for k in range(len(ids)))
         starts = [_skip_spaces(text, len(prefix)) for prefix in prefixes]
         splits: set[int] = set()
@@ -432,14 +432,14 @@ class Tokenizer:
         return words, [number for number, group in enumerate(groups) for _ in group]
 
     def text(self, ids: Sequence[int]) -> str:
-        """Tokens as text, with the spaces that they have themselves."""
+        """Tokens as text, with the spaces that they include."""
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
     def _begins_word(self, index: int) -> bool:
         piece = str(self._backend.id_to_token(index))
         if self._marks_spaces:
             return piece.startswith(_WORD_MARKS)
-        return self.kind == "word" or not piece.startswith("##")  # as WordPiece marks what goes on
+        return self.kind == "word" or not piece.startswith("##")  # WordPiece's mark of continuation
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.fingerprint == other.fingerprint

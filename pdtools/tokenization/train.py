@@ -30,13 +30,13 @@ def train_word_tokenizer(
     Special tokens come first, then words by falling count, words of equal count by code points.
 
     Args:
-        words: every word of the corpus, repetitions included; or how often each occurs.
-        min_count: rarer words are left out.
+        words: every word of the corpus, repetitions included; or the number of occurrences of each.
+        min_count: rarer words are excluded.
         size: the largest vocabulary, special tokens included; None: no limit.
-        unk: whether words outside the vocabulary become ``<unk>``. Without it, a sentence that holds
-            one cannot be encoded. (With ``min_count=1`` no training word ever is ``<unk>``.)
+        unk: whether words outside the vocabulary become ``<unk>``. Without it, a sentence with such a word
+            cannot be encoded. (With ``min_count=1`` no training word ever is ``<unk>``.)
         text_style: how words become text, see :mod:`pdtools.tokenization.words`.
-        lower_case: whether words are put into lower case first, here and whenever the tokenizer is used.
+        lower_case: whether words are lowercased first, here and whenever the tokenizer is used.
 
     Raises:
         PdtoolsError: if no word is left.
@@ -81,17 +81,17 @@ def train_bpe_tokenizer(
     text_style: str = "ptb",
     typed: bool = False,
 ) -> Tokenizer:
-    """Train byte-level byte-pair encoding (as GPT-2's) on the words of a corpus.
+    """Train byte-level byte-pair encoding (as in GPT-2) on the words of a corpus.
 
     No word is unknown to it, so it has no ``<unk>``.
 
     Args:
-        sentences: the corpus; in ``raw`` style whether a space precedes a word is taken from them. In
-            ``ptb`` style also its words and how often each occurs, which gives the same tokenizer.
+        sentences: the corpus; in ``raw`` style they tell whether a space precedes a word. In
+            ``ptb`` style also its words and their counts, which give the same tokenizer.
         size: vocabulary size, special tokens and the 256 bytes included.
         min_count: pairs seen more rarely are not merged.
         text_style: how words become text, see :mod:`pdtools.tokenization.words`.
-        typed: whether typographic quotes, dashes and ellipses are read as those that people type, here and
+        typed: whether typographic quotes, dashes and ellipses are read as typed ones, here and
             whenever the tokenizer is used: ``don’t`` has the tokens of ``don't``.
 
     Raises:
@@ -137,9 +137,9 @@ def _with_spaces(sentence: Sentence, text_style: str) -> list[str]:
 
 
 def _repeated(counts: Mapping[str, int]) -> Iterator[str]:
-    """Texts in which each word occurs as often as it counts, a space before it."""
+    """Texts in which each word occurs as often as counted, a space before it."""
     for word, count in counts.items():
-        # At a word's end the pre-tokenizer takes white space together with the space of the next word.
+        # At a word's end the pre-tokenizer joins white space with the space of the next word.
         at_once = 1 if any(map(str.isspace, word)) else _REPEATED_AT_ONCE
         whole, rest = divmod(count, at_once)
         yield from repeat(f" {word}" * at_once, whole)

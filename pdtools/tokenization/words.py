@@ -1,4 +1,4 @@
-"""Text into words and words into text, in the two styles that a tokenizer can be made for.
+"""Conversion of text to words and back, in the two styles that a tokenizer can be made for.
 
 ``ptb``: words as a treebank splits them, with a space between all of them (``They did n't . ''``).
 ``raw``: text as people write it (``They didn't."``); the words are the same stretches of it, as written.
@@ -31,8 +31,8 @@ class Sentence:
         text: the sentence.
         words: its words. A word may be spelled otherwise than the text: in ``ptb`` style a double quote
             of the text is a word of two backquotes or two apostrophes.
-        starts: where each word begins in ``text``, in characters.
-        ends: where each word ends in ``text`` (exclusive).
+        starts: the beginning of each word in ``text``, in characters.
+        ends: the end of each word in ``text`` (exclusive).
         before: the sentences that a model may read before it, nearest last.
     """
 
@@ -44,7 +44,7 @@ class Sentence:
 
     @property
     def space_before(self) -> tuple[bool, ...]:
-        """Whether something separates a word from the word before it; False for the first word."""
+        """True for each word separated from the word before it; False for the first word."""
         if not self.words:
             return ()
         return (False, *(start > end for start, end in zip(self.starts[1:], self.ends, strict=False)))
@@ -98,7 +98,7 @@ def split_spaces(text: str) -> Sentence:
 
 
 def split_text_words(text: str) -> Sentence:
-    """Split a raw text into its *text words*: what stands between white space of any kind, as ``happy.``.
+    """Split a raw text into its *text words*, the stretches between white space of any kind, as ``happy.``.
 
     The words that :func:`split_words` finds are parts of these (``happy`` and ``.``).
     """
@@ -112,7 +112,7 @@ def _stretches(pattern: re.Pattern[str], text: str) -> Sentence:
 
 
 def _treebank_quotes(words: list[str], tokens: Sequence[str], followers: Sequence[str]) -> list[str]:
-    """Respell each ``"``: as nltk's token says, but one that stands free and ends a quotation is closing.
+    """Respell each ``"`` as nltk's token, but as closing if it stands free and ends a quotation.
 
     nltk takes every quote after a space for an opening one, which is wrong in text with spaces between all
     words. Quotes that are already a treebank's are left alone.
@@ -137,15 +137,17 @@ def _word_tokenizer() -> Any:
 
 @contextlib.contextmanager
 def _without_statistics() -> Iterator[None]:
-    """Let nltk be imported without scipy.stats, which takes most of the time that this takes, and which it
-    wants for one test of collocations; there it is imported when the test is asked for."""
+    """Let nltk be imported without scipy.stats, which would take most of the time.
+
+    nltk needs it for one test of collocations; there it is imported when the test is called.
+    """
     name = "scipy.stats"
-    # scikit-learn, which nltk imports where it is, could not do without it.
+    # scikit-learn, which nltk imports if installed, could not do without it.
     is_asked_for = name in sys.modules or "nltk" in sys.modules or find_spec("sklearn") is not None
     if is_asked_for or threading.active_count() > 1:
         yield
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # an import of it fails
+    sys.modules[name] = None  # type: ignore[assignment]  # makes an import of it fail
     try:
         yield
     finally:
@@ -164,7 +166,7 @@ def _fisher_exact(*tables: Any, **options: Any) -> Any:
 _APOSTROPHE = re.compile(r"(?:(?<=\w)|(?<![^\s“‘(—]))’(?=\w)")
 _LONG_SIGN = re.compile("([—⸺⸻]+|…+)")
 _QUOTE = re.compile("\"|''|``")
-_QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"', "`": "'", "‘": "'", "’": "'"}  # as people type them
+_QUOTES = {"``": '"', "''": '"', "“": '"', "”": '"', "`": "'", "‘": "'", "’": "'"}  # typed forms
 _NOT_SPACE = re.compile(r"\S+")
 _NOT_ASCII_SPACE = re.compile("[^ ]+")
 
@@ -173,7 +175,7 @@ def _align(tokens: Sequence[str], text: str) -> Iterator[tuple[int, int]]:
     """Find each token of nltk's in the text.
 
     nltk only adds spaces and respells double quotes, so tokens and text agree from left to right up to
-    those. Its own ``span_tokenize`` pairs quotes by their number instead, and raises where ``""`` or a
+    these. Its own ``span_tokenize`` pairs quotes by their number instead, and raises if ``""`` or a
     quote glued to others changes that number.
     """
     spans: list[tuple[int, int]] = []
@@ -187,7 +189,7 @@ def _align(tokens: Sequence[str], text: str) -> Iterator[tuple[int, int]]:
         elif text.startswith(token, position):
             end = position + len(token)
         else:
-            # A future nltk that rewrites more than quotes: whitespace still gives words.
+            # A future nltk that rewrites more than quotes: white space still gives words.
             return (match.span() for match in _NOT_SPACE.finditer(text))
         spans.append((position, end))
         position = end
@@ -214,10 +216,10 @@ def join_words(words: Sequence[str], style: str) -> Sentence:
 
 
 def aligned(words: Sequence[str], text: str, text_style: str) -> Sentence | None:
-    """A text with the words that a tree has of it, without escapes; None if they are not those of the text.
+    """Align a tree's words, without escapes, with a text; None if they are not the text's words.
 
     A quote may be spelled otherwise in the tree, and a blank within a word is a no-break space there. In
-    ``raw`` style words are as the text spells them.
+    ``raw`` style the words get the text's spelling.
     """
     starts, ends = [], []
     at = 0
