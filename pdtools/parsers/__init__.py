@@ -1,4 +1,4 @@
-"""Sentences and treebanks into trees: parser backends, and what surrounds them."""
+"""Parsing of sentences and conversion of treebanks: parser backends, and the code around them."""
 
 from pdtools.parsers.base import ParseFailure, Parser, load_parser
 from pdtools.parsers.pipeline import (

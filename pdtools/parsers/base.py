@@ -1,4 +1,4 @@
-"""What every parser backend is to its users: sentences in, one tree or one failure each out."""
+"""The interface of parser backends: sentences in, one tree or one failure each out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pdtools.trees import Tree
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """Why a sentence has no tree."""
+    """The reason why a sentence has no tree."""
 
     reason: str
 
@@ -30,7 +30,7 @@ class Parser(Protocol):
 
         Yields:
             One result for each sentence, in the order of the sentences. A tree's words are the given
-            ones, escaped as brackets need.
+            ones, with brackets escaped.
         """
         ...
 
@@ -40,7 +40,7 @@ class SplitSentence:
     """A sentence of a text, with its words.
 
     Attributes:
-        start: the character of the text that it begins with.
+        start: the offset of its first character in the text.
         words: its plain words; a blank within a word is a no-break space.
         spelled: the sentence as its words spell it, with single blanks.
     """
@@ -51,10 +51,10 @@ class SplitSentence:
 
 
 class Splitter(Protocol):
-    """A source of words, and of sentences."""
+    """Splits texts into words, and into sentences."""
 
     def split(self, texts: Sequence[str]) -> list[list[SplitSentence]]:
-        """The sentences of each text, in order. None goes on in another text; a text without words has none.
+        """The sentences of each text, in order. No sentence spans two texts; a text without words has none.
 
         Args:
             texts: without blank lines in them; their ends are ends of sentences.
@@ -62,9 +62,9 @@ class Splitter(Protocol):
         ...
 
 
-# The modules, or objects in one, that are a backend: each defines ``load(model, device) -> Parser``, and
-# ``model_files(model)``, the paths of a model's files. It may define ``note(model)``, a line on which model
-# that is, and, if its models split texts too, ``load_splitter(model, sentences) -> Splitter`` and
+# Backends, as modules or objects in them: each defines ``load(model, device) -> Parser``, and
+# ``model_files(model)``, the paths of a model's files. It may define ``note(model)``, a line that names the
+# model, and, if its models split texts too, ``load_splitter(model, sentences) -> Splitter`` and
 # ``splitter_files(model)``.
 BACKENDS = {
     "benepar": "pdtools.parsers.benepar",
@@ -97,7 +97,7 @@ def model_files(name: str, model: str | None = None) -> list[str]:
 
 
 def model_note(name: str, model: str | None = None) -> str | None:
-    """Which model a backend takes, if there is something to say of it; see :func:`load_parser`."""
+    """A line that names the model a backend takes, if it has one; see :func:`load_parser`."""
     note: Callable[[str | None], str] | None = getattr(_backend(name), "note", None)
     return None if note is None else note(model)
 
@@ -108,12 +108,12 @@ def backends_with_splitter() -> list[str]:
 
 
 def load_splitter(name: str, model: str | None = None, *, sentences: bool) -> Splitter:
-    """Load what splits texts for a parser, on the CPU: what it finds tells the pieces of a job apart.
+    """Load a parser's splitter of texts, on the CPU: its sentences determine the chunks of a job.
 
     Args:
         name: one of :func:`backends_with_splitter`.
         model: see :func:`load_parser`.
-        sentences: find sentences, or take each text for one.
+        sentences: find sentences, or take each text as one.
 
     Raises:
         PdtoolsError: if the model splits no texts, or is damaged.

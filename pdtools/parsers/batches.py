@@ -1,4 +1,4 @@
-"""Batches of sentences of like length, bounded in size, and what parses them."""
+"""Batches of sentences of similar length, bounded in size, and the parsers that use them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator, Sequence
 from pdtools.parsers.base import ParseFailure
 from pdtools.trees import Tree, sentence_problem
 
-# The networks read quotes as people type them; treebanks tell opening from closing ones.
+# The networks read typed quotes; treebanks distinguish opening from closing ones.
 _QUOTES = {"``": '"', "''": '"', "`": "'"}
 
 
 class BatchedParser(ABC):
     """A :class:`~pdtools.parsers.base.Parser` over a library that parses some sentences together.
 
-    Such libraries raise whatever they like for a sentence that they cannot do: its batch is halved until the
+    Such libraries may raise any error for a sentence that they cannot parse: its batch is halved until the
     sentence is alone.
 
     Args:
         max_tokens: see :func:`length_batches`.
-        max_cells: the same.
-        added_tokens: what the library puts around a sentence.
+        max_cells: see :func:`length_batches`.
+        added_tokens: number of tokens that the library adds to a sentence.
     """
 
     def __init__(self, *, max_tokens: int, max_cells: int, added_tokens: int = 0) -> None:
@@ -45,15 +45,15 @@ class BatchedParser(ABC):
             yield results[index]
 
     def problem(self, words: Sequence[str]) -> str | None:
-        """Why a sentence cannot be parsed, if that is known before."""
+        """The reason why a sentence cannot be parsed, if known beforehand."""
         return sentence_problem(words)
 
     @abstractmethod
     def parse_batch(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree]:
-        """Parse sentences together, or raise anything."""
+        """Parse sentences together, or raise any error."""
 
     def failure(self, error: Exception) -> str:
-        """What is said of an error of :meth:`parse_batch` with one sentence."""
+        """The message for an error of :meth:`parse_batch` on one sentence."""
         return f"the parser failed: {first_line(error)}"
 
     def _parse_isolated(self, sentences: Sequence[Sequence[str]]) -> list[Tree | ParseFailure]:
@@ -72,7 +72,7 @@ def length_batches(lengths: Sequence[int], *, max_tokens: int, max_cells: int) -
     Args:
         lengths: the length of each sentence.
         max_tokens: bound of batch size × longest sentence.
-        max_cells: bound of batch size × longest sentence², what a chart parser's memory grows with.
+        max_cells: bound of batch size × longest sentence², to which a chart parser's memory is proportional.
 
     Yields:
         Indices of sentences; every index once. A sentence over a bound is a batch of its own.
@@ -89,11 +89,11 @@ def length_batches(lengths: Sequence[int], *, max_tokens: int, max_cells: int) -
 
 
 def typed_quotes(word: str) -> str:
-    """A word, or a quote of a treebank as people type it."""
+    """A word; a treebank's quote becomes a typed one."""
     return _QUOTES.get(word, word)
 
 
 def first_line(error: Exception) -> str:
-    """The kind of an error, and the first line of what it says."""
+    """The type of an error, and the first line of its message."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

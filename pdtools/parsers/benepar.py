@@ -24,7 +24,7 @@ MAX_TOKENS = 1000
 # A chart cell costs a large model some 8 kB: the scores of all labels and the hidden layers before them.
 MAX_CELLS = 50_000
 
-# Typographic signs as a treebank has them: the networks were trained on treebanks.
+# Typographic signs in treebank form: the networks were trained on treebanks.
 _TREEBANK_SIGNS = str.maketrans({"“": "``", "”": "''", "‘": "`", "’": "'", "—": "--", "…": "..."})
 _START_AND_STOP = 2  # benepar's own two tokens around a sentence
 
@@ -96,7 +96,7 @@ class BeneparParser(BatchedParser):
         ):
             label = self._chart_parser.decoder.label_from_index[label_index]
             if not label and end - start == len(words) > 1:
-                label = "TOP"  # several constituents side by side need one node above them
+                label = "TOP"  # several top constituents need one node above them
             for part in label.split("::") if label else ():
                 labels.append(part)
                 starts.append(start)
@@ -115,7 +115,7 @@ class BeneparParser(BatchedParser):
 
 
 def as_typed(word: str) -> str:
-    """A word as the networks read it: without typographic signs, quotes and dashes as people type them."""
+    """A word as the networks read it: typed quotes and dashes, without typographic signs."""
     return typed_quotes(word.translate(_TREEBANK_SIGNS))
 
 
@@ -123,7 +123,7 @@ def load(model: str | None, device: str) -> BeneparParser:
     """Load a benepar model.
 
     Args:
-        model: a ``.pt`` file, a folder as benepar's releases have it, or the name of a model that
+        model: a ``.pt`` file, a folder in the form of benepar's releases, or the name of a model that
             ``benepar.download`` installed (default: :data:`DEFAULT_MODEL`).
         device: a torch device.
 
@@ -137,7 +137,7 @@ def load(model: str | None, device: str) -> BeneparParser:
         raise MissingDependencyError("benepar", "parse", _INSTEAD) from error
 
     class LenientChartParser(ChartParser):
-        """Old checkpoints hold position indices, which newer transformers no longer store."""
+        """Drops position indices from old checkpoints, which newer transformers no longer store."""
 
         def load_state_dict(self, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
             known = self.state_dict()
@@ -158,8 +158,10 @@ def load(model: str | None, device: str) -> BeneparParser:
 
 @contextmanager
 def special_tokens_asked_for() -> Iterator[None]:
-    """Let benepar make a model with a pretrained encoder: tokenizers of transformers 5 no longer have the
-    method by which it asks where they put special tokens (self-attentive-parser, issue 111)."""
+    """Restore for benepar the tokenizer method that transformers 5 removed, which locates special tokens.
+
+    benepar calls it to make a model with a pretrained encoder (self-attentive-parser, issue 111).
+    """
     from transformers import PreTrainedTokenizerFast
 
     name = "build_inputs_with_special_tokens"
@@ -174,7 +176,7 @@ def special_tokens_asked_for() -> Iterator[None]:
 
 
 def _between_special_tokens(tokenizer: Any, ids: list[int]) -> list[int]:
-    """Tokens between those that the tokenizer puts before and after any text."""
+    """Put tokens between the special tokens that the tokenizer adds to any text."""
     some = tokenizer("a", return_special_tokens_mask=True)
     own = [index for index, special in enumerate(some["special_tokens_mask"]) if not special]
     return [*some["input_ids"][: own[0]], *ids, *some["input_ids"][own[-1] + 1 :]]
@@ -186,7 +188,7 @@ def model_files(model: str | None) -> list[str]:
 
 
 def model_path(model: str | None) -> str:
-    """Where a model is; see :func:`load`.
+    """The path of a model; see :func:`load`.
 
     Raises:
         PdtoolsError: if there is none.
@@ -202,7 +204,7 @@ def model_path(model: str | None) -> str:
 
     try:
         return os.fspath(nltk.data.find(f"models/{name}").path)
-    except (LookupError, AttributeError) as error:  # the latter: only a zip file of it is there
+    except (LookupError, AttributeError) as error:  # the latter: only its zip file is there
         download = f"python -c \"import benepar; benepar.download('{name}')\""
         raise PdtoolsError(
             f"the benepar model {name} is not installed: {download} fetches it; "

@@ -1,4 +1,4 @@
-"""Trees of one shape, as a backend: every constituent is a word and the rest. A floor for F1."""
+"""A backend of purely branching trees: every constituent is a word and the rest. A baseline for F1."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pdtools.trees import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, sentence_pro
 
 @dataclass(frozen=True, slots=True)
 class Branching:
-    """A backend (:data:`pdtools.parsers.base.BACKENDS`), and the :class:`pdtools.parsers.Parser` of it.
+    """A backend (:data:`pdtools.parsers.base.BACKENDS`), and its own :class:`pdtools.parsers.Parser`.
 
     Attributes:
-        to_the_right: where the rest stands: right of its word, or left of it.
+        to_the_right: whether the rest is right of its word, or left of it.
     """
 
     to_the_right: bool
 
     def load(self, model: str | None, device: str) -> Parser:
-        """Itself."""
+        """Return itself."""
         return self
 
     def model_files(self, model: str | None) -> list[str]:
-        """There is no model."""
+        """Return no files: there is no model."""
         return []
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:

@@ -1,4 +1,4 @@
-"""Parsing and conversion in pieces: what workers do with a piece, and what is handed out of it."""
+"""Parsing and conversion in chunks: the work on a chunk, and the results handed out."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ _LEAF = re.compile(r"([^ ()]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """A tree that is to be written, and the sentence that it is of, if that is a text."""
+    """A tree to be written, and its sentence, if that is a text."""
 
     text: str
     written: str | None = None
 
     def to_brackets(self) -> str:
-        """Its brackets."""
+        """The tree's brackets."""
         return self.text
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its words, as they stand there."""
+        """The tree's words, as written."""
         return tuple(_LEAF.findall(self.text))
 
 
 @dataclass(frozen=True, slots=True)
 class Formed:
-    """What became of the trees or sentences of a piece, one by one.
+    """The results for a chunk's trees or sentences, one by one.
 
     Attributes:
-        outcomes: a tree, or why there is none.
-        n_words: of all trees.
-        changes: traces removed, labels rewritten.
+        outcomes: a tree, or the reason why there is none.
+        n_words: number of words of all trees.
+        changes: counts of traces removed and labels rewritten.
     """
 
     outcomes: tuple[TreeLine | LeftOut, ...]
@@ -66,7 +66,7 @@ class Formed:
 
     @property
     def n_trees(self) -> int:
-        """How many there were."""
+        """The number of trees or sentences."""
         return len(self.outcomes)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Formed:
 
 @dataclass(frozen=True, slots=True)
 class _FormedRecord:
-    """:class:`Formed` with brackets."""
+    """:class:`Formed` with brackets instead of trees."""
 
     outcomes: tuple[str | LeftOut, ...]
     n_words: int
@@ -94,7 +94,7 @@ class _FormedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConvertWork(FilesWork[Formed]):
-    """Brings the trees of a piece of files into a form; None where :func:`parse_piece` gives None."""
+    """Converts the trees of a chunk of files to a form; None where :func:`parse_piece` gives None."""
 
     form: TreeForm
 
@@ -103,7 +103,7 @@ class ConvertWork(FilesWork[Formed]):
         return None if arrays is None else self.formed(arrays.source(i) for i in range(len(arrays)))
 
     def formed(self, trees: Iterable[SourcedTree]) -> Formed:
-        """What becomes of trees."""
+        """The results for trees."""
         changes = TransformCounts()
         outcomes: list[TreeLine | LeftOut] = []
         n_words = 0
@@ -129,10 +129,10 @@ def convert_in_pieces(
     rejects: Rejects,
     counts: Counts,
 ) -> Iterator[TreeLine]:
-    """:func:`pdtools.parsers.convert_treebank` in pieces, by whoever the plan says.
+    """Convert treebanks in chunks, as planned; see :func:`pdtools.parsers.convert_treebank`.
 
-    What is not in the ordinary form that :func:`pdtools.trees.parse_piece` reads, standard input and pipes
-    are converted here.
+    Trees outside of the ordinary form that :func:`pdtools.trees.parse_piece` reads, standard input and pipes
+    are converted in this process.
     """
     work = ConvertWork(form)
     made = map_pieces(work, cut_pieces(files), plan, job)
@@ -150,10 +150,10 @@ def convert_in_pieces(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The outcome of a sentence: brackets and the sentence's own string, or why there are none.
+    """The outcome of a sentence: its brackets and its own string, or the reason why there are none.
 
     Attributes:
-        by_rule: whether it is left out by rule, and no error.
+        by_rule: whether it is excluded by rule, and no error.
     """
 
     tree: str | None
@@ -164,7 +164,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The outcomes of a piece's sentences: :class:`Formed` of another form of treebank."""
+    """The outcomes of a chunk's sentences: :class:`Formed` for another form of treebank."""
 
     outcomes: tuple[_Outcome, ...]
     n_words: int
@@ -174,7 +174,7 @@ class _Read:
 
 @dataclass(frozen=True, slots=True)
 class ReadWork(JsonWork[Sequence[Block], _Read]):
-    """Reads sentences of a form of treebank and brings them into a form (:class:`pdtools.jobs.Work`)."""
+    """Reads and converts the sentences of a form of treebank (:class:`pdtools.jobs.Work`)."""
 
     source: str
     options: ReadOptions
@@ -219,7 +219,7 @@ def read_in_pieces(
     rejects: Rejects,
     counts: Counts,
 ) -> Iterator[TreeLine]:
-    """The trees of files of a form of :mod:`pdtools.trees.forms`, by whoever the plan says."""
+    """Read and convert the trees of files in a form of :mod:`pdtools.trees.forms`, as planned."""
     blocks = (block for file in files for block in FORMS[source].blocks(file))
     for _, made in map_pieces(ReadWork(source, options, form), cut(blocks, CHUNK), plan, job):
         counts.changes += made.changes
@@ -238,14 +238,14 @@ def read_in_pieces(
 
 
 class ParserSettings(Hashable, Protocol):
-    """What a parser is loaded from. To be compared, hashed, and pickled to workers."""
+    """The source of a parser. To be compared, hashed, and pickled to workers."""
 
     def load(self) -> Parser:
-        """The parser."""
+        """Load the parser."""
         ...
 
     def described(self) -> dict[str, Any]:
-        """What its trees depend on, for :func:`pdtools.jobs.job_folder`."""
+        """The settings that its trees depend on, for :func:`pdtools.jobs.job_folder`."""
         ...
 
 
@@ -254,8 +254,8 @@ class BackendSettings:
     """A parser of :func:`pdtools.parsers.load_parser`.
 
     Attributes:
-        threads: of each worker; 0: as torch finds best.
-        fingerprint: of the model, if other processes load it; they refuse another one.
+        threads: of each worker; 0: torch's choice.
+        fingerprint: the model's, if other processes load it; they refuse another one.
     """
 
     name: str
@@ -289,7 +289,7 @@ def _loaded(parser: ParserSettings) -> Parser:
 
 @dataclass(frozen=True, slots=True)
 class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
-    """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+    """Parses the sentences of a chunk (:class:`pdtools.jobs.Work`)."""
 
     parser: ParserSettings
     form: TreeForm
@@ -309,7 +309,7 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
         return Formed(tuple(outcomes), n_words, changes)
 
     def content(self, piece: Sequence[SourcedSentence]) -> list[Any]:
-        return [astuple(sentence) for sentence in piece]  # what is left out is named by its place
+        return [astuple(sentence) for sentence in piece]  # excluded sentences are named by their place
 
     def restored(self, record: Any) -> Formed:
         return Formed.restored(record)
@@ -327,7 +327,7 @@ def parse_in_pieces(
     placeholders: bool = True,
     texts: bool = False,
 ) -> Iterator[TreeLine]:
-    """:func:`pdtools.parsers.parse_corpus` in pieces, by whoever the plan says; ``texts``: with sentences."""
+    """Parse sentences in chunks, as planned (:func:`pdtools.parsers.parse_corpus`); ``texts``: keep them."""
     for piece, formed in map_pieces(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
         counts.changes += formed.changes
         counts.tokens += formed.n_words

@@ -1,4 +1,4 @@
-"""From a treebank, or from sentences through a parser, to trees in the form that the rest reads."""
+"""Conversion of treebanks, or of sentences through a parser, to trees in the form that other modules read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from pdtools.trees import (
 from pdtools.trees.forms.base import EMPTY_LEAVES
 from pdtools.trees.heads import binarize_from_heads
 
-# The files that count inside a folder, by what is read.
+# Suffixes of the files read in a folder, by kind.
 SUFFIXES = {
     "treebank": (
         *(".mrg", ".ptb", ".tree", ".trees", ".parse", ".psd", ".bracket", ".brackets", ".fid", ".nw", ".bn"),
@@ -59,7 +59,7 @@ CHUNK = 512
 
 @dataclass(frozen=True, kw_only=True)
 class TreeForm:
-    """What is written of a tree.
+    """The form in which trees are written.
 
     Args:
         binarize: factor every node with more than two children to the right, to the left or outward from
@@ -72,10 +72,10 @@ class TreeForm:
     functions: Literal["strip", "keep"] = "strip"
 
     def of(self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None) -> Tree | None:
-        """The tree in this form; ``None`` if it holds nothing but traces. ``changes`` is added to.
+        """Convert a tree to this form; ``None`` if it holds nothing but traces. ``changes`` is added to.
 
         Args:
-            heads: int32 (n), of each word its head, -1 of the root: what binarization from heads needs, of
+            heads: int32 (n), each word's head, -1 for the root: needed for binarization from heads, for
                 trees without traces.
 
         Raises:
@@ -92,7 +92,7 @@ class TreeForm:
     def usable(
         self, tree: Tree, changes: TransformCounts, heads: NDArray[np.int32] | None = None
     ) -> Tree | str:
-        """The tree in this form, or why there is none."""
+        """The tree in this form, or the reason why there is none."""
         try:
             return self.of(tree, changes, heads) or "no words, only traces"
         except InputError as error:
@@ -101,16 +101,16 @@ class TreeForm:
 
 @dataclass(kw_only=True)
 class Counts:
-    """What a conversion has seen so far; complete when its iterator has ended.
+    """Counts of a conversion so far; complete when its iterator has ended.
 
     Attributes:
         trees: trees yielded, placeholders among them.
         tokens: their words.
-        placeholders: how many stand for a sentence without a parse.
+        placeholders: number of trees in place of a sentence without a parse.
         changes: traces removed, labels rewritten.
-        read: what the reader of a form of treebank (:mod:`pdtools.trees.forms`) took out or changed.
-        splits: trees in each file of :func:`write_splits`.
-        taken_out: what the reader, or what came after it, took out or changed, by kind.
+        read: counts of what the reader of a treebank form (:mod:`pdtools.trees.forms`) removed or changed.
+        splits: number of trees in each file of :func:`write_splits`.
+        taken_out: counts of what the reader, or later steps, removed or changed, by kind.
     """
 
     trees: int = 0
@@ -131,13 +131,13 @@ class Counts:
 def convert_treebank(
     files: Sequence[str], form: TreeForm, *, rejects: Rejects, counts: Counts
 ) -> Iterator[Tree]:
-    """Treebank trees in the given form, in order.
+    """Convert treebank trees to the given form, in order.
 
     Args:
-        files: what :func:`pdtools.files.expand_inputs` returns.
-        form: what is written of each tree.
+        files: paths from :func:`pdtools.files.expand_inputs`.
+        form: the form to convert to.
         rejects: takes the trees that cannot be read or hold only traces, and files without trees.
-        counts: is brought up to date with every tree.
+        counts: updated with every tree.
 
     Raises:
         InputError: at the first bad tree or file without trees, if ``rejects`` says so.
@@ -170,11 +170,11 @@ def parse_corpus(
     Args:
         sentences: from :mod:`pdtools.parsers.sentences`.
         parser: any backend.
-        form: what is written of each tree.
+        form: the form to convert to.
         rejects: takes the sentences that have no tree, with the reason.
-        counts: is brought up to date with every tree.
+        counts: updated with every tree.
         placeholders: yield :func:`placeholder` where a sentence has no tree, so that the n-th tree is
-            the n-th sentence's; or leave such sentences out.
+            the n-th sentence's; or exclude such sentences.
         chunk: the sentences held in memory, which the parser may sort.
 
     Raises:
@@ -198,7 +198,7 @@ def parse_corpus(
 def parse_batch(
     batch: Sequence[SourcedSentence], parser: Parser, form: TreeForm, changes: TransformCounts
 ) -> Iterator[Tree | ParseFailure]:
-    """Parse sentences, all of them together: the tree of each in the given form, or why there is none."""
+    """Parse sentences, all together: each one's tree in the given form, or the reason why there is none."""
     for sentence, result in zip(batch, parser.parse([s.words for s in batch]), strict=True):
         yield _checked(sentence, result, form, changes)
 
@@ -221,15 +221,15 @@ def _checked(
 
 
 class Bracketed(Protocol):
-    """A tree that can be written."""
+    """A tree that can be written in brackets."""
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Its words."""
+        """The tree's words."""
         ...
 
     def to_brackets(self) -> str:
-        """Its brackets, on one line."""
+        """The tree's brackets, on one line."""
         ...
 
 
@@ -237,9 +237,9 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
     """Write one bracketed tree a line, whole or not at all, and the rejects beside it.
 
     Args:
-        trees: what is written; their sentences go to :func:`pdtools.trees.texts_path`, if they have any.
+        trees: the trees; their sentences, if any, go to :func:`pdtools.trees.texts_path`.
         output: a file (compressed by its suffix) or ``-``, standard output.
-        rejects: what was left out by the time that ``trees`` has ended.
+        rejects: the inputs excluded by the end of ``trees``.
 
     Raises:
         PdtoolsError: if there are no trees.
@@ -252,9 +252,9 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
 
 @contextlib.contextmanager
 def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
-    """A file of trees, and with the first sentence one of sentences beside it, which is there first.
+    """Write trees to a file, and their sentences, if any, to one beside it, which gets its name first.
 
-    Trees without sentences replace older ones together with the sentences of those.
+    Trees without sentences replace older trees and their sentences.
     """
     with contextlib.ExitStack() as stack:
         trees = stack.enter_context(atomic_text(output))
@@ -285,10 +285,10 @@ def write_splits(
 ) -> None:
     """Write ``train.trees``, ``valid.trees`` and (with three fractions) ``test.trees`` into a folder.
 
-    Where a tree goes depends on its words alone (:func:`split_of`).
+    A tree's file depends on its words alone (:func:`split_of`).
 
     Args:
-        trees: what is written.
+        trees: the trees.
         folder: appears whole or not at all.
         fractions: two or three positive numbers that sum to one.
         rejects: written to ``rejects.jsonl`` in the folder when ``trees`` has ended.
@@ -311,7 +311,7 @@ def write_splits(
 
 
 def split_of(words: Sequence[str], fractions: Sequence[float]) -> int:
-    """The split that a sentence belongs to: the same on every machine, in every corpus and order.
+    """The index of a sentence's split: the same on every machine, in every corpus and order.
 
     Equal sentences get equal splits, so that no test sentence is also a training sentence.
     """

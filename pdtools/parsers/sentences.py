@@ -1,4 +1,4 @@
-"""Reading sentences for a parser: one a line, or running text split into sentences."""
+"""Reading of sentences for a parser: one a line, or running text split into sentences."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pdtools.search.inputs import read_inputs
 from pdtools.tokenization import aligned, split_words
 from pdtools.trees import unescape
 
-# Text is handed to a splitter in pieces of at most about this many characters.
+# Maximal number of characters, about, that a splitter gets at once.
 _PIECE = 100_000
 OTHER_WORDS = "sentences whose text has other words"
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedSentence:
-    """A sentence as plain words, with the place that it came from (lines from 1)."""
+    """A sentence as plain words, with its place (lines from 1)."""
 
     words: tuple[str, ...]
     file: str
@@ -40,20 +40,20 @@ def read_sentences(
     splitter: Splitter | None = None,
     counts: Counter[str] | None = None,
 ) -> Iterator[SourcedSentence]:
-    """Sentences of files: ``text`` (one a line, or with ``split_sentences`` running), ``tokens``, ``parts``,
-    or ``treebank``, the words of trees.
+    """Read sentences of files: plain or running text, tokens, prompts' parts, or the words of trees.
 
     Args:
         files: their paths, or ``-``.
-        kind: what is in them.
+        kind: ``text`` (one sentence a line, or with ``split_sentences`` running), ``tokens``, ``parts``, or
+            ``treebank``.
         split_sentences: whether text is running text.
         splitter: finds the words of text, and the sentences of running text; without, these are found by the
             rules of :mod:`pdtools.tokenization` and :mod:`pdtools.parsers.splitting`.
-        counts: is added to: sentences whose own string the splitter's words do not spell, so that their text
-            is what the words spell (:data:`OTHER_WORDS`).
+        counts: is added to: sentences whose own string the splitter's words do not spell, so that the words'
+            spelling becomes their text (:data:`OTHER_WORDS`).
 
     Raises:
-        InputError: if there is no sentence in any of them.
+        InputError: if there is no sentence in any file.
     """
     if kind == "parts":
         sentences = read_parts(files)
@@ -74,14 +74,14 @@ def read_sentences(
 
 
 def read_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Text with one sentence a line; words are split as in the Penn Treebank. A blank line has no words."""
+    """Read text with one sentence a line; words are split as in the Penn Treebank. A blank line has no words."""
     for file in files:
         for line, text in read_lines(file):
             yield SourcedSentence(split_words(text, "ptb").words, file, line, text)
 
 
 def read_parts(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """The sentences of prompts (:mod:`pdtools.prompts.items`); words are split as in the Penn Treebank."""
+    """Read the sentences of prompts (:mod:`pdtools.prompts.items`); words are split as in the Penn Treebank."""
     for file in files:
         prompts = read_prompts(file)
         for number, text in prompts.sentences:
@@ -89,7 +89,7 @@ def read_parts(files: Iterable[str]) -> Iterator[SourcedSentence]:
 
 
 def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Words separated by spaces, one sentence a line, with or without PTB escapes."""
+    """Read words separated by spaces, one sentence a line, with or without PTB escapes."""
     for file in files:
         for line, text in read_lines(file):
             words = tuple(unescape(word) for word in re.split("[ \t]+", text) if word)
@@ -97,7 +97,7 @@ def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
 
 
 def read_words_of_trees(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """The words of trees, without traces; ``line`` is the number of the tree."""
+    """Read the words of trees, without traces; ``line`` is the number of the tree."""
     for file in files:
         for each in read_inputs([file], "treebank", "ptb"):
             yield SourcedSentence(each.sentence.words, file, each.line, each.written.text)
@@ -106,7 +106,7 @@ def read_words_of_trees(files: Iterable[str]) -> Iterator[SourcedSentence]:
 def read_text_through(
     splitter: Splitter, files: Iterable[str], counts: Counter[str] | None = None
 ) -> Iterator[SourcedSentence]:
-    """Text with one sentence a line, whose words are those of a splitter that finds no sentences."""
+    """Read text with one sentence a line, split into words by a splitter that finds no sentences."""
     for file in files:
         for piece in _pieces(read_lines(file)):
             found = splitter.split([text for _, text in piece])
@@ -120,10 +120,10 @@ def read_text_through(
 def read_running_text(
     files: Iterable[str], splitter: Splitter | None = None, counts: Counter[str] | None = None
 ) -> Iterator[SourcedSentence]:
-    """Running text, split into sentences by a splitter (default: :class:`RuleSplitter`).
+    """Read running text, split into sentences by a splitter (default: :class:`RuleSplitter`).
 
-    A sentence may go over line ends, not over a blank line; its place is the line that it begins in. Blank
-    lines between two sentences give one without words, so that it can be seen where a text ends.
+    A sentence may span line ends, but not a blank line; its place is its first line. Blank
+    lines between two sentences give one without words, so that the ends of texts show.
 
     Raises:
         MissingDependencyError: if no splitter is given, and spaCy is not installed.
@@ -138,7 +138,7 @@ def read_running_text(
 
 
 class RuleSplitter:
-    """Sentences by :mod:`pdtools.parsers.splitting`; words are split as in the Penn Treebank.
+    """Splits text into sentences by :mod:`pdtools.parsers.splitting`, and into words as the Penn Treebank.
 
     Raises:
         MissingDependencyError: if spaCy is not installed.
@@ -159,7 +159,7 @@ class RuleSplitter:
 
 
 def sentence_splitter() -> Callable[[str], list[str]]:
-    """What cuts a text into sentences by the same rules; white space becomes single spaces.
+    """A function that splits a text into sentences by these rules; white space becomes single spaces.
 
     Raises:
         MissingDependencyError: if spaCy is not installed.
@@ -175,11 +175,11 @@ def sentence_splitter() -> Callable[[str], list[str]]:
 def _sentences(
     splitter: Splitter, lines: Iterable[tuple[int, str]]
 ) -> Iterator[tuple[int, str, SplitSentence | None]]:
-    """The sentences of a file, each with the line it begins in and its own string; None: blank lines."""
+    """The sentences of a file, each with its first line and its own string; None: blank lines."""
     ended: list[tuple[int, str]] = []  # paragraphs, each with its first line; blank lines between two are ""
-    size = 0  # of all lines since the last piece
+    size = 0  # of all lines since the last chunk
     text, first_line = "", 0  # a paragraph that may go on
-    blank_line = 0  # the last one, if nothing but blank lines follows some text
+    blank_line = 0  # the last one, if only blank lines follow some text
     for number, line in lines:
         if not line.strip():
             blank_line = number if first_line else 0
@@ -199,8 +199,8 @@ def _sentences(
             if len(text) <= _PIECE:
                 continue
             *before, found = splitter.split([*(paragraph for _, paragraph in ended), text])
-            # The last sentence may go on in the next line; cut off within a line, it may belong to the one
-            # before. A sentence that fills the piece is given up as it is.
+            # The last sentence may go on in the next line; if cut off within a line, it may belong to the one
+            # before. A sentence that fills the chunk is given up as it is.
             whole = found[: -1 if text.endswith("\n") else -2] or found[:-1] or found
             carry = found[len(whole)].start if len(whole) < len(found) else len(text)
             yield from _placed([*ended, (first_line, text[:carry])], [*before, whole])
@@ -211,14 +211,14 @@ def _sentences(
 
 
 def _parts(line: str) -> Iterator[str]:
-    """A line in parts of no more characters than a piece."""
+    """Cut a line into parts of at most ``_PIECE`` characters."""
     return (line[k : k + _PIECE] for k in range(0, len(line), _PIECE))
 
 
 def _placed(
     paragraphs: Iterable[tuple[int, str]], found: Iterable[Sequence[SplitSentence]]
 ) -> Iterator[tuple[int, str, SplitSentence | None]]:
-    """What :func:`_sentences` gives of paragraphs, each with its first line."""
+    """The sentences found in paragraphs, each with its line and string, as :func:`_sentences` gives them."""
     for (first_line, text), sentences in zip(paragraphs, found, strict=True):
         if not sentences and not text.isspace():
             yield first_line, " ".join(text.split()), None
@@ -234,7 +234,7 @@ def _strings(text: str, starts: list[int]) -> Iterator[tuple[int, str]]:
 
 
 def _text_of(sentence: SplitSentence, text: str, counts: Counter[str] | None) -> str:
-    """A sentence's own string, or what its words spell, if that is not the same but for blanks and quotes."""
+    """A sentence's own string; or its words' spelling, if they differ in more than blanks and quotes."""
     if sentence.spelled == text or aligned(sentence.words, text, "raw") is not None:
         return text
     if counts is not None:
@@ -243,7 +243,7 @@ def _text_of(sentence: SplitSentence, text: str, counts: Counter[str] | None) ->
 
 
 def _pieces(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Lines, as many together as fill a piece."""
+    """Group lines, as many together as fill a chunk."""
     piece: list[tuple[int, str]] = []
     size = 0
     for number, line in lines:

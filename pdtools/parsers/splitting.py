@@ -1,4 +1,4 @@
-"""Splitting running text into sentences, by punctuation and by the case of what follows.
+"""Splitting of running text into sentences, by punctuation and the case of the next word.
 
 spaCy knows abbreviations and the full stops of many scripts. Its sentencizer leaves an opening quote to the
 sentence before it, and ends sentences before ``she cried``; hence the rules here. Tried without gain: a lone
@@ -24,7 +24,7 @@ _LONGEST_WORD = 100
 
 
 class SentenceSplitter:
-    """Finds where sentences of running text begin.
+    """Finds the beginnings of sentences in running text.
 
     A sentence ends at a full stop, a question mark or an exclamation mark (of any script), with the quotes
     and brackets that close after it, if white space follows and the next word does not begin with a small
@@ -44,7 +44,7 @@ class SentenceSplitter:
         marks = Sentencizer.default_punct_chars
         western = "".join(re.escape(mark) for mark in marks if mark.isascii())
         others = "".join(re.escape(mark) for mark in marks if not mark.isascii())
-        # A run of marks is tried from its first one alone: from each, long rows of dots would take minutes.
+        # A run of marks is tried only from its first one: from each, long rows of dots would take minutes.
         self._ends = re.compile(
             rf"…?(?<![{western}])[{western}]+(?:\s?…)*{_CLOSES}\s+|(?<!…)…+[{_CLOSING}]+\s+"
             rf"|[{others}]+{_CLOSES}\s*|{_BROKEN_OFF}\s*"
@@ -52,7 +52,7 @@ class SentenceSplitter:
         self._abbreviations = frozenset(word for word in TOKENIZER_EXCEPTIONS if word.endswith("."))
 
     def starts(self, text: str) -> list[int]:
-        """The character that each sentence begins with, rising."""
+        """The offset of each sentence's first character, rising."""
         if not text.strip():
             return []
         starts = [len(text) - len(text.lstrip())]
@@ -65,7 +65,7 @@ class SentenceSplitter:
         return starts
 
     def _abbreviates(self, text: str, stop: int) -> bool:
-        """Whether the full stop at ``stop`` is that of an abbreviation or an initial."""
+        """Return whether the full stop at ``stop`` belongs to an abbreviation or an initial."""
         if text[stop] != ".":
             return False
         before = _LAST_WORD.search(text, max(0, stop - _LONGEST_WORD), stop)

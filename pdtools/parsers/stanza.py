@@ -1,8 +1,8 @@
-"""Stanza's parsers (Bauer, Bui, Thai & Manning 2023; of dependencies, Qi et al. 2020), as a backend.
+"""Stanza's parsers (Bauer, Bui, Thai & Manning 2023; for dependencies, Qi et al. 2020), as a backend.
 
-Of a language without a parser of constituents, dependencies are made constituents. A parser reads the tags of
-Stanza's tagger, one of dependencies also lemmas, and all read word vectors and language models of characters:
-files that its downloader puts into folders beside each other, ``LANGUAGE/KIND/NAME.pt``, with
+For a language without a constituency parser, dependencies are converted to constituents. A parser reads the
+tags of Stanza's tagger, a dependency parser also lemmas, and all read word vectors and character language
+models: files that its downloader puts into sibling folders, ``LANGUAGE/KIND/NAME.pt``, with
 ``resources.json`` above them. A missing file is refused here: Stanza would ask the network for another.
 """
 
@@ -30,12 +30,12 @@ from pdtools.trees.forms.dependencies import constituents
 DEFAULT_MODEL = "en"
 _INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
 MAX_TOKENS = 2000
-MAX_CELLS = 100_000  # of models with attention between words
+MAX_CELLS = 100_000  # for models with attention between words
 _PARSER, _DEPENDENCIES, _TAGGER, _LEMMATIZER = "constituency", "depparse", "pos", "lemma"
 _TOKENIZER, _EXPANDER = "tokenize", "mwt"  # the latter writes tokens as several words: du, de le
 _IDENTITY = "identity"  # the lemmatizer of languages without one: lemmas are the words
 _RESOURCES = "resources.json"
-_TOO_LONG = "<UNK>"  # what stands for a token of more than 1000 characters
+_TOO_LONG = "<UNK>"  # replaces a token of more than 1000 characters
 
 
 class StanzaParser(BatchedParser):
@@ -67,7 +67,7 @@ class StanzaParser(BatchedParser):
 
 
 def _tree(words: Sequence[str], root: Any) -> Tree:
-    """A tree of Stanza's with these words for its leaves."""
+    """Convert a tree of Stanza's, with these words as its leaves."""
     tags: list[str] = []
     labels: list[str] = []
     starts: list[int] = []
@@ -95,14 +95,14 @@ def _tree(words: Sequence[str], root: Any) -> Tree:
 
 
 def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
-    """The tree of Stanza's words, as the same dependencies in CoNLL-U would make it, with these words."""
+    """The tree that CoNLL-U with the same dependencies would give, with these words."""
     parents = [word.head - 1 for word in parsed]
     tree, _ = constituents([escape(word) for word in words], [word.upos or "_" for word in parsed], parents)
     return tree
 
 
 class StanzaSplitter:
-    """A loaded ``stanza.Pipeline`` of a tokenizer (:class:`pdtools.parsers.base.Splitter`)."""
+    """A loaded ``stanza.Pipeline`` with a tokenizer (:class:`pdtools.parsers.base.Splitter`)."""
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
@@ -125,7 +125,7 @@ class StanzaSplitter:
 
 
 def _split_sentence(text: str, tokens: Sequence[Any], start: int) -> SplitSentence:
-    """The words of tokens; where they do not spell their token, they are written with blanks."""
+    """The words of tokens; if they do not spell their token, they are written with blanks."""
     words: list[str] = []
     spelled = ""
     end = tokens[0].start_char
@@ -143,13 +143,13 @@ def _split_sentence(text: str, tokens: Sequence[Any], start: int) -> SplitSenten
 
 
 def load(model: str | None, device: str) -> StanzaParser:
-    """Load a parser of Stanza's and what it reads; nothing is downloaded.
+    """Load a parser of Stanza's and the models it needs; nothing is downloaded.
 
     Args:
         model: the code of a language whose models ``stanza.download`` installed (default:
             :data:`DEFAULT_MODEL`), the folder of a language, or a parser's ``.pt`` file in such a folder. A
-            parser that reads no tags needs no tagger beside it. A parser of dependencies is taken if a folder
-            has none of constituents.
+            parser that reads no tags needs no tagger beside it. A dependency parser is taken if a folder
+            has no constituency parser.
         device: a torch device.
 
     Raises:
@@ -181,14 +181,14 @@ def load(model: str | None, device: str) -> StanzaParser:
 
 
 def _pipeline(steps: list[str], device: str, defaults: dict[str, str], **options: Any) -> Any:
-    """Stanza's pipeline of steps whose models are named by options, or by ``defaults`` if they are no files.
+    """Stanza's pipeline of steps whose models options name, or ``defaults`` where these name no files.
 
     Without the step ``tokenize`` it takes words.
     """
     import stanza
 
     with tempfile.TemporaryDirectory() as folder:
-        # What its downloader knows is none of the pipeline's affair.
+        # Models known to its downloader are not the pipeline's concern.
         known: dict[str, Any] = {step: {} for step in steps} | {"packages": {"default": defaults}}
         Path(folder, _RESOURCES).write_text(json.dumps({"xx": known}), "utf-8")
         return stanza.Pipeline(
@@ -202,11 +202,11 @@ def _pipeline(steps: list[str], device: str, defaults: dict[str, str], **options
 
 
 def load_splitter(model: str | None, sentences: bool) -> StanzaSplitter:
-    """Load the tokenizer of a language, and what expands its multi-word tokens; nothing is downloaded.
+    """Load the tokenizer of a language, and its multi-word expander; nothing is downloaded.
 
     Args:
-        model: see :func:`load`; of a parser's file, the tokenizer is that of its language.
-        sentences: find sentences, or take each text for one.
+        model: see :func:`load`; a parser's file gives its language's tokenizer.
+        sentences: find sentences, or take each text as one.
 
     Raises:
         MissingDependencyError: if stanza is not installed.
@@ -236,7 +236,7 @@ def model_files(model: str | None) -> list[str]:
 
 
 def note(model: str | None) -> str:
-    """Which parser is taken, of what; see :func:`load`."""
+    """A line that names the parser and its kind; see :func:`load`."""
     files = _files(model)
     parser = _kind(files)
     said = f"stanza: {parser} model {files[f'{parser}_model_path']}"
@@ -255,10 +255,10 @@ def _kind(files: dict[str, str]) -> str:
 
 
 def _files(model: str | None) -> dict[str, str]:
-    """Where the parser, its tagger and lemmatizer and what these read are, by the names of Stanza's options.
+    """Paths of the parser, its tagger and lemmatizer and the models they read, by Stanza's option names.
 
-    ``resources.json`` says what belongs together; of models that it does not have, the only file of a kind is
-    taken.
+    ``resources.json`` records which belong together; for models that it does not have, the only file of a
+    kind is taken.
     """
     place, home, known = _place(model)
     if place.is_file():
@@ -278,7 +278,7 @@ def _files(model: str | None) -> dict[str, str]:
 
 
 def _splitter_files(model: str | None) -> dict[str, str]:
-    """The same of a tokenizer and, of a language that has one, of what expands multi-word tokens."""
+    """Paths of a tokenizer and, if there is one, of a multi-word expander, by Stanza's option names."""
     _, home, known = _place(model)
     hint = f"python -c \"import stanza; stanza.download({home.name!r}, processors='tokenize')\" fetches it"
     tokenizer, expander = _file_of(home, _TOKENIZER, known), _file_of(home, _EXPANDER, known)
@@ -296,7 +296,7 @@ def _splitter_files(model: str | None) -> dict[str, str]:
 
 
 def _place(model: str | None) -> tuple[Path, Path, dict[str, Any]]:
-    """A model, the folder of its language, and what the downloader wrote of that."""
+    """A model, the folder of its language, and the downloader's record of the language."""
     _check_installed()
     place = Path(model or DEFAULT_MODEL)
     if not place.exists():
@@ -308,7 +308,7 @@ def _place(model: str | None) -> tuple[Path, Path, dict[str, Any]]:
 def _with_what_they_read(
     found_files: dict[str, Path | None], home: Path, known: dict[str, Any], hint: str
 ) -> dict[str, str]:
-    """Models by kind, and what they read, by the names of Stanza's options."""
+    """Models by kind, and the models they read, by Stanza's option names."""
     files = {}
     for kind, file in found_files.items():
         if file is None:
@@ -337,13 +337,13 @@ def _check_installed() -> None:
 
 
 def _home(parser: Path) -> Path:
-    """The folder of its language that a parser's file is in."""
+    """The language's folder that contains a parser's file."""
     folder = parser.absolute().parent
     return folder.parent if folder.name in (_PARSER, _DEPENDENCIES) else folder
 
 
 def _installed(language: str) -> Path:
-    """The folder of a language in the place of Stanza's downloader."""
+    """The folder of a language where Stanza's downloader puts it."""
     from stanza.resources.common import DEFAULT_MODEL_DIR
 
     if "/" in language or "." in language:
@@ -371,7 +371,7 @@ def _download(language: str, parser: str) -> str:
 
 
 def _resources(root: Path) -> dict[str, Any]:
-    """What the downloader wrote of all models."""
+    """The downloader's record of all models."""
     file = root / _RESOURCES
     if not file.exists():
         return {}
@@ -412,7 +412,7 @@ def _only(folder: Path) -> Path | None:
 
 
 def _kind_of(parser: Path) -> str:
-    """Of constituents or of dependencies, by its folder or by what is in it."""
+    """The kind of a parser, constituents or dependencies, by its folder or its content."""
     folder = parser.absolute().parent.name
     if folder in (_PARSER, _DEPENDENCIES):
         return folder
@@ -429,9 +429,9 @@ def _saved(file: Path) -> Any:
 
 
 def _read_by(kind: str, file: Path) -> dict[str, str | None]:
-    """What a model reads, by its settings, and where that was when it was trained.
+    """The models that a model reads, by its settings, with their paths at training.
 
-    Nothing of a file that is no model: loading says so.
+    Empty for a file that is no model: loading reports that.
     """
     try:
         saved = _saved(file)
@@ -451,7 +451,7 @@ def _read_by(kind: str, file: Path) -> dict[str, str | None]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Stanza logs what it raises, with tracebacks."""
+    """Silence Stanza's logging of the errors that it raises."""
     logger = logging.getLogger("stanza")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)

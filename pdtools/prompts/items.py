@@ -1,7 +1,7 @@
-"""Prompts of items, as ``pdtools prompts`` writes them: JSON lines, the first of which is the task.
+"""Prompts as ``pdtools prompts`` writes them: JSON lines, the task first, then the items.
 
-Each further line is an item: ``id``, ``sentences`` (those of the prompt, lead-ins among them, each to be
-parsed by itself, the answer not among them) and ``label``: a label of the task, a number, or null.
+Each further line is an item: ``id``, ``sentences`` (the prompt's, including lead-ins but not the answer, each
+parsed by itself) and ``label``: a label of the task, a number, or null.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Item:
     """An item of a task.
 
     Attributes:
-        id: as the data have it, or its number in them, from 0.
-        sentences: of the prompt, the answer not among them.
+        id: the data's, or its number in them, from 0.
+        sentences: the prompt's sentences, without the answer.
         label: a label, a number, or None if it is not known.
     """
 
@@ -48,14 +48,14 @@ def make_items(
     split: Split,
     label_names: Sequence[str] | None = None,
 ) -> Iterator[Item]:
-    """The prompts of records.
+    """Make prompts from records.
 
     Args:
-        records: of data.
-        task: what is asked.
+        records: lines of data.
+        task: the task.
         rejects: takes records that lack a field, or have a label that the task does not know.
         split: cuts a part into sentences.
-        label_names: what the labels 0, 1, … mean. Without, integers are refused where the task has names.
+        label_names: names of the labels 0, 1, … Without them, integers are refused if the task has names.
     """
     for number, record in enumerate(records):
         try:
@@ -124,13 +124,13 @@ def _number(value: Any, numbers: tuple[float, float]) -> float:
 
 
 def is_held_out(item: Item, share: float = HELD_OUT) -> bool:
-    """Whether an item is one of the share that is held out: by a hash of its prompt, so that it always is."""
+    """Return whether an item is in the held-out share, by a hash of its prompt."""
     digest = hashlib.blake2b("\n".join(item.sentences).encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64 < share
 
 
 def write_items(path: str, task: Task, items: Iterable[Item], *, overwrite: bool = False) -> int:
-    """Write a file of prompts, whole or not at all; how many items there are."""
+    """Write a file of prompts, whole or not at all; return the number of items."""
     count = 0
     with atomic_text(path, overwrite=overwrite) as stream:
         header = {"format": FORMAT, "format_version": FORMAT_VERSION, "task": task.record()}
@@ -147,10 +147,10 @@ class Prompts:
     """A file of prompts in memory.
 
     Attributes:
-        file: where it is.
-        task: what is asked.
+        file: its path.
+        task: the task.
         items: the items.
-        lines: of each the line that it is on.
+        lines: the line of each item.
     """
 
     file: str

@@ -19,26 +19,26 @@ WRONG = -1
 
 
 def accuracy(gold: Int64, predicted: Int64) -> float | None:
-    """The share of equal numbers; None of nothing."""
+    """The share of equal numbers; None if there are none."""
     return float((gold == predicted).mean()) if len(gold) else None
 
 
 def f1(gold: Int64, predicted: Int64, positive: int = 1) -> float | None:
-    """F1 of one class, 2 TP / (2 TP + FP + FN); None where neither gold nor predicted has it."""
+    """F1 of one class, 2 TP / (2 TP + FP + FN); None if neither gold nor predicted has it."""
     right = int(((gold == positive) & (predicted == positive)).sum())
     of_class = int((gold == positive).sum()) + int((predicted == positive).sum())
     return 2 * right / of_class if of_class else None
 
 
 def pearson(gold: Float64, predicted: Float64) -> float | None:
-    """Pearson's correlation; None where one of the two does not vary."""
-    if (gold == gold[:1]).all() or (predicted == predicted[:1]).all():  # whose mean is another, by rounding
+    """Pearson's correlation; None if one of the two does not vary."""
+    if (gold == gold[:1]).all() or (predicted == predicted[:1]).all():  # by rounding, the mean may differ
         return None
     return float((_deviations(gold) @ _deviations(predicted)).clip(-1, 1))
 
 
 def _deviations(values: Float64) -> Float64:
-    """Differences from the mean, as a vector of length 1, whatever their size."""
+    """Differences from the mean, scaled to a vector of length 1."""
     found = values - values[0]
     found = found / np.abs(found).max()
     found = found - found.mean()
@@ -46,7 +46,7 @@ def _deviations(values: Float64) -> Float64:
 
 
 def ranks(values: Float64) -> Float64:
-    """Ranks from 1; equal values have the mean of theirs."""
+    """Ranks from 1; equal values get their mean rank."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     last = np.cumsum(counts)
     return (last - (counts - 1) / 2)[place]
@@ -58,9 +58,9 @@ def spearman(gold: Float64, predicted: Float64) -> float | None:
 
 
 def scores_of(task: Task) -> dict[str, Score]:
-    """What a task's predictions are scored by, the one that counts first; each takes gold and predicted.
+    """A task's scores by name, the main one first; each takes gold and predicted.
 
-    Those are places in the task's labels (``WRONG`` of a tie), or numbers.
+    Both are indices of the task's labels (``WRONG`` for a tie), or numbers.
     """
     if task.range is not None:
         return {"spearman": spearman, "pearson": pearson}
@@ -71,22 +71,22 @@ def scores_of(task: Task) -> dict[str, Score]:
 
 
 def main_score(task: Task, gold: NDArray[np.generic], predicted: NDArray[np.generic]) -> float:
-    """What chooses checkpoints; 0 where the score is not defined."""
+    """The score that chooses checkpoints; 0 if it is not defined."""
     return next(iter(scores_of(task).values()))(gold, predicted) or 0.0
 
 
 def predict(task: Task, found: Float64) -> NDArray[Any]:
-    """What a model predicts: places of labels (:func:`decide`), or numbers within the task's range: (items).
+    """A model's predictions: indices of labels (:func:`decide`), or numbers within the task's range: (items).
 
     Args:
-        task: what is asked.
+        task: the task.
         found: float64 (items, answers), log-probabilities, or (items, 1), numbers.
     """
     return decide(found) if task.range is None else found[:, 0].clip(*task.range)
 
 
 def decide(scores: Float64) -> Int64:
-    """The likeliest answer of each item; ``WRONG`` where two are.
+    """The likeliest answer of each item; ``WRONG`` if two are.
 
     Args:
         scores: float64 (items, answers).

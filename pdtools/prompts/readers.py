@@ -1,4 +1,4 @@
-"""Data of classification tasks as people have them: GLUE's tables, SST's trees, JSON lines, Parquet."""
+"""Data of classification tasks in common formats: GLUE's tables, SST's trees, JSON lines, Parquet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pdtools.trees import normalize, read_trees, unescape
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-# The files that a split may be in, in a folder: GLUE's first.
+# Endings of a split's file in a folder: GLUE's first.
 _ENDINGS = (".tsv", ".jsonl", ".parquet", ".txt")
 _ROWS_AT_ONCE, _BYTES_OF_VALUE = 1 << 10, 8
 _LABELLED_LINE = re.compile(r"(\d+)[ \t]+(\S.*)")
@@ -30,7 +30,7 @@ _LABELLED_LINE = re.compile(r"(\d+)[ \t]+(\S.*)")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a line of data says, by column; ``line``: its number, of Parquet that of the row, from 1."""
+    """A line of data, by column; ``line``: its number, for Parquet the row's, from 1."""
 
     values: Mapping[str, Any]
     file: str
@@ -38,7 +38,7 @@ class Record:
 
 
 def data_file(data: str, split: str) -> str:
-    """The file that is meant: the one that is named, or that of a split in a folder such as GLUE's.
+    """The data file: the named one, or a split's in a folder such as GLUE's.
 
     Raises:
         InputError: if there is none.
@@ -57,17 +57,17 @@ def data_file(data: str, split: str) -> str:
 def read_records(
     file: str, names: Mapping[str, Sequence[str]], rejects: Rejects, *, columns: Collection[str] | None = None
 ) -> Iterator[Record]:
-    """The records of a file.
+    """Read the records of a file.
 
-    JSON lines and Parquet are told by their endings. Else: trees begin with a bracket, their label is that of
-    the root; lines that begin with a digit are a label and a sentence; all other files are tables whose first
-    line names the columns, with tabs between cells, in which a quote is a letter like others.
+    JSON lines and Parquet are recognized by their endings. Else: trees begin with a bracket, and the root has
+    their label; lines that begin with a digit are a label and a sentence; all other files are tables whose
+    first line names the columns, with tabs between cells, in which a quote is an ordinary character.
 
     Args:
         file: UTF-8, perhaps compressed, or with a byte order mark, or CRLF.
-        names: fields that have to be there, and what each may be called.
+        names: required fields, with the possible names of each.
         rejects: takes lines that cannot be read.
-        columns: all that are needed; of Parquet no others are read. None: all.
+        columns: all that are needed; no others are read from Parquet. None: all.
 
     Raises:
         InputError: if the file is none of these, or lacks a column.
@@ -130,7 +130,7 @@ def _trees(file: str, rejects: Rejects) -> Iterator[Record]:
         if tree is None:
             rejects.add("no words", file=file, line=sourced.line, text=sourced.text)
             continue
-        # The whole is the first constituent; of a tree of one word only the tag is left.
+        # The whole is the first constituent; a tree of one word has only its tag.
         label = sourced.tree.labels[0] if sourced.tree.labels else sourced.tree.tags[0]
         sentence = join_words([unescape(word) for word in tree.words], "raw").text
         yield Record({"label": label, "sentence": sentence}, file, sourced.line)
@@ -150,7 +150,7 @@ def _json(file: str, rejects: Rejects) -> Iterator[Record]:
 def _parquet(
     file: str, names: Mapping[str, Sequence[str]], columns: Collection[str] | None
 ) -> Iterator[Record]:
-    """Rows, few at a time. A text that many of them share is in memory once, as a row group is packed."""
+    """Read rows, few at a time. A text that many rows share is in memory once, as in a packed row group."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -177,13 +177,13 @@ def _parquet(
 
 
 def _check_sizes(about: pq.FileMetaData, columns: Collection[str], file: str) -> None:
-    """Refuse a file whose columns unpack to much more than text does."""
+    """Refuse a file whose columns unpack to much more data than text does."""
     for group in range(about.num_row_groups):
         for i in range(about.num_columns):
             column = about.row_group(group).column(i)
             name, _, is_nested = column.path_in_schema.partition(".")
             if name in columns:
-                # Of lists, few bytes may say many equal values.
+                # In lists, few bytes may encode many equal values.
                 values = _BYTES_OF_VALUE * column.num_values if is_nested else 0
                 unpacked = max(column.total_uncompressed_size, values)
                 check_packed(unpacked, column.total_compressed_size, file, MAX_DOCUMENT_BYTES)
@@ -193,8 +193,8 @@ def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:
     """The names of integer labels, if a Parquet file of Hugging Face's ``datasets`` has them.
 
     Args:
-        file: any.
-        columns: what the column of labels may be called.
+        file: a data file of any kind.
+        columns: possible names of the label column.
     """
     if not file.endswith(".parquet"):
         return None

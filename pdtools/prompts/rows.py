@@ -1,7 +1,7 @@
-"""Prompts with the trees of their sentences as windows: a row for each item, its answer the last sentence.
+"""Windows of prompts with their sentences' trees: a row for each item, its answer the last sentence.
 
 Each sentence of a prompt has its own ROOT and its tree. The answer's, ``ROOT Label : Yes``, has no tree: its
-tokens shift, whatever the answer is, and the last one attaches to ROOT, as in every window. What is read
+tokens shift, and the last one attaches to ROOT, as in every window. The input
 before the answer, attachments included, is therefore the same for all labels. A row without a label has the
 first answer in its place.
 """
@@ -37,12 +37,12 @@ NO_ANSWER = -1
 
 @dataclass(frozen=True, slots=True)
 class PromptForm:
-    """A task as a tokenizer writes its answers; ``settings.prompt_form`` of shards and checkpoints.
+    """A task in a tokenizer's tokens; ``settings.prompt_form`` of shards and checkpoints.
 
     Attributes:
-        task: what is asked.
-        lead_in: the tokens before the answer, in its sentence; none of tasks of numbers.
-        answers: of each label the tokens of its answer.
+        task: the task.
+        lead_in: the tokens before the answer, in its sentence; empty for tasks with numbers.
+        answers: for each label, the tokens of its answer.
     """
 
     task: Task
@@ -51,10 +51,10 @@ class PromptForm:
 
     @classmethod
     def of(cls, task: Task, tokenizer: Tokenizer) -> PromptForm:
-        """The form that a task has in a tokenizer.
+        """Convert a task to a tokenizer's tokens.
 
         Raises:
-            PdtoolsError: if an answer has no tokens, or those that another begins with.
+            PdtoolsError: if an answer has no tokens, or another begins with its tokens.
         """
         if task.answer is None:
             return cls(task)
@@ -85,7 +85,7 @@ class PromptForm:
 
     @classmethod
     def described(cls, settings: Mapping[str, Any], place: str | Path) -> PromptForm | None:
-        """The form that the settings of shards, or of a checkpoint's shards, have; None: they are no prompts.
+        """The prompt form in settings of shards, or of a checkpoint's shards; None: they are no prompts.
 
         Raises:
             InputError: if it is damaged.
@@ -100,7 +100,7 @@ class PromptForm:
             raise InputError("damaged settings of prompts", file=place) from error
 
     def record(self) -> dict[str, Any]:
-        """What :meth:`described` reads."""
+        """The JSON-ready record that :meth:`described` reads."""
         return {
             "task": self.task.record(),
             "lead_in": list(self.lead_in),
@@ -108,15 +108,15 @@ class PromptForm:
         }
 
     def begin(self, tokens: Int32, root_id: int) -> int:
-        """Where the last sentence of a row, the answer's, begins; of tasks of numbers, the row's end."""
+        """The beginning of a row's last sentence, the answer; for tasks with numbers, the row's end."""
         return int(np.flatnonzero(tokens == root_id)[-1]) if self.answers else len(tokens)
 
     def with_answer(self, tokens: Int32, attach: Int32, label: int, root_id: int) -> tuple[Int32, Int32]:
-        """A row with another answer in the place of its own.
+        """Replace the answer of a row.
 
         Args:
-            tokens, attach: int32 (n), of a row.
-            label: the place of the answer's label in the task.
+            tokens, attach: int32 (n), the row's.
+            label: the index of the answer's label in the task.
             root_id: the token ROOT.
 
         Returns:
@@ -136,7 +136,7 @@ def answer_sentence(task: Task, label: str, text_style: str) -> Sentence:
 
 
 def _as_read(sentence: Sentence, text_style: str) -> Sentence:
-    """A sentence as shards have it: in ``ptb`` style with spaces between all words."""
+    """A sentence in the shards' form: in ``ptb`` style with spaces between all words."""
     return join_words(sentence.words, "ptb") if text_style == "ptb" else sentence
 
 
@@ -150,23 +150,23 @@ def prompt_shards(
     *,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Make shards of prompts and the trees of their sentences.
+    """Make shards of prompts and their sentences' trees.
 
     Args:
         files: bracketed trees, one for each sentence of the prompts, in order.
-        prompts: items.
+        prompts: the items.
         tokenizer: encodes them.
-        settings: of windows.
+        settings: the windows' settings.
         out_dir: the folder.
         rejects: gets items that are too long, or have a sentence without a tree or with words that the
-            tokenizer does not know.
+            tokenizer cannot encode.
         overwrite: whether ``out_dir`` may be replaced.
 
     Returns:
         The manifest.
 
     Raises:
-        InputError: a tree of other words than the prompt's, or too few or too many trees.
+        InputError: for a tree with other words than the prompt's, or too few or too many trees.
         PdtoolsError: see :meth:`PromptForm.of`.
     """
     form = PromptForm.of(prompts.task, tokenizer)
@@ -251,7 +251,7 @@ def _answer_row(form: PromptForm, label: str, tokenizer: Tokenizer) -> ShardRow:
 
 
 def _with_answers(tables: Iterable[Rows], task: Task, items: deque[Item]) -> Iterator[Rows]:
-    """Windows with the columns of prompts: an item each."""
+    """Add the columns of prompts to windows, one item each."""
     import pyarrow as pa
 
     labels = {label: number for number, label in enumerate(task.labels)}

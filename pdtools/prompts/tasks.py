@@ -1,4 +1,4 @@
-"""Tasks that are asked as prompts (Murty et al. 2023, appendix A): small TOML files, some of them bundled."""
+"""Tasks given as prompts (Murty et al. 2023, appendix A): small TOML files, some of them bundled."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ _LABEL = "{label}"
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """How records of data become prompts, and what is asked.
+    """A task: how records of data become prompts, and the possible answers.
 
     Attributes:
-        name: of the task.
-        parts: what a prompt says, a list: lead-ins with fields of the data in braces, ``Premise:
+        name: its name.
+        parts: the prompt, a list: lead-ins with fields of the data in braces, ``Premise:
             {sentence1}.``
-        metric: what chooses checkpoints: ``accuracy``, ``f1`` (of the label ``positive``), ``spearman``.
+        metric: the score that chooses checkpoints: ``accuracy``, ``f1`` (of the label ``positive``),
+            ``spearman``.
         answer: the last part, a lead-in and the label: ``Label: {label}``; none for a task of numbers.
-        answers: a table: of each label, as the data have it, the words of the answer.
-        range: instead of these two: the least and the largest number, of a task of numbers.
-        positive: the label that F1 is of; by default ``1``.
-        columns: a table: other names that fields, ``label`` and ``id`` have in the data; the first that is
+        answers: a table: for each label in the data, the words of the answer.
+        range: instead of these two: the least and the largest number, for a task of numbers.
+        positive: the label whose F1 is computed; by default ``1``.
+        columns: a table: other names of fields, ``label`` and ``id`` in the data; the first that is
             there counts.
     """
 
@@ -79,22 +80,22 @@ class Task:
 
     @property
     def labels(self) -> list[str]:
-        """As the data have them, in order."""
+        """The labels in the data, in order."""
         return list(self.answers)
 
     @property
     def lead_in(self) -> str:
-        """What stands before the answer."""
+        """The text before the answer."""
         return (self.answer or "").removesuffix(_LABEL)
 
     def names_of(self, field_name: str) -> tuple[str, ...]:
-        """What a field may be called in the data."""
+        """Possible names of a field in the data."""
         return tuple(self.columns.get(field_name, (field_name,)))
 
     def write(self, record: Mapping[str, str]) -> list[str]:
-        """The parts of a record's prompt, made of its fields.
+        """The parts of a record's prompt, with its fields filled in.
 
-        Where a field ends with a full stop, and the template has one there too, one is dropped.
+        If a field ends with a full stop, and the template has one there too, one is dropped.
         """
 
         def value(found: re.Match[str]) -> str:
@@ -105,7 +106,7 @@ class Task:
         return [_FIELD.sub(value, part) for part in self.parts]
 
     def record(self) -> dict[str, Any]:
-        """The task for JSON."""
+        """The task, JSON-ready."""
         return asdict(self)
 
 
@@ -118,7 +119,7 @@ def read_task(source: str) -> Task:
     """A task by its bundled name, or from a TOML file.
 
     Raises:
-        InputError: if there is none, or it is none.
+        InputError: if it is missing or damaged.
     """
     if source in bundled_tasks() and not Path(source).is_file():
         text = _bundled().joinpath(f"{source}.toml").read_text("utf-8")
@@ -135,10 +136,10 @@ def read_task(source: str) -> Task:
 
 
 def task_from(table: Mapping[str, Any], place: str | Path) -> Task:
-    """A task from what TOML or JSON holds.
+    """A task from the content of a TOML or JSON document.
 
     Raises:
-        InputError: naming the place, and what is wrong.
+        InputError: naming the place and the fault.
     """
     try:
         fields = as_fields(table, Task)

@@ -1,4 +1,4 @@
-"""A table's sentences and regions: a row for each sentence (wide), or for each region or word (long)."""
+"""Sentences and regions of a table: a row per sentence (wide), or per region or word (long)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.sheets import Sheet
 
-# What columns say, and the names that they have unless others are given.
+# Roles of columns, and their default names.
 ROLES = {
     "item": ("item", "item_number"),
     "condition": ("condition", "condition_name"),
@@ -31,23 +31,23 @@ _WHOLE = re.compile(r"[-+]?\d+(\.0+)?")
 
 @dataclass(frozen=True)
 class Stimuli:
-    """The sentences of a table, S of them, and U units of these: regions or words.
+    """The S sentences of a table, and their U units: regions or words.
 
     Attributes:
         sheet: the table.
         form: how it was read, for people.
         texts: the sentences (S).
-        row: int64 (S,), the row of the sheet that each (its first region) is from.
-        version: of each sentence, the column that it is from, if there are several of sentences.
-        documents: of each sentence, the text that it is a part of, if the table numbers sentences; those of
-            one stand after each other.
-        first: int64 (S + 1,), where the units of each sentence begin.
+        row: int64 (S,), the sheet's row of each sentence (of its first region).
+        version: for each sentence, its column, if several columns hold sentences.
+        documents: for each sentence, its text, if the table numbers sentences; sentences of
+            one text are consecutive.
+        first: int64 (S + 1,), the first unit of each sentence.
         start, end: int64 (U,), the characters of units in their sentences.
-        unit_row: int64 (U,), the row of the sheet that each is from.
-        region: int64 (U,), the region of its sentence that each is, or is in, from 1.
+        unit_row: int64 (U,), the sheet's row of each unit.
+        region: int64 (U,), the number of the region that each unit is, or is in, from 1.
         in_region: int64 (U,), the place of a word in its region, from 1.
-        renamed: columns given for ``item`` and ``condition``, if the table has none of these names.
-        new: the columns that say what units are, and are not in the table: ``region`` and the like.
+        renamed: columns given for ``item`` and ``condition``, if the table has no columns of these names.
+        new: the columns that identify units and are not in the table: ``region`` and the like.
         words: whether units are words.
     """
 
@@ -68,7 +68,7 @@ class Stimuli:
     words: bool
 
     def spans(self, sentence: int) -> list[tuple[int, int]]:
-        """The characters of the units of a sentence."""
+        """The character spans of a sentence's units."""
         own = slice(self.first[sentence], self.first[sentence + 1])
         return list(zip(self.start[own].tolist(), self.end[own].tolist(), strict=True))
 
@@ -83,14 +83,14 @@ class Stimuli:
         return np.argsort(self.unit_row, kind="stable")
 
     def unit_texts(self) -> list[str]:
-        """The characters of all units."""
+        """The texts of all units."""
         places = zip(self.of.tolist(), self.start.tolist(), self.end.tolist(), strict=True)
         return [self.texts[sentence][start:end] for sentence, start, end in places]
 
 
 @dataclass
 class _Columns:
-    """Columns by what they say."""
+    """The columns of a sheet by their roles."""
 
     sheet: Sheet
     given: Mapping[str, str]
@@ -98,17 +98,17 @@ class _Columns:
     def __post_init__(self) -> None:
         if unknown := set(self.given) - ROLES.keys():
             raise PdtoolsError(f"--column {min(unknown)}: must be one of {', '.join(ROLES)}")
-        for role in self.given:  # those that are not read either: of wide tables item and condition
+        for role in self.given:  # including unused ones: item and condition of wide tables
             self.all(role)
 
     def named(self, name: str) -> list[int]:
-        """The columns of a name: those that are written like that, or else without case."""
+        """The columns with a name: exact matches, or else without regard to case."""
         exact = [i for i, each in enumerate(self.sheet.columns) if each == name]
         folded = name.strip().casefold()
         return exact or [i for i, each in enumerate(self.sheet.columns) if each.casefold() == folded]
 
     def all(self, role: str) -> list[int]:
-        """The columns that say this; none if there are none, of which none was asked for."""
+        """The columns with this role; none if there are none and none was requested."""
         if role not in self.given:
             names = [name for name in ROLES[role] if self.named(name)][:1]
         elif role == "sentence" and not self.named(self.given[role]):
@@ -128,11 +128,11 @@ class _Columns:
         return found
 
     def one(self, role: str) -> int | None:
-        """The column that says this, if there is one."""
+        """The column with this role, if there is one."""
         return next(iter(self.all(role)), None)
 
     def has(self, role: str) -> bool:
-        """Whether there is one, or several."""
+        """Return whether there is a column with this role, or several."""
         return role in self.given or any(map(self.named, ROLES[role]))
 
     def called(self, place: int) -> str:
@@ -142,7 +142,7 @@ class _Columns:
 
 @dataclass
 class _Found:
-    """Sentences, and units of them, as they are collected."""
+    """Sentences and their units, as they are collected."""
 
     texts: list[str] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
@@ -154,7 +154,7 @@ class _Found:
     )  # start, end, row, region, place
 
     def add(self, text: str, spans: Sequence[tuple[int, int]], rows: Sequence[int], words: bool) -> None:
-        """A sentence with its regions, or their words, and the row of each region."""
+        """Add a sentence with its regions, or their words, and the row of each region."""
         before = len(self.units)
         for region, ((start, end), row) in enumerate(zip(spans, rows, strict=True), start=1):
             if words:
@@ -170,19 +170,19 @@ class _Found:
 def read_stimuli(
     sheet: Sheet, columns: Mapping[str, str] | None = None, *, words: bool = False, glue: str = " "
 ) -> Stimuli:
-    """The sentences of a table.
+    """Read the sentences of a table.
 
     Args:
         sheet: the table.
-        columns: names of columns by what they say (:data:`ROLES`), where they have others; of ``sentence``
-            several, between commas.
+        columns: names of columns by their roles (:data:`ROLES`), if not the default ones; several names for
+            ``sentence`` are separated by commas.
         words: whether units are words, of which a region may have several, instead of regions.
-        glue: of a row for each region or word, what stands between them; nothing: what their texts begin or
-            end with.
+        glue: for a row per region or word, the string between them; empty: only the spaces at their texts'
+            ends.
 
     Raises:
-        InputError: naming the row, where a table does not say what its sentences are, or says it twice.
-        PdtoolsError: for a name that is none of :data:`ROLES`.
+        InputError: naming the row, if a table does not determine its sentences, or does so twice.
+        PdtoolsError: for a name that is not in :data:`ROLES`.
     """
     found = _Columns(sheet, columns or {})
     several = found.all("sentence")
@@ -282,8 +282,10 @@ _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
 def _as_they_stand(regions: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
-    """Regions as a sentence: a space between two of them if there is any at their border, or else nothing;
-    empty ones are empty in it."""
+    """Join regions into a sentence, with a space between two only if there is one at their border.
+
+    Empty regions are empty spans.
+    """
     text, is_apart = "", False
     spans = []
     for region in map(_plain, regions):
@@ -298,7 +300,7 @@ def _as_they_stand(regions: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
 
 
 def _between_brackets(cell: str, sheet: Sheet, row: int) -> list[str]:
-    """Regions in brackets, and the rest of the sentence between them; spaces alone go to the region after."""
+    """Split a cell into bracketed regions and the text between them; mere spaces go to the region after."""
     rest = _BRACKETS.sub("", cell)
     if "[" in rest or "]" in rest:
         reason = "brackets that do not match, or within others"
@@ -319,7 +321,7 @@ def _between_brackets(cell: str, sheet: Sheet, row: int) -> list[str]:
 
 
 def _glued(texts: Sequence[str], glue: str) -> tuple[str, list[tuple[int, int]]]:
-    """Regions as a sentence; empty ones are empty in it."""
+    """Join regions into a sentence; empty regions are empty spans."""
     parts: list[str] = []
     spans, at = [], 0
     for text in texts:
@@ -378,7 +380,7 @@ def _long(columns: _Columns, of_words: bool, words: bool, glue: str) -> Stimuli:
 
 
 def _check_named(columns: _Columns, item: int | None, groups: Mapping[tuple[str, ...], list[int]]) -> None:
-    """Refuse rows without an item, as merged cells leave them."""
+    """Refuse rows without an item, such as merged cells leave."""
     if item is None or len({key[0] for key in groups}) < 2:
         return
     for key, rows in groups.items():
@@ -391,7 +393,7 @@ def _check_named(columns: _Columns, item: int | None, groups: Mapping[tuple[str,
 
 
 class _Places:
-    """The order of a sentence's rows: by their numbers, or else as they stand in the table."""
+    """The order of a sentence's rows: by their numbers, or else as in the table."""
 
     def __init__(self, columns: _Columns) -> None:
         self._columns = columns
@@ -409,10 +411,10 @@ class _Places:
             self.form = f"in the order of {columns.called(self.by)}"
 
     def in_order(self, rows: list[int]) -> list[int]:
-        """The rows of a sentence.
+        """Sort the rows of a sentence.
 
         Raises:
-            InputError: for two of one place, and what is no number.
+            InputError: for two of one place, and values that are no numbers.
         """
         if self._cells is None:
             return rows
@@ -437,7 +439,7 @@ class _Places:
 def _located(
     columns: _Columns, sentence: str, texts: Sequence[str], rows: Sequence[int]
 ) -> tuple[str, list[tuple[int, int]]]:
-    """Where the regions of a sentence are in it."""
+    """Find the regions of a sentence in it."""
     text = _plain(sentence).strip()
     spans, at = [], 0
     for region, row in zip(texts, rows, strict=True):

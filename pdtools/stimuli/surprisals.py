@@ -1,4 +1,4 @@
-"""What a model says of the regions, or words, of a table's sentences."""
+"""A model's surprisals for the regions, or words, of a table's sentences."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Source = Literal["text", "tokens"]
 
 
 def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[str, Float]:
-    """What a score says of the units of its sentence, which cover all of it.
+    """Sum a sentence's scores over its units, which cover all of it.
 
-    A token counts where its first character stands that is no space; end-of-sentence nowhere.
+    A token belongs to the unit of its first character that is no space; end-of-sentence to none.
 
     Args:
-        score: of the sentence.
-        spans: n, the characters of units.
+        score: the sentence's score.
+        spans: n, the character spans of units.
 
     Returns:
-        float64 (n,) each: ``surprisal``, nats: the sum over the unit's tokens, not a number where it has
-        characters, but no token begins in it; ``n_tokens``; ``unknown``: how many of them stand for unknown
-        words; ``crossing``: how many reach beyond its end; ``last``: the row of its last token, −1 where
-        there is none. As far as the score has them ``attachment`` (nats) and ``closed``, summed too, and
-        ``entropy`` (nats) and ``seen`` of the unit's first token. With the measures ``begins`` and ``ends``
-        surprisals are corrected: the space after a word is in it, and not the one before
+        float64 (n,) each: ``surprisal``, nats: the sum over the unit's tokens, NaN if it has characters, but no
+        token begins in it; ``n_tokens``; ``unknown``: number of unknown words among them; ``crossing``:
+        number that reach beyond its end; ``last``: the row of its last token, −1 if there is none. As far as
+        the score has them ``attachment`` (nats) and ``closed``, summed too, and ``entropy`` (nats) and
+        ``seen`` of the unit's first token. With the measures ``begins`` and ``ends`` surprisals are
+        corrected: they include the space after a word, and not the one before
         (:func:`pdtools.evaluation.reading.alignment.align`).
     """
     n = len(spans)
@@ -88,14 +88,14 @@ def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[
 
 @dataclass
 class Surprisals:
-    """What a model says of all units (U) of stimuli.
+    """A model's surprisals for all units (U) of stimuli.
 
     Attributes:
         stimuli: the table.
-        source: what its sentences are: running text, or words between spaces.
-        unit: of surprisal, attachment and entropy.
+        source: the form of its sentences: running text, or words between spaces.
+        unit: the unit of surprisal, attachment and entropy.
         rejects: takes the sentences that have no score.
-        values: float64 (U,) each, see :func:`unit_values`; not a number of sentences without a score.
+        values: float64 (U,) each, see :func:`unit_values`; NaN for sentences without a score.
         parses: the best hypothesis after each unit; None if there are none.
         corrects_spaces: whether a surprisal was corrected for spaces.
     """
@@ -114,11 +114,12 @@ class Surprisals:
     def parts(
         self, context: Context, scorer: Mapping[str, Any]
     ) -> Iterator[tuple[tuple[int, int], Sentence]]:
-        """What a model reads, with the sentence that it begins with and how many they are. Of equal sentences
-        only the first is read, unless they stand in documents.
+        """The texts that a model reads, each with its first sentence and number of sentences.
+
+        Equal sentences are read once, unless they stand in documents.
 
         Args:
-            context: what is read before sentences.
+            context: the text to be read before sentences.
             scorer: settings of its scorer.
         """
         stimuli, self._style = self.stimuli, scorer["text_style"]
@@ -145,7 +146,7 @@ class Surprisals:
         return read_sentence(self.stimuli.texts[number], self.source, self._style)
 
     def add(self, place: tuple[int, int], found: SentenceScore | ParsedScore | Unscorable) -> None:
-        """What was found of one of the :meth:`parts`.
+        """Add the score of one of the :meth:`parts`.
 
         Raises:
             InputError: if it has no score, and the rejects say so.
@@ -184,7 +185,7 @@ class Surprisals:
             self.values[name][own] = values * (scale if name in ("surprisal", "attachment", "entropy") else 1)
 
     def _spans(self, number: int, score: SentenceScore) -> list[tuple[int, int]]:
-        """The characters of a sentence's units as the model reads it."""
+        """The character spans of a sentence's units in the text that the model reads."""
         spans, text = self.stimuli.spans(number), self.stimuli.texts[number]
         if score.text == text:
             return spans
@@ -203,5 +204,5 @@ class Surprisals:
 
     @property
     def n_crossing(self) -> int:
-        """How many tokens reach over the end of their unit."""
+        """The number of tokens that reach over the end of their unit."""
         return int(np.nansum(self.values.get("crossing", np.zeros(0))))

@@ -1,4 +1,4 @@
-"""Tables of stimuli with what models say of them, for pandas and as files."""
+"""Tables of stimuli with models' surprisals, for pandas and as files."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from pdtools.stimuli.surprisals import Surprisals
 
 SPILLED = (1, 2)
-"""How many words back surprisal, length and frequency are repeated in a word's row."""
+"""Number of previous words whose surprisal, length and frequency are repeated in a word's row."""
 _COUNTS = ("n_tokens", "unknown", "crossing", "seen", *(f"length_{words}" for words in SPILLED))
 
 
 @dataclass(frozen=True)
 class Made:
-    """The rows of a table, some perhaps several times, and new columns.
+    """The rows of a table, some perhaps repeated, and new columns.
 
     Attributes:
         sheet: the table.
-        rows: int64 (n,), its rows, by place.
-        columns: of n values each: text, or float64, of which some are no number.
+        rows: int64 (n,), indices of the sheet's rows.
+        columns: n values each: text, or float64, with NaN for missing ones.
     """
 
     sheet: Sheet
@@ -45,29 +45,29 @@ class Made:
 
 
 def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = False) -> list[str]:
-    """The columns that a table gets, apart from those that only some models have.
+    """The columns added to a table, except those that only some models have.
 
     Columns:
         model: the name of its folder.
-        region, region_text: of sentences in regions: number, from 1, and words.
-        surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none where no token
+        region, region_text: for sentences in regions: number, from 1, and words.
+        surprisal: bits (``--nats``: nats), summed over tokens; 0 for an empty region; none if no token
             begins in it. The end of the sentence is in no region.
-        n_tokens, unknown: how many tokens, and how many of them stand for unknown words.
-        crossing: how many tokens reach over the end; they count where they begin.
-        attachment, closed: of models with trees: expected surprisal of attachments, and expected number of
+        n_tokens, unknown: number of tokens, and number of unknown words among them.
+        crossing: number of tokens that reach over the end; they count where they begin.
+        attachment, closed: for models with trees: expected surprisal of attachments, and expected number of
             constituents closed.
         entropy: with ``--entropy``, instead of these two: of the first token.
-        seen: with ``--context`` or ``--stride``: tokens read before.
+        seen: with ``--context`` or ``--stride``: number of tokens read before.
         parse: with ``--parses``: the best hypothesis after it.
         word, word_in_region, word_number: with ``--words``: the word, and its place, from 1.
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: surprisals of the two words before it; ``length_1``,
             ``frequency_1`` and so on too.
-        condition: the column that a sentence is from, if there are several (``version``, if the table has
+        condition: the sentence's column, if there are several (``version``, if the table has
             that column).
 
     Raises:
-        InputError: if it has one of them already.
+        InputError: if it already has one of them.
     """
 
     def of_words(name: str) -> list[str]:
@@ -91,8 +91,8 @@ def make_table(
 
     Args:
         stimuli: what was scored.
-        models: what each model says of it, by name.
-        frequency: of words.
+        models: each model's surprisals, by name.
+        frequency: the frequencies of words.
     """
     order = stimuli.order
     parses = any(each.parses is not None for each in models.values())
@@ -149,7 +149,7 @@ def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], 
 
 
 def _spilled(stimuli: Stimuli, values: Any, words: int) -> NDArray[np.float64]:
-    """float64 (U,), the value of the unit so many before each in its sentence; not a number of the first."""
+    """float64 (U,), the value of the unit ``words`` before each in its sentence; NaN at its beginning."""
     found = np.full(len(stimuli.start), np.nan)
     same = stimuli.of[words:] == stimuli.of[:-words]
     found[words:][same] = np.asarray(values, np.float64)[:-words][same]
@@ -164,7 +164,7 @@ def _in_order(values: Any, order: NDArray[np.int64]) -> list[Any]:
 
 
 def _region_texts(stimuli: Stimuli) -> list[str]:
-    """The text of the region that each word is in."""
+    """The text of the region that contains each word."""
     found: list[str] = []
     keys = list(zip(stimuli.of.tolist(), stimuli.region.tolist(), strict=True))
     first: dict[tuple[int, int], int] = {}
@@ -179,7 +179,7 @@ def _region_texts(stimuli: Stimuli) -> list[str]:
 
 
 def sheet_of_pandas(frame: pd.DataFrame) -> Sheet:
-    """A table of pandas; its rows are numbered from 1."""
+    """Convert a pandas table; its rows are numbered from 1."""
     cells = [frame.iloc[:, i].tolist() for i in range(frame.shape[1])]
     names = tuple(map(str, frame.columns))
     return Sheet(
@@ -193,7 +193,7 @@ def sheet_of_pandas(frame: pd.DataFrame) -> Sheet:
 
 
 def as_pandas(made: Made) -> pd.DataFrame:
-    """The table as pandas has it: the given one's rows and types, then the new columns."""
+    """Convert to pandas: the given table's rows and types, then the new columns."""
     frame: pd.DataFrame = made.sheet.table.iloc[made.rows].reset_index(drop=True)
     for name, values in made.columns.items():
         frame[name] = values
@@ -203,13 +203,13 @@ def as_pandas(made: Made) -> pd.DataFrame:
 
 
 def check_name(output: str) -> None:
-    """Refuse a file of a kind that tables are not written as."""
+    """Refuse a file name whose ending is no table format that can be written."""
     if ending(output) == "xlsx":
         raise PdtoolsError(f"{output}: tables are written as .csv, .tsv or .parquet")
 
 
 def write(made: Made, output: str) -> None:
-    """Write a table: Parquet, if the name ends so, CSV with commas, or TSV."""
+    """Write a table: Parquet or CSV by the name's ending, else TSV."""
     if ending(output) == "parquet":
         with atomic_path(output) as path:
             _write_parquet(made, path)
@@ -249,7 +249,7 @@ def _write_parquet(made: Made, path: Path) -> None:
 
 
 def _typed(column: Sequence[Any]) -> pa.Array:
-    """Cells as Arrow's: numbers, if texts of all are those of numbers."""
+    """Convert cells to Arrow: numbers, if all texts are numbers."""
     import pyarrow as pa
 
     if not any(isinstance(value, str) and value for value in column):
@@ -265,7 +265,7 @@ def _typed(column: Sequence[Any]) -> pa.Array:
 
 
 def _is_number(text: str, number: float | None) -> bool:
-    """Whether a number is all that a text says: no zeros before it, no words."""
+    """Return whether a text is exactly a number: no zeros before it, no words."""
     return not text or (
         text.lstrip("+-")[:2] not in ("00", *(f"0{i}" for i in range(10))) and text == text.strip()
     )
