@@ -74,14 +74,14 @@ def read_sentences(
 
 
 def read_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Read text with one sentence a line; words are split as in the Penn Treebank. A blank line has no words."""
+    """Read text with one sentence a line, split into Penn Treebank words. A blank line has no words."""
     for file in files:
         for line, text in read_lines(file):
             yield SourcedSentence(split_words(text, "ptb").words, file, line, text)
 
 
 def read_parts(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Read the sentences of prompts (:mod:`pdtools.prompts.items`); words are split as in the Penn Treebank."""
+    """Read the sentences of prompts (:mod:`pdtools.prompts.items`), split into Penn Treebank words."""
     for file in files:
         prompts = read_prompts(file)
         for number, text in prompts.sentences:

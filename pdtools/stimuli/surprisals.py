@@ -36,8 +36,8 @@ def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[
         spans: n, the character spans of units.
 
     Returns:
-        float64 (n,) each: ``surprisal``, nats: the sum over the unit's tokens, NaN if it has characters, but no
-        token begins in it; ``n_tokens``; ``unknown``: number of unknown words among them; ``crossing``:
+        float64 (n,) each: ``surprisal``, nats: the sum over the unit's tokens, NaN if it has characters, but
+        no token begins in it; ``n_tokens``; ``unknown``: number of unknown words among them; ``crossing``:
         number that reach beyond its end; ``last``: the row of its last token, −1 if there is none. As far as
         the score has them ``attachment`` (nats) and ``closed``, summed too, and ``entropy`` (nats) and
         ``seen`` of the unit's first token. With the measures ``begins`` and ``ends`` surprisals are
