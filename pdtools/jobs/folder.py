@@ -374,8 +374,8 @@ def _shown(value: Any) -> str:
 
 def read_job(folder: Path) -> dict[str, Any]:
     """Read ``job.json``: ``command`` (arguments), ``folder`` (working directory), ``output``,
-    ``settings``, ``replaces`` (the earlier file or folder of the output's name; None:
-    none), and once the output is whole ``made`` (its files, or the SHA-256 of their list).
+    ``settings``, ``replaces`` (the earlier file or folder of the output's name; None: none), and once the
+    output is whole ``made`` (its files, or the SHA-256 of their list).
 
     Raises:
         InputError: if there is none, or it is damaged.

@@ -122,8 +122,8 @@ def read_running_text(
 ) -> Iterator[SourcedSentence]:
     """Read running text, split into sentences by a splitter (default: :class:`RuleSplitter`).
 
-    A sentence may span line ends, but not a blank line; its place is its first line. Blank
-    lines between two sentences give one without words, so that the ends of texts show.
+    A sentence may span line ends, but not a blank line; its place is its first line. Blank lines between two
+    sentences give one without words, so that the ends of texts show.
 
     Raises:
         MissingDependencyError: if no splitter is given, and spaCy is not installed.

@@ -1,9 +1,8 @@
 """Windows of prompts with their sentences' trees: a row for each item, its answer the last sentence.
 
 Each sentence of a prompt has its own ROOT and its tree. The answer's, ``ROOT Label : Yes``, has no tree: its
-tokens shift, and the last one attaches to ROOT, as in every window. The input
-before the answer, attachments included, is therefore the same for all labels. A row without a label has the
-first answer in its place.
+tokens shift, and the last one attaches to ROOT, as in every window. The input before the answer, attachments
+included, is therefore the same for all labels. A row without a label has the first answer in its place.
 """
 
 from __future__ import annotations

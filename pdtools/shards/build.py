@@ -129,9 +129,9 @@ def shards_from_files(
 ) -> dict[str, Any]:
     """Make shards from tree files, and a tokenizer from the same trees if none is given.
 
-    Files are read twice to make a tokenizer, or to find the constituents' labels if the given tokenizer
-    has none; standard input and pipes are kept in memory instead. Files are processed
-    in chunks (:func:`pdtools.trees.cut_pieces`), so the result does not depend on ``workers``.
+    Files are read twice to make a tokenizer, or to find the constituents' labels if the given tokenizer has
+    none; standard input and pipes are kept in memory instead. Files are processed in chunks
+    (:func:`pdtools.trees.cut_pieces`), so the result does not depend on ``workers``.
 
     Args:
         files: bracketed trees, ``-`` for standard input.

@@ -39,8 +39,8 @@ class Stimuli:
         texts: the sentences (S).
         row: int64 (S,), the sheet's row of each sentence (of its first region).
         version: for each sentence, its column, if several columns hold sentences.
-        documents: for each sentence, its text, if the table numbers sentences; sentences of
-            one text are consecutive.
+        documents: for each sentence, its text, if the table numbers sentences; sentences of one text are
+            consecutive.
         first: int64 (S + 1,), the first unit of each sentence.
         start, end: int64 (U,), the characters of units in their sentences.
         unit_row: int64 (U,), the sheet's row of each unit.

@@ -63,8 +63,7 @@ def new_columns(stimuli: Stimuli, *, frequency: bool = False, parses: bool = Fal
         length, frequency: with ``--words``: characters; log2 of the share of all words.
         surprisal_1, surprisal_2: with ``--words``: surprisals of the two words before it; ``length_1``,
             ``frequency_1`` and so on too.
-        condition: the sentence's column, if there are several (``version``, if the table has
-            that column).
+        condition: the sentence's column, if there are several (``version``, if the table has that column).
 
     Raises:
         InputError: if it already has one of them.

@@ -168,8 +168,8 @@ class Tokenizer:
 
         Args:
             path: a ``tokenizer.json``, or a folder that holds one: a tokenizer's, a set of shards, a
-                checkpoint, or a Hugging Face model's. Missing special tokens are added at the
-                end of its vocabulary, and padding and truncation are removed.
+                checkpoint, or a Hugging Face model's. Missing special tokens are added at the end of its
+                vocabulary, and padding and truncation are removed.
             text_style: needed only for a tokenizer that doesn't record its own (``ptb`` then, if None).
 
         Raises:

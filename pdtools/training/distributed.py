@@ -1,4 +1,4 @@
-"""The processes that train one model together, as torchrun starts them: who they are, what they agree on."""
+"""The processes that train one model together, as torchrun starts them: their ranks and communication."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ import torch.distributed as dist
 
 from pdtools.errors import PdtoolsError
 
-_TIMEOUT = timedelta(minutes=30)  # a checkpoint on a slow disk, which the others wait for, is no failure
-_LAST_SECONDS = 10.0  # that rank 0 waits for others to be gone
+_TIMEOUT = timedelta(minutes=30)  # others may have to wait for a checkpoint on a slow disk
+_LAST_SECONDS = 10.0  # time that rank 0 waits for others to end
 _PAUSE_SECONDS = 0.02
 
 
@@ -28,9 +28,9 @@ class Ranks:
     """One process among those that train together.
 
     Args:
-        rank: its number; rank 0 is the one that writes files and talks.
-        size: how many there are.
-        control: the group in which small numbers on the CPU are exchanged, where it is not the one of all.
+        rank: its number; rank 0 writes files and reports.
+        size: number of processes.
+        control: the group that exchanges small numbers on the CPU, if it is not the default group.
     """
 
     rank: int = 0
@@ -39,7 +39,7 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the process that writes and talks."""
+        """Return whether this is the process that writes and reports."""
         return self.rank == 0
 
     def add_up(self, tensor: torch.Tensor) -> None:
@@ -56,7 +56,7 @@ class Ranks:
         return int(value)
 
     def gather(self, tensor: torch.Tensor) -> list[torch.Tensor]:
-        """Every rank's tensor, by rank; on the CPU, of one shape and type."""
+        """Every rank's tensor, by rank; on the CPU, with one shape and type."""
         if self.size == 1:
             return [tensor]
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
@@ -64,7 +64,7 @@ class Ranks:
         return gathered
 
     def wait(self) -> None:
-        """Go on when all ranks are here."""
+        """Wait for all ranks."""
         self.largest(0)
 
 
@@ -72,13 +72,13 @@ ALONE = Ranks()
 
 
 def seed_rank(seed: int, rank: int, step: int) -> None:
-    """Give a rank random numbers of its own (for dropout) from a step on."""
+    """Seed a rank's own random numbers (for dropout), from a step on."""
     state = np.random.SeedSequence([seed, rank, step]).generate_state(1, np.uint64)
     torch.manual_seed(int(state[0]) >> 1)
 
 
 def started_by_torchrun() -> bool:
-    """Whether this process is one of several that torchrun (or a script that sets the same) started."""
+    """Return whether torchrun (or a script that sets the same variables) started several processes."""
     return "RANK" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
@@ -100,11 +100,11 @@ def local_device(name: str) -> str:
 
 @contextlib.contextmanager
 def torchrun_ranks(device: str) -> Iterator[Ranks]:
-    """Join the other processes that torchrun started; alone where it did not.
+    """Join the other processes that torchrun started; without torchrun, do nothing.
 
-    NCCL moves tensors between GPUs, gloo between CPUs. At the end all ranks part together: none closes its
+    NCCL moves tensors between GPUs, gloo between CPUs. At the end all ranks leave together: none closes its
     connections while another may still use them, nor leaves that to the end of Python. If the block fails in
-    several ranks, as it does when the end of one ends the others, only the first error comes out; the other
+    several ranks, as it does when one rank's end stops the others, only the first error is raised; the other
     ranks just exit with status 1.
 
     Args:
@@ -126,7 +126,7 @@ def torchrun_ranks(device: str) -> Iterator[Ranks]:
         _part(store, rank, size)
     except Exception as error:
         if not _is_first_failure(store):
-            raise SystemExit(1) from error  # the first one has said why
+            raise SystemExit(1) from error  # the first one has reported the reason
         if _is_lost_contact(error):
             reason = re.sub(r"\[/\S+\] ", "", str(error).splitlines()[0]).split(". ")[0]  # no source files
             raise PdtoolsError(
@@ -143,12 +143,12 @@ def _join(device: str, store: dist.Store, rank: int, size: int) -> Ranks:
     dist.init_process_group(
         "nccl", store=store, rank=rank, world_size=size, timeout=_TIMEOUT, device_id=torch.device(device)
     )
-    # Flags go between CPUs, so that to ask for one every step does not hold the GPU up.
+    # Flags are exchanged between CPUs, so that checking one every step does not hold up the GPU.
     return Ranks(rank=rank, size=size, control=dist.new_group(backend="gloo", timeout=_TIMEOUT))
 
 
 def _part(store: dist.Store, rank: int, size: int) -> None:
-    """Close this rank's connections when all ranks are through; rank 0, who may hold the store, goes last."""
+    """Close this rank's connections when all ranks are done; rank 0, which may hold the store, is last."""
     store.add("pdtools/through", 1)
     _await(store, "pdtools/through", size, _TIMEOUT.total_seconds())
     gc.collect()  # models in cycles hold groups, whose threads are to end here
@@ -159,14 +159,14 @@ def _part(store: dist.Store, rank: int, size: int) -> None:
 
 
 def _await(store: dist.Store, key: str, count: int, seconds: float) -> None:
-    """Wait until so many ranks have counted themselves in, at most so long; signals are heard meanwhile."""
+    """Wait for ``count`` ranks to count themselves in, for at most ``seconds``; signals are handled."""
     end = time.monotonic() + seconds
     while store.add(key, 0) < count and time.monotonic() < end:
         time.sleep(_PAUSE_SECONDS)
 
 
 def _is_first_failure(store: dist.Store | None) -> bool:
-    """Whether no other rank has failed before this one; where that cannot be asked any more, yes."""
+    """Return whether no other rank has failed before this one; True if that can no longer be asked."""
     if store is None:
         return True
     try:
@@ -176,5 +176,5 @@ def _is_first_failure(store: dist.Store | None) -> bool:
 
 
 def _is_lost_contact(error: Exception) -> bool:
-    """Whether an error came from a broken connection: gloo's is a plain RuntimeError."""
+    """Return whether an error came from a broken connection: gloo's is a plain RuntimeError."""
     return isinstance(error, dist.DistError) or (type(error) is RuntimeError and "gloo" in str(error))

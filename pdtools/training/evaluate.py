@@ -14,7 +14,7 @@ from pdtools.training.loss import LossSums, loss_sums, zero_sums
 
 
 def autocast(device: str, precision: str) -> AbstractContextManager[Any]:
-    """Mixed precision where ``precision`` asks for it; ``auto`` does on a GPU that has bf16."""
+    """Mixed precision if ``precision`` asks for it; ``auto`` does on a GPU that has bf16."""
     kind = torch.device(device).type
     if precision == "auto":
         # A GPU without bf16 can emulate it, slowly.
@@ -34,15 +34,15 @@ def evaluate(
     stop: Callable[[], bool] = lambda: False,
     loss: Callable[[Batch], LossParts] | None = None,
 ) -> LossSums | None:
-    """Add up the loss over batches, without dropout; the model's mode stays as it was.
+    """Sum the loss over batches, without dropout; the model's mode stays as it was.
 
     Args:
         batches: on any device.
         stop: asked before each batch.
-        loss: how the model is called, where it is wrapped; by default its own ``loss``.
+        loss: calls the model, if it is wrapped; by default its own ``loss``.
 
     Returns:
-        The sums, or None if ``stop`` said so before the end.
+        The sums, or None if ``stop`` interrupted.
     """
     sums = zero_sums(device)
     loss = loss or model.loss

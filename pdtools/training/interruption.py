@@ -1,4 +1,4 @@
-"""Stopping between two steps when the system asks for it."""
+"""Stopping between two steps when a signal requests it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ _NOTED = ("SIGINT", "SIGTERM", "SIGUSR1", "SIGBREAK")  # as far as the system ha
 
 
 class Interruption:
-    """While the context is open, Ctrl-C, SIGTERM and SIGUSR1 (what Slurm sends), and on Windows Ctrl-Break,
-    are noted, not obeyed.
+    """Notes Ctrl-C, SIGTERM and SIGUSR1 (sent by Slurm), and Windows' Ctrl-Break, instead of obeying them.
 
     ``received`` then holds the signal's number; a second Ctrl-C interrupts at once.
 
     Args:
         at_once: whether they are noted from the start. Else they are obeyed until :meth:`begin_noting`, which
-            :func:`pdtools.training.train` calls when there is something to lose.
-        noted: called when the first one is: from a signal's handler, so it must not use buffered streams.
+            :func:`pdtools.training.train` calls when there is progress to lose.
+        noted: called at the first one: from a signal's handler, so it must not use buffered streams.
     """
 
     def __init__(self, *, at_once: bool = True, noted: Callable[[], object] = lambda: None) -> None:
@@ -38,11 +37,11 @@ class Interruption:
             signal.signal(number, handler)
 
     def __call__(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         return self.received is not None
 
     def begin_noting(self) -> None:
-        """There is something to lose from now on."""
+        """Note signals from now on, as there is progress to lose."""
         self._is_noting = True
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -33,23 +33,23 @@ from pdtools.training.run_state import RunState, load_state, save_state, state_t
 
 
 class Listener(Protocol):
-    """What a run tells while it goes on."""
+    """The interface for a run's progress reports."""
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
-        """The next step comes: sentences (None: endless), parameters, steps, padding (a share), device."""
+        """Report the start: sentences (None: endless), parameters, steps, padding (a share), device."""
 
     def stepped(self, step: int) -> None:
-        """A step is done."""
+        """Report a step."""
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """The training loss since the last time."""
+        """Report the training loss since the last call."""
 
     def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
-        """The validation sentences were scored."""
+        """Report scores of the validation sentences."""
 
 
 class Silence(Listener):
-    """Tells nothing."""
+    """A listener that does nothing."""
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
         pass
@@ -66,11 +66,11 @@ class Silence(Listener):
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpointing:
-    """What a checkpoint holds beside the model.
+    """The contents of a checkpoint besides the model.
 
     Args:
-        tokenizer: whose tokens the data are of.
-        shards: what there is to know about the data (of shards: layout, factor, …).
+        tokenizer: the data's tokenizer.
+        shards: the data's settings (for shards: layout, factor, …).
     """
 
     tokenizer: Tokenizer
@@ -78,22 +78,22 @@ class Checkpointing:
 
 
 class TrainingLoop:
-    """One run, or what one rank does of it.
+    """One run, or one rank's part of it.
 
-    All ranks take the same steps: what they decide by (losses, whether to stop) is the same for all of them.
-    Rank 0 alone writes and tells.
+    All ranks take the same steps: their decisions rest on equal values (losses, whether to stop).
+    Rank 0 alone writes and reports.
 
     Args:
-        folder: where it is kept.
+        folder: the run's folder.
         parallel: the model, whose weights are changed, and the ranks that train it.
-        config: how to train.
-        train_set: what to learn from.
-        valid_set: what chooses the best checkpoint; without it ``best/`` is the newest one.
-        beside: by the name of a term of the loss, sentences for that term alone; it is left out of the
-            training sentences' loss then.
+        config: the training configuration.
+        train_set: the training data.
+        valid_set: the data that choose the best checkpoint; without them ``best/`` is the newest one.
+        beside: by the name of a term of the loss, sentences for that term alone, which the training
+            sentences' loss then excludes.
         checkpointing: what checkpoints hold beside the model.
-        device: where the model is.
-        listener: hears of progress.
+        device: the model's device.
+        listener: receives progress reports.
         stop: asked between steps; the run then writes ``last/`` and ends.
         resume: from ``last/trainer/``, whose weights the model has.
     """
@@ -141,7 +141,7 @@ class TrainingLoop:
                 folder.trainer, parallel, self.optimizer, device, config.seed
             )
             if self.state.finished == "steps" and self.state.step < config.steps:
-                self.state.finished = None  # it has been given more
+                self.state.finished = None  # it has been given more steps
         source = train_set.source(config, epoch=self.state.epoch, taken=self.state.taken)
         self.padding = source.padding_share()
         ahead = AHEAD if torch.device(device).type == "cuda" else 0
@@ -151,7 +151,7 @@ class TrainingLoop:
             epoch, taken = self.state.beside.get(name, (0, 0))
             source = sentences.source(config, epoch=epoch, taken=taken)
             self.loaders_beside[name] = BatchLoader(source, device, ahead, self.ranks)
-        self._waiting: deque[Batch] = deque()  # of the step that has begun
+        self._waiting: deque[Batch] = deque()  # batches of the present step
         self._weights = StepWeights(config, [], self.ranks)
         self._begin_step()
 
@@ -166,11 +166,11 @@ class TrainingLoop:
                 self.learn(batch, parts)
         return self.state
 
-    # What :meth:`run` does, for whoever computes the losses of several runs at once (``sweep.py``).
+    # The parts of :meth:`run`, for code that computes the losses of several runs at once (``sweep.py``).
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """While the block runs, batches are loaded and the log is open."""
+        """Load batches and keep the log open while the block runs."""
         self._clock = time.monotonic()
         log = (
             MetricsLog(
@@ -195,7 +195,7 @@ class TrainingLoop:
             yield
 
     def next_batch(self) -> Batch | None:
-        """What to learn from next, after an evaluation where one is due; None at the end, or when stopped."""
+        """The next batch, after an evaluation if one is due; None at the end, or when stopped."""
         while self.state.finished is None:
             if self._waiting:  # evaluations and stops come between steps
                 return self._load()
@@ -225,7 +225,7 @@ class TrainingLoop:
         return self._waiting.popleft()
 
     def _load_step(self) -> list[Batch]:
-        """All batches of a step, those of one term alone first; and what its terms are multiplied by."""
+        """Load all batches of a step, first those for a single term; and set the weights of its terms."""
         config = self.config
         batches = [next(self.loader) for _ in range(config.accumulate)]
         for term in TERMS:
@@ -241,18 +241,18 @@ class TrainingLoop:
 
     @property
     def completes_step(self) -> bool:
-        """Whether the newest batch is the last one of its step."""
+        """Return whether the newest batch is the last one of its step."""
         return not self._waiting
 
     def loss_to_minimise(self, parts: LossParts) -> torch.Tensor:
-        """What is minimised: a sum over a batch, whose gradient :meth:`learn` takes for granted."""
+        """The objective: a sum over a batch; :meth:`learn` expects its gradient."""
         return self._weights.loss(parts)
 
     def learn(self, batch: Batch, parts: LossParts) -> None:
-        """Take note of a batch's gradient, and update the weights when the step is complete.
+        """Accumulate a batch's gradient, and update the weights when the step is complete.
 
         Gradients of plain sums are added up over batches and ranks, and divided by the tokens (or sentences)
-        of all of them: the same as one batch of all these sentences, however they are divided.
+        of all of them: as for one batch of all these sentences, however they are divided.
         """
         completes_step = self.completes_step
         self._sums += loss_sums(parts)
@@ -269,7 +269,7 @@ class TrainingLoop:
             self._log(logged)
 
     def _update(self) -> LossSums | None:
-        """Change the weights by the gradients of the step; the loss since the last time, where it is due."""
+        """Update the weights by the step's gradients; return the loss since the last log, if it is due."""
         config, state, sums = self.config, self.state, self._sums
         self.ranks.add_up(sums)
         divisor = sums[TOKENS]
@@ -339,7 +339,7 @@ class TrainingLoop:
         return due and self.state.evaluated_step < step
 
     def _evaluate(self) -> bool:
-        """Score the validation sentences, keep the best model, maybe end the run; False if interrupted."""
+        """Score the validation sentences, keep the best model, perhaps end the run; False if interrupted."""
         config, state = self.config, self.state
         self._check_finite(LossSums.from_tensor(self.window))
         if self.valid_set is None:
@@ -365,7 +365,7 @@ class TrainingLoop:
         return True
 
     def _task_score(self) -> dict[str, float]:
-        """The score of the task that prompts are of, under its name; nothing of other data."""
+        """The score of the prompts' task, under its name; empty for other data."""
         if not isinstance(self.valid_set, PromptRows):
             return {}
 
@@ -379,7 +379,7 @@ class TrainingLoop:
     def _judge(self, sums: LossSums, task_score: Mapping[str, float]) -> None:
         """Record an evaluation, and write ``best/`` if it is the best so far.
 
-        The better score of a task, if there is one, decides, then the loss.
+        The task's score decides, if there is one, then the loss.
         """
         state = self.state
         loss = sums.loss(self.config)
@@ -404,7 +404,7 @@ class TrainingLoop:
         self.listener.evaluated(state.step, scores, is_best)
 
     def _keep(self, sums: torch.Tensor) -> None:
-        """Write ``step-N/`` where ``train.keep_at`` has the step, or a number of words that it reached."""
+        """Write ``step-N/`` if ``train.keep_at`` has the step, or a number of words just reached."""
         words = []
         if self._kept_words:
             after, ratio = self._tokens(), self.train_set.words_per_token
@@ -412,12 +412,12 @@ class TrainingLoop:
             words = [number for number in self._kept_words if before < number / ratio <= after]
         folder = self.folder.kept(self.state.step)
         is_due = words or self.state.step in self._kept_steps
-        if is_due and not folder.exists():  # a run that was stopped comes by again
+        if is_due and not folder.exists():  # a stopped run reaches it again
             self._check_finite(LossSums.from_tensor(self.window))
             self._save_model(folder, **({"kept_at_words": words} if words else {}))
 
     def _tokens(self) -> float:
-        """How many tokens were read."""
+        """The number of tokens read."""
         return self.state.tokens + float(self.window[TOKENS])
 
     def _save_model(self, folder: Path, **kept: Any) -> None:
@@ -437,7 +437,7 @@ class TrainingLoop:
     def _save_last(self) -> None:
         """Write ``last/`` with the trainer's state in it, as one folder that is swapped whole.
 
-        The first time, the run takes the place of the one that it replaces.
+        The first time, the run replaces an earlier one, if any.
         """
         self._check_finite(LossSums.from_tensor(self.window))
         self._add_time()
@@ -462,10 +462,10 @@ class TrainingLoop:
 
 
 def _order(metric: float | None, loss: float) -> tuple[float, float]:
-    """The smaller the better."""
+    """A sort key: smaller is better."""
     return -(metric or 0.0), loss
 
 
 def _without_tokens(batch: Batch) -> Batch:
-    """The same sentences, of which no token is to be predicted."""
+    """The same sentences, with no tokens to predict."""
     return replace(batch, scored=torch.zeros_like(batch.tokens, dtype=torch.bool))

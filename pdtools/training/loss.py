@@ -25,12 +25,12 @@ from pdtools.training.recipe import TrainConfig
 
 
 class LossTerm:
-    """A sum over batches, in nats unless it says otherwise, and its part of the loss.
+    """A sum over batches, by default in nats, and its part of the loss.
 
     Attributes:
-        name: of its sum (:attr:`LossParts.sums`).
-        counters: what is counted beside it (:attr:`LossParts.counts`).
-        divisor: the counter that it is divided by; None: the base.
+        name: the name of its sum (:attr:`LossParts.sums`).
+        counters: counts reported with it (:attr:`LossParts.counts`).
+        divisor: the counter that divides it; None: the base.
         validated: whether it is part of the validation loss.
     """
 
@@ -44,19 +44,19 @@ class LossTerm:
         return 1.0
 
     def every(self, config: TrainConfig) -> int:
-        """The term is part of every so many-th step."""
+        """The period, in steps, at which the term is part of the loss."""
         return 1
 
     def count(self, batch: Batch) -> Tensor | None:
-        """The batch's part of a divisor of its own, int64 (), without reading it; None: not asked for."""
+        """The batch's part of the term's own divisor, int64 (), without reading it; None: no part."""
         return None
 
     def without(self, batch: Batch) -> Batch:
-        """The batch, where the term is not asked for."""
+        """The batch, without the data that make the model compute the term."""
         return batch
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Scores for the log, JSON-ready; None if there is nothing to divide by."""
+        """Scores for the log, JSON-ready; None if the divisor is 0."""
         return {}
 
 
@@ -67,13 +67,13 @@ class TokenTerm(LossTerm):
     counters = ("tokens",)
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log exp of the mean of −log p(x_k | x_<k, W_{k−1}); of a masked model over the hidden tokens."""
+        """Log exp of the mean of −log p(x_k | x_<k, W_{k−1}); for a masked model over the hidden tokens."""
         kind = "masked" if model.objective == "masked" else "given_trees"
         return {f"ppl_token_{kind}": perplexity(sums[self.name], sums["tokens"])}
 
 
 class AttachmentTerm(LossTerm):
-    """−log p of attachments; of opening and closing (actions), or of runs (scaffolds), in their place.
+    """−log p of attachments; for other derivations, of openers and closers (actions) or runs (scaffolds).
 
     ``clamped`` counts cells of the tapes that are deeper than the model's depth table.
     """
@@ -86,7 +86,7 @@ class AttachmentTerm(LossTerm):
         return config.attachment_weight
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log the share that is right, and a perplexity with −log p(r_k | …) in it, per token.
+        """Log the share of right ones, and a perplexity with −log p(r_k | …) in it, per token.
 
         A scaffold's runs are no part of p(x, y).
         """
@@ -127,7 +127,7 @@ class TreeRegTerm(LossTerm):
         return replace(batch, edges=None)
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log its mean over trees, and the share of splits that are right."""
+        """Log its mean over trees, and the share of right splits."""
         if not model.has_treereg:
             return {}
         trees, splits = sums["trees"], sums["splits"]
@@ -138,7 +138,7 @@ class TreeRegTerm(LossTerm):
 
 
 class AnswerTerm(LossTerm):
-    """The answers' part of ``token_nll``, of prompts: what it weighs beyond its weight of 1 there."""
+    """The answers' part of ``token_nll`` for prompts: the weight beyond the 1 that it has there."""
 
     name = "answer_nll"
 
@@ -148,14 +148,14 @@ class AnswerTerm(LossTerm):
 
 
 class NumberTerm(LossTerm):
-    """Squared errors of the numbers that a model gives for prompts."""
+    """Squared errors of the numbers that a model predicts for prompts."""
 
     name = "squared_error"
     counters = ("numbers",)
     divisor = "numbers"
 
     def count(self, batch: Batch) -> Tensor | None:
-        """See :meth:`LossTerm.count`: numbers that are known."""
+        """See :meth:`LossTerm.count`: known numbers."""
         return None if batch.numbers is None else (~batch.numbers.isnan()).sum()
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
@@ -165,14 +165,14 @@ class NumberTerm(LossTerm):
 
 TERMS: tuple[LossTerm, ...] = (TokenTerm(), AttachmentTerm(), TreeRegTerm(), AnswerTerm(), NumberTerm())
 COUNTERS = tuple(counter for term in TERMS for counter in term.counters)
-# The order in tensors of sums.
+# The order of sums in tensors.
 NAMES = (*(term.name for term in TERMS), *COUNTERS)
 TOKENS = NAMES.index("tokens")
 
 
 @dataclass(frozen=True)
 class LossSums:
-    """Sums and counters of all terms, by name; those of batches and of workers add up."""
+    """Sums and counters of all terms, by name; those of several batches or workers can be added."""
 
     values: Mapping[str, float] = field(default_factory=dict)
 
@@ -189,13 +189,13 @@ class LossSums:
 
     @classmethod
     def from_tensor(cls, sums: Tensor) -> LossSums:
-        """Read :func:`loss_sums` back; waits for the device."""
+        """Convert the tensor of :func:`loss_sums` back; waits for the device."""
         values = zip(NAMES, sums.tolist(), strict=True)
         return cls({name: round(value) if name in COUNTERS else value for name, value in values})
 
     @property
     def tokens(self) -> int:
-        """Tokens that were predicted."""
+        """The number of predicted tokens."""
         return int(self["tokens"])
 
     def loss(self, config: TrainConfig) -> float:
@@ -213,7 +213,7 @@ class LossSums:
         return found
 
     def are_finite(self) -> bool:
-        """Whether all of them are numbers."""
+        """Return whether all sums are finite numbers."""
         return all(map(math.isfinite, self.values.values()))
 
 
@@ -224,7 +224,7 @@ def perplexity(nll: float, tokens: float) -> float | None:
 
 
 def loss_sums(parts: LossParts) -> Tensor:
-    """The sums of one batch, wide floats on the model's device, so that adding them up never waits: (S,)."""
+    """The sums of one batch, wide floats on the model's device, so that adding them never waits: (S,)."""
     found = {**parts.sums, **parts.counts}
     nothing = torch.zeros_like(found["tokens"])
     wide = widest_float(nothing.device)
@@ -232,7 +232,7 @@ def loss_sums(parts: LossParts) -> Tensor:
 
 
 def zero_sums(device: str | torch.device) -> Tensor:
-    """Sums of nothing, to add :func:`loss_sums` to."""
+    """Zero sums, to which :func:`loss_sums` is added."""
     return torch.zeros(len(NAMES), dtype=widest_float(device), device=device)  # (S,)
 
 
@@ -246,9 +246,9 @@ class StepWeights:
     """The factors of the terms in one step.
 
     Args:
-        config: how the model is trained.
-        batches: all of the step, of this rank, on its device.
-        ranks: that train together, whose counts are added up.
+        config: the training configuration.
+        batches: this rank's batches of the step, on its device.
+        ranks: all processes that train together, whose counts are added up.
     """
 
     def __init__(self, config: TrainConfig, batches: Sequence[Batch], ranks: Ranks) -> None:

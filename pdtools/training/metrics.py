@@ -25,13 +25,14 @@ _FLUSH_SECONDS = 30
 
 
 def read_metrics(run: Path, kind: str) -> list[dict[str, Any]]:
-    """What a run has recorded so far: ``step`` and values of each ``train`` or ``valid`` record."""
+    """The ``train`` or ``valid`` records of a run so far, each with its ``step`` and values."""
     return [record for record in read_records(run / METRICS) if record.get("kind") == kind]
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a file of a run, each a line with a ``step``; none if there is no such file. A last line
-    that is not whole, as a killed run leaves it, does not count.
+    """The records of a run's file, each a line with a ``step``; none if there is no such file.
+
+    A truncated last line, as a killed run leaves it, does not count.
 
     Raises:
         InputError: for a line that is no record.
@@ -49,10 +50,10 @@ class MetricsLog:
 
     Args:
         folder: of the run.
-        name: what messages call the folder, if another than where it is.
+        name: the folder's name in messages, if not its path.
         step: the step that the run resumes from.
-        size: bytes that ``metrics.jsonl`` had at that step: what an interrupted run wrote after it is
-            cut off, so that no step appears twice.
+        size: bytes of ``metrics.jsonl`` at that step: lines that an interrupted run wrote later are
+            removed, so that no step appears twice.
     """
 
     def __init__(self, folder: Path, *, name: Path | None = None, step: int = 0, size: int = 0) -> None:
@@ -63,7 +64,7 @@ class MetricsLog:
             self._stream = open(path, "ab")  # noqa: SIM115
             if path.stat().st_size > size:
                 os.truncate(path, size)
-        # Not by its SummaryWriter, in whose thread a full disk would go unnoticed.
+        # Not by TensorBoard's SummaryWriter, in whose thread a full disk would go unnoticed.
         with self._writing(TENSORBOARD):
             (folder / TENSORBOARD).mkdir(exist_ok=True)
             self._tensorboard = EventsWriter(str(folder / TENSORBOARD / "events"))
@@ -97,7 +98,7 @@ class MetricsLog:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What an error has told already is not told again.
+        # An error that has already been reported is not reported again.
         with contextlib.nullcontext() if error is None else contextlib.suppress(PdtoolsError):
             with self._writing(METRICS):
                 self._stream.close()
@@ -106,7 +107,7 @@ class MetricsLog:
 
     @contextlib.contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Let a failure to write say what could not be written."""
+        """Turn a failure to write into an error that names the file."""
         try:
             yield
         except OSError as error:
@@ -116,7 +117,7 @@ class MetricsLog:
 
 
 class NoMetrics(MetricsLog):
-    """The record that a rank keeps while rank 0 keeps the run's: none."""
+    """The record of ranks above 0, which write none."""
 
     size = 0
 

@@ -18,8 +18,8 @@ def learning_rate(step: int, config: TrainConfig, factor: float = 1.0) -> float:
     """The learning rate of the ``step``-th update, from 1.
 
     Linear from 0 up to ``learning_rate`` over the warm-up; then constant, or half a cosine or a line that
-    reaches ``min_learning_rate_ratio`` of it at the last step. All of it is multiplied by ``factor``: what
-    the schedule ``plateau`` has come to.
+    reaches ``min_learning_rate_ratio`` of it at the last step. All of it is multiplied by ``factor``, the
+    present factor of the schedule ``plateau``.
     """
     return factor * _scheduled(step, config)
 
@@ -64,11 +64,11 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 
 
 class HeadWarmup:
-    """A mask of the gradient: in the first steps the attachment head alone learns.
+    """A mask of the gradient: in the first steps only the attachment head learns.
 
     Args:
-        model: whose gradients are masked.
-        config: ``head_warmup_steps`` says how many steps these are; 0: none.
+        model: the model whose gradients are masked.
+        config: has ``head_warmup_steps``, the number of these steps; 0: none.
 
     Raises:
         PdtoolsError: if the model has no attachment head.
@@ -81,7 +81,7 @@ class HeadWarmup:
             raise PdtoolsError("train.head_warmup_steps is for models with an attachment head: leave it out")
 
     def mask(self, step: int) -> None:
-        """Drop the gradients of all other parameters after so many steps; the optimizer passes over these."""
+        """Drop the gradients of all other parameters in the warm-up; the optimizer skips these."""
         if step >= self._steps:
             return
         head = {id(parameter) for parameter in self._model.head_parameters()}

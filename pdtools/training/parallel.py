@@ -19,12 +19,12 @@ Distribution = Literal["ddp", "fsdp"]
 
 
 class _Loss(nn.Module):
-    """A model whose call is its loss, as a tuple: the wrappers look for tensors in what a call returns."""
+    """A model whose call returns its loss as a tuple: wrappers look for tensors in a call's result."""
 
     def __init__(self, model: LanguageModel) -> None:
         super().__init__()
         self.model = model
-        self.names: list[list[str]] = []  # of the last call's sums, counts and rows
+        self.names: list[list[str]] = []  # names of the last call's sums, counts and rows
 
     def forward(self, batch: Batch) -> tuple[Tensor, ...]:
         parts = vars(self.model.loss(batch)).values()
@@ -33,15 +33,15 @@ class _Loss(nn.Module):
 
 
 class ParallelModel:
-    """What training asks of a model, by however many ranks it is trained.
+    """The training interface of a model on any number of ranks.
 
     Args:
         model: the same on every rank; on the CPU or on ``device``. It is moved to ``device``.
-        device: of this rank.
-        ranks: that train together.
+        device: this rank's device.
+        ranks: the processes that train together.
         distribution: ``ddp``: each rank holds the model, and the backward pass averages the gradients.
-            ``fsdp``: each rank holds a part of every weight, gradient and moment; a block's weights are put
-            together while the block runs. Without effect on a process alone.
+            ``fsdp``: each rank holds a part of every weight, gradient and moment; a block's weights are
+            gathered while the block runs. Without effect on a single process.
 
     Raises:
         PdtoolsError: if this PyTorch has no FSDP2.
@@ -65,7 +65,7 @@ class ParallelModel:
 
     @property
     def is_whole(self) -> bool:
-        """Whether this rank holds all weights."""
+        """Return whether this rank holds all weights."""
         return self._divided is None
 
     def loss(self, batch: Batch) -> LossParts:
@@ -78,9 +78,9 @@ class ParallelModel:
 
     @contextlib.contextmanager
     def reducing(self, wanted: bool) -> Iterator[None]:
-        """Whether backward passes in the block reduce the gradients over the ranks.
+        """Choose whether backward passes in the block reduce the gradients over the ranks.
 
-        Without, they are only added up on each rank; the next reduction takes them with it.
+        Without, they are only accumulated on each rank; the next reduction includes them.
         """
         if self._divided is not None:
             self._divided.set_requires_gradient_sync(wanted)
@@ -103,7 +103,7 @@ class ParallelModel:
         return norm
 
     def settle(self) -> None:
-        """Let go of weights that a forward pass put together, so that parameters are the divided ones."""
+        """Free weights that a forward pass gathered, so that parameters are the divided ones."""
         if self._divided is not None:
             for module in self._divided.modules():
                 if hasattr(module, "reshard"):
@@ -115,7 +115,7 @@ class ParallelModel:
         return self.whole(self.model.state_dict())
 
     def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Divided tensors put together on the CPU of rank 0, nothing on others; every rank has to call it."""
+        """Gather divided tensors on the CPU of rank 0, nothing on others; every rank has to call it."""
         whole = {}
         for name, tensor in tensors.items():
             put_together = _put_together(tensor)
@@ -125,12 +125,12 @@ class ParallelModel:
 
 
 def _put_together(tensor: Any) -> Tensor:
-    """The whole of a tensor that may be divided."""
+    """The whole of a tensor, which may be divided."""
     return cast(Tensor, tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor)
 
 
 def divided_like(tensor: Tensor, parameter: Any) -> Tensor:
-    """A whole tensor as the parameter is: on its device, and in parts where the parameter is in parts."""
+    """Move a whole tensor to a parameter's device, divided like the parameter."""
     if not hasattr(parameter, "full_tensor"):
         return tensor.to(parameter.device)
     from torch.distributed.tensor import distribute_tensor
@@ -139,7 +139,7 @@ def divided_like(tensor: Tensor, parameter: Any) -> Tensor:
 
 
 def _divide(loss: _Loss, device: str) -> nn.Module:
-    """Divide each block of a model's lists of blocks over the ranks, and what is outside them."""
+    """Divide each block of a model over the ranks, and the parameters outside of blocks."""
     try:
         from torch.distributed.fsdp import fully_shard
     except ImportError as error:

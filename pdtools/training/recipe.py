@@ -1,4 +1,4 @@
-"""What a run is: the model and how it is trained, from a TOML file and ``--set``, every key checked."""
+"""The recipe of a run: model and training, from a TOML file and ``--set``, with every key checked."""
 
 from __future__ import annotations
 
@@ -38,49 +38,49 @@ class TrainConfig:
     ``normalize = "sentence"`` it is divided by the sentences instead: summed over time, mean over a batch.
 
     Attributes:
-        steps: updates in all.
+        steps: number of updates.
         learning_rate: the highest learning rate.
-        head_warmup_steps: the first steps, in which the attachment head alone learns and all else stays as it
-            is: for a head that is new beside a trained model.
+        head_warmup_steps: the first steps, in which only the attachment head learns: for a new head on a
+            trained model.
         optimizer: ``adamw``, or ``sgd``: plain gradient descent.
-        min_learning_rate_ratio: the share of it that the schedules ``cosine`` and ``linear`` end at.
+        min_learning_rate_ratio: the share of it at which the schedules ``cosine`` and ``linear`` end.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
         schedule: after the warm-up, ``cosine`` or ``linear`` (down to the last step), ``constant``, or
             ``plateau``: multiplied by ``decay`` after every ``decay_patience`` evaluations in a row without a
             better validation loss.
-        decay, decay_patience: of the schedule ``plateau``.
+        decay, decay_patience: for the schedule ``plateau``.
         weight_decay: on matrices only: not on embeddings, norms and biases.
         betas: AdamW's decay rates of the gradient's mean and square.
         eps: AdamW's eps.
         clip: largest norm of the gradient; 0 for no clipping.
         batch_tokens: most positions in a batch, ROOT, EOS and padding included; 0 for no limit.
         batch_sentences: most sentences in a batch; 0 for no limit.
-        batches: ``bucketed``: sentences of similar length together, other ones in every epoch (where
+        batches: ``bucketed``: sentences of similar length together, different ones in every epoch (if
             ``batch_sentences`` is the limit, batches of long ones have more tokens, each of which weighs less
-            then, unless ``accumulate`` mixes batches in a step); ``stored``: as they follow each other in the
-            shards, the batches alone in a new order in every epoch; ``stream``: the text of all sentences,
-            read as ``batch_sentences`` streams side by side, so many tokens of each at a time as make
-            ``batch_tokens``; gradients end where a batch begins.
+            then, unless ``accumulate`` mixes batches in a step); ``stored``: in the order of the
+            shards, with only the batches in a new order in every epoch; ``stream``: the text of all
+            sentences, read as ``batch_sentences`` parallel streams, with ``batch_tokens`` divided among them
+            in each batch; gradients end at the beginning of a batch.
         accumulate: batches in one step.
-        normalize: what the loss of a step is divided by, its tokens or its sentences.
+        normalize: the divisor of a step's loss, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.
-        loss: of prompts: ``all`` tokens and attachments, or the ``answer`` alone.
-        answer_weight: of prompts: weight of the answer's tokens in the loss; those before have 1.
-        treereg_weight: of models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and then
-            over sentences, beside the mean loss of the tokens (or sentences).
-        treereg_every: it is only part of every so many-th step.
+        loss: for prompts: ``all`` tokens and attachments, or the ``answer`` alone.
+        answer_weight: for prompts: weight of the answer's tokens in the loss; the tokens before have 1.
+        treereg_weight: for models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and
+            then over sentences, beside the mean loss of the tokens (or sentences).
+        treereg_every: TreeReg's loss is only part of every ``treereg_every``-th step.
         eval_every: steps between evaluations, each of which writes ``last/``.
-        keep_at: when to keep the weights of that moment, in a folder ``step-N/`` of the run: ``500 steps``,
-            ``1M words``, ``250k words`` read (as many as the tokens read have in the whole corpus).
+        keep_at: moments at which weights are kept, in a folder ``step-N/`` of the run: ``500 steps``,
+            ``1M words``, ``250k words`` read (the share of the corpus' words that the tokens read have).
         patience: evaluations without a better validation loss before the run stops early; 0 for never.
         log_every: steps between lines in ``metrics.jsonl``.
-        sample_parses: validation sentences that ``pdtools train`` parses anew at each evaluation, of models
+        sample_parses: validation sentences that ``pdtools train`` parses anew at each evaluation, for models
             that parse (``samples.jsonl``); 0 for none. Nothing else depends on it.
-        mask_share: of masked models: the share of a row's tokens that are to be predicted.
-        masking: of masked models: what is read in place of these, see
+        mask_share: for masked models: the share of a row's tokens to be predicted.
+        masking: for masked models: the replacement of these tokens, see
             :data:`~pdtools.training.data.masking.Replacement`.
         precision: ``bf16`` is mixed precision; ``auto`` means bf16 on a GPU that has it, else float32.
-        seed: of the first weights, the order of the batches, and dropout.
+        seed: for the first weights, the order of the batches, and dropout.
     """
 
     steps: int = 10_000
@@ -118,14 +118,14 @@ class TrainConfig:
 
     @property
     def may_go_on(self) -> bool:
-        """Whether a run can be given more steps: no learning rate depends on how many there are."""
+        """Return whether a run can be given more steps: no learning rate depends on their number."""
         return self.schedule in ("constant", "plateau")
 
     def kept_at(self, unit: Literal["steps", "words"]) -> frozenset[int]:
-        """The numbers of ``keep_at`` that are of one unit.
+        """The numbers of ``keep_at`` in one unit.
 
         Raises:
-            PdtoolsError: if one of them is no number of steps or words.
+            PdtoolsError: if an entry is no number of steps or words.
         """
         found = set()
         for point in self.keep_at:
@@ -188,9 +188,9 @@ def _check(name: str, value: object, good: bool, wanted: str) -> None:
 class Recipe:
     """One experiment: a model's name, the options of its configuration that were given, and the training.
 
-    ``options`` is checked against the model's configuration class by :func:`read_recipe`; what it leaves out
-    is the class's default, or comes from the tokenizer (the vocabulary). ``source`` is the bundled name or
-    the file that it was read from, before any settings.
+    ``options`` is checked against the model's configuration class by :func:`read_recipe`; missing options
+    are the class's defaults, or come from the tokenizer (the vocabulary). ``source`` is the bundled name or
+    the file of the recipe, before any settings.
     """
 
     model: str = "pushdown"
@@ -224,13 +224,13 @@ def read_recipe(
 
     Args:
         source: a bundled name (``tiny``) or the path of a TOML file; None for the defaults alone.
-        model: the model to train, whatever the file says. Options of the file's model that this one does not
-            have are left out, so that one file serves a model and its baseline.
+        model: the model to train, in place of the file's. Options that it does not have are dropped, so that
+            one file serves a model and its baseline.
         settings: ``config.layers=4``, ``train.steps=100``: typed by the field that they set.
-        grid: more of them, those of one run of a sweep.
-        init: a model whose weights training starts from (:func:`pdtools.models.initial.initial_shape`). What
-            they ask for goes before the file's options, not before the settings; where neither the file nor
-            ``model`` names a kind of model, it is that of the checkpoint.
+        grid: further settings, for one run of a sweep.
+        init: a model whose weights training starts from (:func:`pdtools.models.initial.initial_shape`). Its
+            options override the file's, but not the settings; if neither the file nor ``model`` names a kind
+            of model, the checkpoint's is taken.
 
     Raises:
         InputError: an unknown key, a value of the wrong type, or a file that is not TOML.
@@ -255,7 +255,7 @@ def read_recipe(
 
 
 def recipe_from_table(table: Mapping[str, Any], place: str | None) -> Recipe:
-    """A recipe from what a TOML or JSON file holds, every key and type checked.
+    """A recipe from the content of a TOML or JSON file, with every key and type checked.
 
     Raises:
         InputError: an unknown key, or a value of the wrong type, at ``place``.
@@ -279,7 +279,7 @@ def recipe_from_table(table: Mapping[str, Any], place: str | None) -> Recipe:
 
 
 def recipe_text(source: str) -> tuple[str, str]:
-    """The text of a recipe, by its bundled name or its path, and where it is.
+    """The text of a recipe, by its bundled name or its path, and its path.
 
     Raises:
         InputError: if there is no such recipe.
@@ -326,7 +326,7 @@ def setting_defaults(model: str) -> dict[str, Any]:
 
 
 def _shown(field: dataclasses.Field[Any]) -> str:
-    """A setting's default, as ``--set`` takes it; nothing where it has none."""
+    """A setting's default, as ``--set`` takes it; empty if there is none."""
     if field.default is dataclasses.MISSING or field.default is None:
         return ""
     return json.dumps(field.default).strip('"')

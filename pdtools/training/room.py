@@ -1,4 +1,4 @@
-"""Whether a model can be trained on a machine at all, found out before anything of it is in memory."""
+"""A check that a model fits in a machine's memory, before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _FLOAT_BYTES = 4
 
 
 def check_room(recipe: Recipe, config: Any, device: str, distribution: Distribution) -> None:
-    """Refuse a model that has no room: weights, gradients and the optimizer's averages, without activations.
+    """Refuse a model that does not fit: weights, gradients and the optimizer's averages, without activations.
 
     Args:
-        recipe: of the run.
-        config: of the model, complete.
-        device: where it is to be trained.
+        recipe: the run's recipe.
+        config: the model's complete configuration.
+        device: the device for training.
         distribution: of processes that train together: with ``fsdp`` each makes the whole model, but has only
             a part of it on its device.
 
     Raises:
-        PdtoolsError: saying how many parameters it has and how much memory there is.
+        PdtoolsError: with the number of parameters and the available memory.
     """
     n_parameters = count_parameters(empty_model(recipe.model, config))
     weights = _FLOAT_BYTES * n_parameters

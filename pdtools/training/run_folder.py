@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it; making and resuming one.
+"""The folder of a run: its files; making and resuming one.
 
 Files:
     best/, last/: checkpoints.
@@ -10,9 +10,9 @@ Files:
     samples.jsonl: a few validation sentences, parsed anew at each evaluation.
     tensorboard/: the numbers of ``metrics.jsonl``.
     run.json: command line, configuration, code (version, commit), versions, input hashes, seed, hardware;
-        with ``--init``, what was copied, new and left out.
-    .RUN.lock: beside the folder: a file on which the training process holds an ``flock``; it stays, and means
-        nothing by itself.
+        with ``--init``, the weights copied, new and omitted.
+        .RUN.lock: beside the folder: a file on which the training process holds an ``flock``; it stays, and
+            means nothing by itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
 _NEW = "new.tmp"
-# What is in a run's folder; its checkpoints have lists of their own.
+# Files in a run's folder; its checkpoints have lists of their own.
 _PARTS = (
     r"run\.json|(metrics|samples|rejects)\.jsonl|best|last|step-\d+"
     r"|tensorboard(/events\.out\.tfevents\.[^/]*)?"
@@ -55,7 +55,7 @@ class RunFolder:
 
     Args:
         path: the folder.
-        replaces: that of an earlier run, whose place it takes with its first checkpoint (:meth:`settle`).
+        replaces: an earlier run's folder, which it replaces with its first checkpoint (:meth:`settle`).
     """
 
     def __init__(self, path: str | Path, *, replaces: Path | None = None) -> None:
@@ -67,26 +67,26 @@ class RunFolder:
 
     @property
     def name(self) -> Path:
-        """Where the run is to be found in the end: what messages call it."""
+        """The final path of the run, used in messages."""
         return self.replaces or self.path
 
     def kept(self, step: int) -> Path:
-        """The checkpoint that is kept of a step."""
+        """The path of the checkpoint kept at a step."""
         return self.path / f"step-{step}"
 
     def exists(self) -> bool:
-        """Whether a run was started here."""
+        """Return whether a run was started here."""
         return (self.path / _RUN).is_file()
 
     def create(self, *, overwrite: bool = False) -> RunFolder:
         """Make the folder.
 
         Returns:
-            The folder to write to: this one; or, as long as an earlier run is there, which ``overwrite``
+            The folder to write to: this one; or, while there is an earlier run, which ``overwrite``
             allows, a hidden one beside it.
 
         Raises:
-            PdtoolsError: if something is there that may not be replaced.
+            PdtoolsError: if there is something that may not be replaced.
         """
         check_output(self.path, overwrite=overwrite, folder=True)
         self.remove_stale()
@@ -107,24 +107,24 @@ class RunFolder:
         return self
 
     def settle(self) -> RunFolder:
-        """Take the place of the run that is replaced; to be called when there is a checkpoint."""
+        """Replace the earlier run; to be called when there is a checkpoint."""
         if self.replaces is None:
             return self
         replace_directory(self.path, self.replaces)
         return RunFolder(self.replaces)
 
     def remove_stale(self) -> None:
-        """Delete what a run that was to replace this one left, if it did not get to its first checkpoint."""
+        """Delete the folder of a run that was to replace this one, but never reached a checkpoint."""
         recover_directory(self.path.resolve())
         for left_over in (self._beside(_NEW), self._beside(_NEW).with_suffix(".old")):
             if not holds_others(left_over):
                 shutil.rmtree(left_over, ignore_errors=True)
 
     def recover(self) -> bool:
-        """Mend what a killed process may have left, and say whether there is a checkpoint to resume from.
+        """Mend the folder after a killed process; return whether there is a checkpoint to resume from.
 
         Raises:
-            PdtoolsError: if the folder holds something else than a run.
+            PdtoolsError: if the folder holds anything but a run.
         """
         self.remove_stale()
         for left_over in hidden_beside(self.path / _RUN, (".tmp",)):
@@ -140,7 +140,7 @@ class RunFolder:
         return self.trainer.is_dir()
 
     def recipe(self) -> Recipe:
-        """The recipe that the run was started with."""
+        """The recipe with which the run was started."""
         recipe = self.record().get("recipe")
         if not isinstance(recipe, dict):
             raise InputError("not the record of a training run", file=self.path / _RUN)
@@ -153,8 +153,7 @@ class RunFolder:
         provenance: Mapping[str, Any],
         initialized: Initialized | None = None,
     ) -> None:
-        """Write ``run.json``: the whole recipe, what tells the data from others, what ran it, and what it
-        started from."""
+        """Write ``run.json``: the whole recipe, the identity of data, the provenance, the first weights."""
         self._write(
             {
                 "recipe": recipe.as_json(),
@@ -168,10 +167,10 @@ class RunFolder:
     def check_same(self, recipe: Recipe, data: Mapping[str, str]) -> None:
         """Refuse to resume with another recipe or other data than the run was started with.
 
-        More steps are not refused where the learning rate does not depend on how many there are.
+        More steps are allowed if the learning rate does not depend on their number.
 
         Raises:
-            PdtoolsError: naming what differs.
+            PdtoolsError: naming the difference.
         """
         run = self.record()
         differences = [
@@ -192,8 +191,8 @@ class RunFolder:
             )
 
     def _started_with(self, run: Mapping[str, Any]) -> Any:
-        """The recipe of ``run.json``; settings that pdtools did not have yet when it was written have the
-        values that do what was done then, their defaults."""
+        """The recipe of ``run.json``; settings that are newer than it have their defaults, which keep the old
+        behaviour."""
         recorded = run.get("recipe", {})
         started = recipe_from_table(recorded, str(self.path / _RUN))
         return _as_read(
@@ -201,7 +200,7 @@ class RunFolder:
         )
 
     def record_resumption(self, step: int, recipe: Recipe, provenance: Mapping[str, Any]) -> None:
-        """Add to ``run.json`` that the run resumed from a step to the recipe's last one, and what ran it."""
+        """Record in ``run.json`` that the run resumed from a step, its new last step, and the provenance."""
         run = self.record()
         run["recipe"]["train"]["steps"] = recipe.train.steps
         run["resumed"] = [*run.get("resumed", []), {"step": step, **provenance}]
@@ -211,10 +210,10 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Keep other processes from the folder while the block runs; the lock ends with the process.
 
-        It is that of a file beside the folder, so that the folder can be replaced under it.
+        A file beside the folder is locked, so that the folder can be replaced meanwhile.
 
         Raises:
-            PdtoolsError: if another run has it, or the file system has no locks.
+            PdtoolsError: if another process holds it, or the file system has no locks.
         """
         lock = self._beside("lock")
         try:
@@ -229,7 +228,7 @@ class RunFolder:
             yield
 
     def _beside(self, suffix: str) -> Path:
-        """A hidden name beside the folder, the same by whatever links the folder was reached."""
+        """A hidden name beside the folder, the same for all links to the folder."""
         place = self.path.resolve()
         return place.with_name(f".{place.name}.{suffix}")
 
@@ -238,7 +237,7 @@ class RunFolder:
         write_json(self.path / _RUN, {**record, _SUM: _sum(record)})
 
     def record(self) -> dict[str, Any]:
-        """What ``run.json`` says.
+        """Read ``run.json``.
 
         Raises:
             InputError: if it is damaged.
@@ -257,7 +256,7 @@ class RunFolder:
 
 
 def _sum(record: Mapping[str, Any]) -> str:
-    """The SHA-256 of a record, however its JSON is laid out."""
+    """The SHA-256 of a record, independent of its JSON's layout."""
     return hashlib.sha256(json_text(_as_read(record)).encode()).hexdigest()
 
 
@@ -269,7 +268,7 @@ def _as_read(value: Any) -> Any:
 
 
 def _hub_name(run: Mapping[str, Any], role: str) -> str:
-    """The commit of an input from the Hugging Face hub, whose branch may have moved on."""
+    """Advice to name an input's commit on the Hugging Face hub, whose branch may have moved on."""
     name = run.get("provenance", {}).get("inputs", {}).get(role, {}).get("hub")
     return "" if name is None else f" (name {PREFIX}{name} to go on)"
 

@@ -1,4 +1,4 @@
-"""All that a run needs beside its weights to resume: safetensors and JSON, no pickle."""
+"""The state that a run needs besides its weights to resume: safetensors and JSON, no pickle."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ _EARLIER_WINDOW = (
 
 @dataclass(kw_only=True)
 class RunState:
-    """Where a run is.
+    """The progress of a run.
 
     Args:
         step: updates done.
         epoch, taken: the position in the batches (see :class:`~pdtools.training.data.batches.BatchStream`).
-        beside: that in batches for one term of the loss alone, by its name.
+        beside: the position in batches for single terms of the loss, by the terms' names.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.
-        best_metric: of prompts the score of the task there, which comes before the loss.
+        best_metric: for prompts, the task's score there, which comes before the loss.
         bad_evaluations: evaluations since then.
-        learning_rate_factor: what the schedule ``plateau`` has multiplied the learning rate by.
-        stale_evaluations: evaluations without a better one since the best, or since it did so last.
+        learning_rate_factor: the present factor of the schedule ``plateau``.
+        stale_evaluations: evaluations without improvement since the best, or since the factor last changed.
         tokens: tokens trained on.
         seconds: time spent, over all its parts.
         window_seconds: time spent on steps since the last log line.
-        step_seconds, loading_seconds: time spent on steps, and the part of it spent on waiting for batches.
+        step_seconds, loading_seconds: time spent on steps, and the part of it spent waiting for batches.
         metrics_size: bytes in ``metrics.jsonl``.
-        finished: why the run is over: ``steps`` or ``patience``; None if it is not.
+        finished: the reason why the run is over: ``steps`` or ``patience``; None if it is not.
     """
 
     step: int = 0
@@ -88,7 +88,7 @@ def state_tensors(
 ) -> dict[str, torch.Tensor]:
     """The optimizer's tensors, every rank's random generators, the sums since the last log line by name.
 
-    Every rank has to call it; those above 0 get nothing.
+    Every rank has to call it; ranks above 0 get nothing.
     """
     model.settle()
     tensors = {f"window.{name}": value.clone() for name, value in zip(NAMES, window, strict=True)}
@@ -111,10 +111,10 @@ def save_state(folder: Path, state: RunState, tensors: Mapping[str, torch.Tensor
 
 
 def run_state(run: Path) -> RunState:
-    """Where a run is, by its last checkpoint; without one, at its start.
+    """The progress of a run at its last checkpoint; without one, at its start.
 
     Raises:
-        InputError: if what is there is damaged.
+        InputError: if the state is damaged.
     """
     folder = RunFolder(run).trainer
     return _read_state(folder) if (folder / _JSON).exists() else RunState()
@@ -128,7 +128,7 @@ def _read_state(folder: Path) -> RunState:
 
 
 def _state_of(record: Any) -> RunState:
-    """A state as it was recorded; a TypeError or ValueError says what is none."""
+    """Read a state from its record; raise a TypeError or ValueError for an invalid one."""
     if not isinstance(record, dict) or not isinstance(record.get("best_scores", {}), dict):
         raise TypeError("not the record of a state")
     if "treereg_epoch" in record:  # an earlier run's
@@ -148,9 +148,9 @@ def _state_of(record: Any) -> RunState:
 def load_state(
     folder: Path, model: ParallelModel, optimizer: torch.optim.Optimizer, device: str, seed: int
 ) -> tuple[RunState, torch.Tensor]:
-    """Read what :func:`save_state` wrote: fills the optimizer, sets the random generators.
+    """Read the files of :func:`save_state`: fill the optimizer, set the random generators.
 
-    A rank that the run did not have before gets random numbers of its own, from the seed and the step.
+    A rank that the run did not have before gets its own random numbers, from the seed and the step.
 
     Returns:
         The state, and the sums since the last log line on ``device``.

@@ -5,7 +5,7 @@ Keys:
     gold: the tree of the shards, binarized.
     tree: the best derivation of a beam of 10 (50 for action models).
     joint, marginal: nats; null for TreeReg, whose trees have no probability.
-    reason: why there is no parse; the others are then null.
+    reason: the reason why there is no parse; the others are then null.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pdtools.training.metrics import read_records
 from pdtools.training.run_state import RunState
 
 SAMPLES = "samples.jsonl"
-# Positions of a row: long enough to have a structure, short enough to be looked at, and to be parsed at once.
+# Positions of a row: long enough to have structure, short enough to be inspected, and to be parsed at once.
 _SHORTEST, _LONGEST = 6, 30
 
 
@@ -41,8 +41,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SampleParse:
-    """The best parse of a sentence, with log-probabilities in nats (None of TreeReg's, which have none); or
-    the reason why there is no parse."""
+    """The best parse of a sentence, or the reason why there is none.
+
+    Log-probabilities are in nats (None for TreeReg, which has none).
+    """
 
     tree: str | None
     joint: float | None
@@ -51,12 +53,14 @@ class SampleParse:
 
 
 ParseSamples = Callable[[LoadedModel, Sequence[str]], list[SampleParse]]
-"""Parses texts; :func:`pdtools.search.samples.parse_samples`, which training knows nothing of."""
+"""Parses texts; :func:`pdtools.search.samples.parse_samples`, which training does not import."""
 
 
 def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[Sample]:
-    """The first sentences of these rows that are neither short nor long, always the same; of windows, the
-    first sentence of each; of blocks none."""
+    """The first sentences of these rows that are neither short nor long.
+
+    From windows, the first sentence of each; from blocks, none.
+    """
     found: list[Sample] = []
     for row in rows if shards.layout != "block" else ():
         if len(found) == number:
@@ -68,16 +72,16 @@ def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[Sam
 
 
 class SampleLog(Listener):
-    """Writes a line for each sample and evaluation, and passes on what it hears.
+    """Writes a line for each sample and evaluation, and passes on all reports.
 
-    Nothing that training depends on is changed: no random numbers are drawn.
+    Training is not affected: no random numbers are drawn.
 
     Args:
-        listener: who else listens.
-        folder: of the run; asked each time, as it may be moved.
-        loaded: the model that is trained.
-        samples: what is parsed.
-        parse: how.
+        listener: receives all reports too.
+        folder: the run's folder; asked each time, as it may be moved.
+        loaded: the model in training.
+        samples: the sentences to be parsed.
+        parse: the parsing function.
     """
 
     def __init__(
@@ -95,7 +99,7 @@ class SampleLog(Listener):
         self._parse = parse
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
-        """Cut off what an interrupted run wrote after the step that this one resumes from."""
+        """Remove lines that an interrupted run wrote after the step from which this one resumes."""
         path = self._folder() / SAMPLES
         if path.exists():
             kept = [record for record in read_samples(path.parent) if record["step"] <= state.step]
@@ -104,15 +108,15 @@ class SampleLog(Listener):
         self._listener.started(state, facts)
 
     def stepped(self, step: int) -> None:
-        """Passed on."""
+        """Pass it on."""
         self._listener.stepped(step)
 
     def logged(self, step: int, values: Mapping[str, Any]) -> None:
-        """Passed on."""
+        """Pass it on."""
         self._listener.logged(step, values)
 
     def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
-        """Parse, and write."""
+        """Parse and write the samples."""
         with evaluation_mode(self._loaded.model):
             parses = self._parse(self._loaded, [sample.text for sample in self._samples])
         with open(self._folder() / SAMPLES, "a", encoding="utf-8") as file:
@@ -122,8 +126,10 @@ class SampleLog(Listener):
 
 
 def read_samples(run: str | Path) -> list[dict[str, Any]]:
-    """The lines of ``samples.jsonl`` of a run, in the order of steps; none if it has no such file. A last one
-    that is not whole, as a killed run leaves it, does not count."""
+    """The lines of a run's ``samples.jsonl``, in the order of steps; none if it has no such file.
+
+    A truncated last line, as a killed run leaves it, does not count.
+    """
     return read_records(Path(run) / SAMPLES)
 
 

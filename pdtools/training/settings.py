@@ -22,10 +22,10 @@ class Setting:
     """One key of a recipe.
 
     Attributes:
-        model: the kind of model that has it; None for those of training.
+        model: the kind of model that has it; None for training keys.
         key: such as ``config.layers``.
-        type: of its values, as Python writes it, or the choices.
-        default: None: none, or the value that the tokenizer gives.
+        type: the type of its values, as Python writes it, or the choices.
+        default: None: none, or a value given by the tokenizer.
         required: whether it has no default (the tokenizer decides these).
         meaning: from the docstring.
     """
@@ -39,14 +39,14 @@ class Setting:
 
 
 def all_settings() -> Iterator[Setting]:
-    """Every key of every kind of model, then those of training."""
+    """Every key of every kind of model, then the keys of training."""
     for name, kind in MODELS.items():
         yield from _settings(name, "config", kind.config_class)
     yield from _settings(None, "train", TrainConfig)
 
 
 def meanings(config_class: type) -> dict[str, str]:
-    """What the docstrings of a dataclass, and of those that it extends, say of its fields."""
+    """The descriptions of a dataclass's fields in its docstring, and in those of its base classes."""
     found: dict[str, str] = {}
     for parent in reversed(config_class.__mro__):
         names: list[str] = []

@@ -1,4 +1,4 @@
-"""Many runs that differ in a few settings: which they are, and training several of them side by side."""
+"""Runs that differ in a few settings: their list, and training several of them vmapped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pdtools.training.run_state import RunState, run_state
 from pdtools.training.train import LESS_MEMORY, OpenRun, TrainOptions, open_run
 
 _PLACE = re.compile(r"\{([^{}]*)\}")
-# Each is read before the first is trained.
+# All runs are read before the first is trained.
 MAX_RUNS = 10_000
 
 
@@ -35,12 +35,12 @@ class SweepRun:
     """One run of a sweep.
 
     Attributes:
-        name: of its folder within the sweep's.
+        name: the name of its folder within the sweep's.
         settings: values of the grid, by key.
-        data: shards to learn from.
+        data: shards for training.
         valid: shards that choose the best checkpoint.
         output: its folder.
-        recipe: the model and how to train it.
+        recipe: the model and its training.
         init: the model whose weights it starts from; None: random ones.
     """
 
@@ -69,15 +69,15 @@ def make_runs(
 
     Args:
         grid: ``train.learning_rate=0.01,0.005``, ``train.seed=1,2,3``: a key and its values.
-        data, valid: folders of shards; ``{train.seed}`` in them stands for the run's value.
-        output: the folder that the runs' folders are made in.
-        name: of a run's folder, with values in it, such as ``lr{train.learning_rate}-{train.seed}``; by
+        data, valid: folders of shards; ``{train.seed}`` in them is replaced by the run's value.
+        output: the folder for the runs' folders.
+        name: a run's folder name, with values in it, such as ``lr{train.learning_rate}-{train.seed}``; by
             default keys and values, such as ``learning_rate=0.01,seed=1``.
-        config, model, settings: of all runs (:func:`~pdtools.training.read_recipe`).
-        init: of all runs, a folder or name of a model, with the run's values as in ``data``.
+        config, model, settings: shared by all runs (:func:`~pdtools.training.read_recipe`).
+        init: shared by all runs, a folder or name of a model, with the run's values as in ``data``.
 
     Raises:
-        PdtoolsError: a grid, a name or a setting that makes no sense; two runs of one name.
+        PdtoolsError: for an invalid grid, name or setting; two runs of one name.
     """
     values = dict(_axis(axis) for axis in grid)
     if not values or len(values) != len(grid):
@@ -131,7 +131,7 @@ def _axis(text: str) -> tuple[str, list[str]]:
 
 
 def _filled(pattern: str, point: Mapping[str, str]) -> str:
-    """A pattern with the values of its keys."""
+    """Fill a pattern with the values of its keys."""
 
     def value(place: re.Match[str]) -> str:
         if place[1] not in point:
@@ -143,7 +143,7 @@ def _filled(pattern: str, point: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What has become of a run.
+    """The outcome of a run.
 
     Attributes:
         name, settings: the run's.
@@ -151,7 +151,7 @@ class Outcome:
             ``elsewhere``: another process has it.
         finished: ``steps`` or ``patience``; None before its end.
         step, best_step, best: see :class:`~pdtools.training.RunState`; as far as its folder tells.
-        reason: why it failed.
+        reason: the reason why it failed.
     """
 
     name: str
@@ -170,17 +170,17 @@ class Outcome:
 
 
 class SweepListener(Listener, Protocol):
-    """What a sweep tells while it goes on; what its runs tell does not say of which run it is."""
+    """The interface for a sweep's progress reports; its runs' own reports do not name the run."""
 
     def opened(self, run: SweepRun, opened: OpenRun) -> None:
-        """A run begins, resumes, or is found to have ended."""
+        """Report that a run begins, resumes, or has already ended."""
 
     def closed(self, outcome: Outcome) -> None:
-        """A run has ended, was stopped, could not be opened or has failed."""
+        """Report that a run has ended, was stopped, could not be opened or has failed."""
 
 
 class SilentSweep(Silence):
-    """Tells nothing."""
+    """A listener that does nothing."""
 
     def opened(self, run: SweepRun, opened: OpenRun) -> None:
         pass
@@ -200,24 +200,24 @@ def sweep(
 ) -> list[Outcome]:
     """Train all runs that are not finished yet.
 
-    Each is what :func:`~pdtools.training.train` makes of it; side by side the same but for rounding, and for
-    the times in its log, which are those of all of them. Runs that were stopped resume, runs that another
-    process is training are left to it, and where one cannot be opened or trained the others go on.
+    Each run has the result of :func:`~pdtools.training.train`; vmapped runs the same but for rounding, and
+    for the times in their logs, which are shared. Stopped runs resume, runs that another process is training
+    are left to it, and if one cannot be opened or trained the others go on.
 
     Args:
-        runs: what :func:`make_runs` gives.
-        at_once: trained side by side: their batches are computed together where their models allow it.
+        runs: the list from :func:`make_runs`.
+        at_once: number trained at once: their batches are computed together if their models allow it.
         device: ``cpu``, ``cuda``, …
         on_error: see :class:`~pdtools.training.train.TrainOptions`.
-        listener: hears of progress.
+        listener: receives progress reports.
         stop: asked between steps: all runs then write their state and end, to be resumed.
 
     Returns:
-        What has become of each of them, in the order of ``runs``.
+        The outcome of each run, in the order of ``runs``.
 
     Raises:
-        PdtoolsError: if models are to be trained side by side that cannot be, or the memory is too small for
-            several at once.
+        PdtoolsError: if models that cannot be vmapped are to be trained at once, or the memory is too small
+            for several.
     """
     for run in runs:
         if at_once > 1 and not model_kind(run.recipe.model).side_by_side:
@@ -261,7 +261,7 @@ def sweep(
 
 
 def _advance(runs: Sequence[_Active]) -> None:
-    """One batch of each run; where one alone needs more memory than there is, it has failed."""
+    """Train one batch of each run; a run that alone needs more memory than there is has failed."""
     less = LESS_MEMORY if len(runs) == 1 else f"lower --at-once, or {LESS_MEMORY}"
     try:
         with explained_memory_errors(less):
@@ -278,8 +278,8 @@ class _Active:
     """A run in training.
 
     Attributes:
-        batch: what it learns from next; None when it has ended.
-        reason: why it has failed.
+        batch: the next batch; None when it has ended.
+        reason: the reason why it has failed.
     """
 
     def __init__(self, run: SweepRun, options: TrainOptions, listener: SweepListener) -> None:
@@ -297,23 +297,23 @@ class _Active:
 
     @property
     def group(self) -> Hashable:
-        """Equal for runs that are computed as one."""
+        """A key that is equal for runs that are computed as one."""
         return self.run.recipe.model, self.loop.model.config, self.loop.config.precision
 
     def load(self) -> None:
-        """Take the next batch, after an evaluation where one is due."""
+        """Take the next batch, after an evaluation if one is due."""
         try:
             self.batch = self.loop.next_batch()
         except PdtoolsError as error:
             self.batch, self.reason = None, str(error)
 
     def close(self) -> None:
-        """Let others have the run."""
+        """Release the run to other processes."""
         self._closing.close()
 
 
 def _learn(runs: Sequence[_Active]) -> None:
-    """One batch of each run, computed together where the models are alike."""
+    """Train one batch of each run, computed together if the models are alike."""
     groups: dict[Hashable, list[_Active]] = {}
     for run in runs:
         groups.setdefault(run.group, []).append(run)
@@ -332,7 +332,7 @@ def _learn(runs: Sequence[_Active]) -> None:
 
 
 def _as_it_is(run: SweepRun, status: str | None = None, reason: str | None = None) -> Outcome:
-    """A run by what is in its folder, as far as that can be read: another process may be writing there."""
+    """A run's outcome by the readable files in its folder, where another process may be writing."""
     try:
         state = run_state(run.output)
     except PdtoolsError:

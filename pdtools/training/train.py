@@ -1,4 +1,4 @@
-"""From data to a trained model: what ``pdtools train`` does."""
+"""Training of a model from data: the work of ``pdtools train``."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ _FROM_TOKENIZER = ("vocab_size", "pad_id", "root_id", "eos_id", "n_labels")
 
 @dataclass(frozen=True, kw_only=True)
 class OpenRun:
-    """A run that nobody else can train meanwhile.
+    """A run, locked against other processes, that is ready to be trained.
 
     Attributes:
-        loop: what trains it.
+        loop: the training loop.
         output: its folder.
-        recipe: with every default.
+        recipe: the recipe with every default.
         already_finished: whether there was nothing left to do when it was opened.
         resumed_from: the step it was at then; None for a new run.
         train_count: sentences; None: endless.
         valid_count: None without validation.
-        rejects: sentences that are left out.
+        rejects: excluded sentences.
         relabelled: validation sentences with labels that training lacks; each such label is scored as the
             rarest one.
-        initialized: what a new run took over from the model that it starts from; None without one.
+        initialized: the weights that a new run took from its initial model; None without one.
     """
 
     loop: TrainingLoop
@@ -87,7 +87,7 @@ class OpenRun:
         """The result of :func:`train`.
 
         Keys:
-            recipe: where the recipe was read: a bundled name, a file, ``default``, or the run's ``run.json``
+            recipe: the source of the recipe: a bundled name, a file, ``default``, or the run's ``run.json``
                 after ``--resume``.
             finished: ``steps``, ``patience``, or null if the run was stopped.
             step, steps: reached, and planned.
@@ -126,21 +126,21 @@ class OpenRun:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How a run is made, besides its data, folder and recipe.
+    """Options of a run, besides its data, folder and recipe.
 
     Attributes:
         valid: shards that choose the best checkpoint, made with the same tokenizer.
-        treereg_shards: shards of the same tokenizer whose trees TreeReg's loss is of, and nothing else; None:
-            those of the training shards.
-        init: a folder of Hugging Face's GPT-2 or RoBERTa, a checkpoint or a run: the shape of the model and
-            its first weights, but of what that model does not have. The recipe goes before its options.
+        treereg_shards: shards with the same tokenizer that are used only for TreeReg's loss; None:
+            the training shards.
+        init: a folder of Hugging Face's GPT-2 or RoBERTa, a checkpoint or a run, which gives the shape of the
+            model and its first weights, except those that it lacks. The recipe overrides its options.
         device: ``cpu``, ``cuda``, …
-        resume: from ``last/`` in the run's folder; where nothing was written yet, start.
+        resume: from ``last/`` in the run's folder; start if there is none.
         overwrite: replace an earlier run.
         on_error: at a sentence longer than the model takes: ``fail``, or ``skip`` it (``rejects.jsonl``).
-        listener: hears of progress.
-        parse_samples: how sample sentences (``train.sample_parses``) are parsed, such as
-            :func:`pdtools.search.samples.parse_samples`; None: they are not.
+        listener: receives progress reports.
+        parse_samples: the function that parses sample sentences (``train.sample_parses``), such as
+            :func:`pdtools.search.samples.parse_samples`; None: they are not parsed.
         stop: asked between steps: the run writes ``last/`` and ends, to be resumed; one rank's is enough.
         ranks: the processes that train together (:func:`~pdtools.training.distributed.torchrun_ranks`).
         distribution: how they divide the work (:class:`~pdtools.training.parallel.ParallelModel`).
@@ -167,24 +167,24 @@ def train(
 
     Seeds torch's global random generators. A resumed run ends with the weights that it would have had
     without the stop: to the bit on a CPU, with the same machine, library versions and number of threads.
-    On a GPU sums that are made in parallel come in no fixed order, so that no two runs agree to the bit.
+    On a GPU, parallel sums have no fixed order, so no two runs agree to the bit.
 
-    Ranks that train together all call this, with the same arguments (but their own device) and the same
-    folder. A batch is then one of all ranks together: without dropout, weights and losses are those of a
-    process alone, but for rounding. A run can resume with another number of ranks.
+    All ranks that train together call this, with the same arguments (but their own device) and the same
+    folder. A batch is then divided among all ranks: without dropout, weights and losses equal those of a
+    single process, but for rounding. A run can resume with another number of ranks.
 
     Args:
-        data: a folder of shards that ``pdtools tapes`` wrote, or another input, which says itself what it
-            validates with.
+        data: a folder of shards that ``pdtools tapes`` wrote, or another input, with validation data of
+            its own.
         output: the run's folder.
-        recipe: the model and how to train it; None: the run's own when resuming, else the defaults.
+        recipe: the model and its training; None: the run's own when resuming, else the defaults.
         options: the fields of :class:`TrainOptions`.
 
     Returns:
         A JSON-ready report: ``finished`` is ``steps``, ``patience``, or None if the run was stopped;
-        ``recipe`` where the recipe was read (``default``: nowhere); ``best_step`` None without validation;
-        ``time`` has the seconds spent on steps, the part of them spent on waiting for batches, and the
-        seconds spent on all else (evaluation, checkpoints, the log).
+        ``recipe`` the source of the recipe (``default``: none); ``best_step`` None without validation;
+        ``time`` has the seconds spent on steps, the part of them spent waiting for batches, and the
+        seconds spent on everything else (evaluation, checkpoints, the log).
 
     Raises:
         PdtoolsError: unusable data or options, another run in the same folder, a file of the run that is
@@ -201,12 +201,12 @@ def open_run(
     recipe: Recipe | None = None,
     options: TrainOptions = TrainOptions(),
 ) -> Iterator[OpenRun]:
-    """A run that is ready to be trained, for as long as the block runs: :func:`train` up to the first step.
+    """Open a run for training while the block runs: :func:`train` up to the first step.
 
     The first arguments are those of :func:`train`.
 
     Raises:
-        PdtoolsError: as there.
+        PdtoolsError: as :func:`train`.
     """
     folder, valid, init, ranks = RunFolder(output), options.valid, options.init, options.ranks
     with folder.locked() if ranks.is_main else contextlib.nullcontext():
@@ -284,7 +284,7 @@ def open_run(
             options.stop.begin_noting()
         if ranks.is_main:
             made = provenance(files)
-            unchanged.check()  # from now on what they hold is in memory
+            unchanged.check()  # from now on their contents are in memory
             if not resumes:
                 folder = loop.folder = folder.create(overwrite=options.overwrite or options.resume)
                 folder.describe(recipe, identity, made, initialized)
@@ -311,7 +311,7 @@ def open_run(
 
 
 def _log_samples(loop: TrainingLoop, recipe: Recipe, valid_set: Sentences, parse: ParseSamples) -> None:
-    """Have sample sentences parsed at each evaluation, where this process has the whole model."""
+    """Set up parsing of sample sentences at each evaluation, if this process has the whole model."""
     samples = pick_samples(valid_set.shards, valid_set.rows.tolist(), recipe.train.sample_parses)
     if samples and loop.parallel.is_whole:
         about = loop.checkpointing
@@ -321,7 +321,7 @@ def _log_samples(loop: TrainingLoop, recipe: Recipe, valid_set: Sentences, parse
 
 
 def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapping[str, Any]) -> None:
-    """Refuse trees that nothing is learned from, and TreeReg without trees."""
+    """Refuse trees that no loss uses, and TreeReg without trees."""
     if parsed is not None and not model.has_treereg:
         raise PdtoolsError(
             "--treereg-shards is for models with TreeReg (--model transformer --set config.treereg_layer=N)"
@@ -341,7 +341,7 @@ def _check_treereg(model: LanguageModel, parsed: ShardSet | None, settings: Mapp
 
 
 def _runs(inputs: TrainingInput) -> tuple[str, ...]:
-    """What a scaffold tells apart.
+    """The runs of actions that a scaffold distinguishes.
 
     Raises:
         PdtoolsError: if these data have no labelled constituents.
@@ -352,7 +352,7 @@ def _runs(inputs: TrainingInput) -> tuple[str, ...]:
 
 
 def _with_layout(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
-    """The recipe with the layout of the data, which is the model's too.
+    """The recipe with the data's layout, which is the model's too.
 
     Raises:
         PdtoolsError: if it names another one, or the model does not read windows.
@@ -371,7 +371,7 @@ def _with_layout(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
 
 
 def complete_recipe(recipe: Recipe, tokenizer: Tokenizer) -> tuple[Recipe, Any]:
-    """Fill in what the tokenizer decides, and every default.
+    """Fill in settings that the tokenizer determines, and every default.
 
     Returns:
         The recipe with the model's whole configuration, and that configuration.

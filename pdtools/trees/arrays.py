@@ -1,8 +1,8 @@
 """Many bracketed trees as arrays: words, sentences and attachments, without Python work per node.
 
 Only the ordinary form is read here: balanced UTF-8 brackets in which every word has a bracket of its
-own, ``(DT the)``, every bracket holds a word, and no tree is too long. Everything else is left
-to :func:`pdtools.trees.read_trees`, which knows the faults.
+own, ``(DT the)``, every bracket holds a word, and no tree is too long. Everything else is left to
+:func:`pdtools.trees.read_trees`, which knows the faults.
 """
 
 from __future__ import annotations

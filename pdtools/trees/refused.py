@@ -2,8 +2,8 @@
 
 Historical treebanks (Penn-Helsinki, YCOE, IcePaHC, Keyaki) keep a tree's id and comments in brackets of their
 own. They, and treebanks whose tags were removed, write empty leaves without the tag ``-NONE-``. The label
-above tells these from words: ``(NP-SBJ *pro*)`` is empty, ``(NN *sigh*)`` is a word.
-Trees with discontinuous constituents number their leaves: ``0=the``.
+above tells these from words: ``(NP-SBJ *pro*)`` is empty, ``(NN *sigh*)`` is a word. Trees with discontinuous
+constituents number their leaves: ``0=the``.
 """
 
 from __future__ import annotations

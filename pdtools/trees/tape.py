@@ -55,8 +55,8 @@ def packed_tapes(attach: ArrayLike, offsets: ArrayLike) -> tuple[NDArray[np.uint
     """The tapes of many rows at once.
 
     Args:
-        attach: int (n_1 + … + n_R), the attachments of R rows, concatenated, legal in any
-            layout, counted from the beginning of each row.
+        attach: int (n_1 + … + n_R), the attachments of R rows, concatenated, legal in any layout, counted
+            from the beginning of each row.
         offsets: int (R + 1), the beginning of each row, and the last one's end.
 
     Returns:

@@ -96,8 +96,8 @@ class Tree:
     def to_brackets(self) -> str:
         """The tree on one line: ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``.
 
-        A lone word without a tag gets the label ``X``, because brackets need one; the first word
-        of a constituent without a label, where it would be read as the label, gets the tag ``XX``.
+        A lone word without a tag gets the label ``X``, because brackets need one; the first word of a
+        constituent without a label, where it would be read as the label, gets the tag ``XX``.
         """
         pieces: list[str] = []
         for event, i in self._events():

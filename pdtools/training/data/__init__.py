@@ -1,1 +1,1 @@
-"""What training reads: sentences, streams and tasks, in batches."""
+"""Training data: sentences, streams and tasks, in batches."""

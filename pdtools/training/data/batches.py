@@ -1,4 +1,4 @@
-"""Which rows make which batch: buckets of similar length, a token budget, an order that can be resumed."""
+"""Division of rows into batches: buckets of similar length, a token budget, an order that can be resumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BUCKET_GROWTH = 1.1  # lengths in one bucket differ by at most a tenth
 
 @dataclass(frozen=True, kw_only=True)
 class BatchLimits:
-    """The most that one batch may hold; 0 is no limit.
+    """The limits of one batch; 0 is no limit.
 
     Args:
         tokens: positions, ROOT, EOS and padding included: rows times the longest row.
@@ -39,8 +39,8 @@ def plan_epoch(
 ) -> list[NDArray[np.int64]]:
     """Divide all rows into batches, every row in exactly one.
 
-    Rows are put in order of their length's bucket, at random within a bucket, cut into batches at the limits,
-    and the batches are shuffled. A function of its arguments alone.
+    Rows are sorted by their length's bucket, at random within a bucket, cut into batches at the limits,
+    and the batches are shuffled. The result depends on the arguments alone.
 
     Args:
         lengths: tokens of each row, ROOT and EOS included.
@@ -82,7 +82,7 @@ def plan_in_order(lengths: NDArray[np.integer], limits: BatchLimits) -> list[NDA
 
 
 def _cut(lengths: list[int], limits: BatchLimits) -> list[int]:
-    """Where batches start, when rows of these lengths are taken in order; a batch always gets one row."""
+    """The first rows of batches, when rows of these lengths are taken in order; every batch gets a row."""
     starts = [0]
     widest = 0
     for i, length in enumerate(lengths):
@@ -105,14 +105,14 @@ def padding_share(lengths: NDArray[np.integer], batches: list[NDArray[np.int64]]
 
 @dataclass(kw_only=True)
 class BatchStream(Iterator[NDArray[np.int64]]):
-    """Batches without end, epoch after epoch; ``epoch`` and ``taken`` are its whole position.
+    """Endless batches, epoch after epoch; ``epoch`` and ``taken`` are the whole position.
 
     Args:
         lengths: tokens of each row.
         limits: the most that a batch holds.
-        seed: of the order.
+        seed: the seed of the order.
         stored: see :func:`plan_epoch`.
-        epoch: the epoch that the next batch is of, from 0.
+        epoch: the next batch's epoch, from 0.
         taken: batches already taken from that epoch.
     """
 

@@ -1,4 +1,4 @@
-"""Batches on the model's device; for a GPU they are made ahead, by a thread of their own."""
+"""Batches on the model's device; for a GPU, prepared ahead by a thread."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pdtools.models import Batch
 from pdtools.training.data.protocols import BatchSource
 from pdtools.training.distributed import ALONE, Ranks
 
-AHEAD = 3  # batches that wait for a GPU
+AHEAD = 3  # batches prepared ahead for a GPU
 
 
 class BatchLoader(Iterator[Batch]):
-    """The batches of a source, without end. A context manager: its end stops the thread.
+    """Endless batches of a source. A context manager: its end stops the thread.
 
     Args:
-        source: what makes them; nobody else may take from it.
+        source: the source; nobody else may take from it.
         device: where the batches go.
-        ahead: batches made before they are asked for; 0: each when it is asked for, without a thread.
-        ranks: which part of every batch is taken: the rank's own.
+        ahead: batches prepared before they are requested; 0: none, without a thread.
+        ranks: this rank takes its own part of every batch.
 
     Attributes:
-        epoch, taken: the position in the source after the last batch that was given out.
-        waited: seconds that :func:`next` took, all calls together.
+        epoch, taken: the position in the source after the last batch handed out.
+        waited: seconds spent in :func:`next`, over all calls.
     """
 
     def __init__(self, source: BatchSource, device: str, ahead: int, ranks: Ranks = ALONE) -> None:
@@ -55,7 +55,7 @@ class BatchLoader(Iterator[Batch]):
         start = time.monotonic()
         made = self._make() if self._thread is None else self._made.get()
         if isinstance(made, BaseException):
-            self._made.put(made)  # the thread has ended: who asks again is told again
+            self._made.put(made)  # the thread has ended: the next call gets the error again
             raise made
         batch, self.epoch, self.taken = made
         batch = batch.to(self._device)
@@ -72,7 +72,7 @@ class BatchLoader(Iterator[Batch]):
         while not self._stopped.is_set():
             try:
                 made: tuple[Batch, int, int] | BaseException = self._make()
-            except BaseException as error:  # it is raised where the batch is asked for
+            except BaseException as error:  # it is raised by the next request
                 made = error
             while not self._stopped.is_set():
                 with contextlib.suppress(queue.Full):

@@ -1,4 +1,4 @@
-"""Masked language modelling: which tokens are hidden, and what is read in their place."""
+"""Masked language modelling: choice of the hidden tokens and their replacements."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from pdtools.models.batch import Batch
 from pdtools.tokenization import Tokenizer
 
 MASKED_SHARE = 0.15
-# bert (Devlin et al. 2019): of the hidden tokens so many are read as the mask, so many as random tokens.
+# bert (Devlin et al. 2019): shares of hidden tokens that become the mask, or random tokens.
 READ_AS_MASK, READ_AS_OTHER = 0.8, 0.1
 
-# What is read in place of hidden tokens. bert: for 80% of them the mask, for 10% random tokens, for 10% they
-# themselves; mask: the mask for all.
+# Replacements of hidden tokens. bert: the mask for 80%, random tokens for 10%, the tokens themselves for
+# 10%; mask: the mask for all.
 Replacement = Literal["bert", "mask"]
 
-# First numbers of draws: (TRAINING, seed, epoch), the first one of evaluations, (FURTHER, n).
+# First numbers of draws: (TRAINING, seed, epoch), the first draw of evaluations, (FURTHER, n).
 TRAINING = 1
 EVALUATION = (0,)
 FURTHER = 2
 
 
 def evaluation_draw(number: int) -> tuple[int, ...]:
-    """The draw of an evaluation with this number, from 0: the same for every model."""
+    """The draw of the evaluation with this number, from 0: the same for every model."""
     return (FURTHER, number) if number else EVALUATION
 
 
 @dataclass(frozen=True, kw_only=True)
 class Masking:
-    """Draws the tokens that a masked model has to predict.
+    """Chooses the tokens that a masked model has to predict.
 
     Args:
-        tokenizer: whose tokens rows are of. Its mask is read in place of tokens.
-        share: of a row's tokens (ROOT and end-of-sentence are none of them); at least one of each row.
-        replacement: what is read in place of a hidden token.
+        tokenizer: the rows' tokenizer, with the mask.
+        share: share of a row's tokens (without ROOT and end-of-sentence); at least one of each row.
+        replacement: the replacement of hidden tokens.
     """
 
     tokenizer: Tokenizer
@@ -51,11 +51,11 @@ class Masking:
 
         Args:
             batch: sentences, on the CPU.
-            rows: a number for each, the same whatever batch it is in.
-            draw: numbers that are different for every draw. With the same ones a row is masked alike.
+            rows: a number for each row, the same in any batch.
+            draw: numbers that differ between draws. With the same ones a row is masked alike.
 
         Returns:
-            A batch whose targets are the tokens.
+            A batch whose targets are the hidden tokens.
         """
         tokenizer = self.tokenizer
         tokens = batch.tokens.numpy().copy()  # (B, N)

@@ -1,4 +1,4 @@
-"""Prompts to train on, and to choose checkpoints by what is answered to them."""
+"""Prompts as training data, and checkpoint selection by a model's answers."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def prompt_batch(
     *,
     answers_only: bool = False,
 ) -> Batch:
-    """Rows of prompts, tokens with attachments, as a batch.
+    """Make a batch from rows of prompts, tokens with attachments.
 
     Args:
-        model: that reads them.
-        form: of the task.
+        model: the model that reads them.
+        form: the task's form.
         rows: prompts with an answer each.
-        numbers: of tasks of numbers the number of each row, NaN where none is known.
-        answers_only: whether nothing but the answers' tokens counts in the loss.
+        numbers: for tasks with numbers, each row's number, NaN if unknown.
+        answers_only: whether only the answers' tokens count in the loss.
     """
     batch = model.pack_prompts(rows)
     place = torch.arange(batch.tokens.shape[1])
     begins = torch.tensor([form.begin(tokens, model.root_id) for tokens, _ in rows])  # (B,)
-    of_answers = (place >= begins[:, None]) & batch.real()  # (B, N), lead-ins and ROOTs among them
+    of_answers = (place >= begins[:, None]) & batch.real()  # (B, N), including lead-ins and ROOTs
     answers = of_answers & (place > begins[:, None] + len(form.lead_in))
     return dataclasses.replace(
         batch,
@@ -61,10 +61,10 @@ class PromptRows(Sentences):
     Args:
         shards: prompts, windows with a column of answers.
         model, rejects, longest: see there.
-        answers_only: whether the loss is that of the answers alone.
+        answers_only: whether the loss is the answers' loss alone.
 
     Raises:
-        InputError: also if some have none, or have answers that the task does not know.
+        InputError: also if some have no answers, or have answers that the task does not know.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PromptRows(Sentences):
             reason = f"the prompt with id {int(shards.ids[row])} has no label"
             raise InputError(reason, file=shards.folder, hint="pdtools eval-classify predicts labels")
         if self.form.answers:
-            # By length with its answer, batches of one length would be of one label.
+            # By length with its answer, batches of one length would have only one label.
             of_answers = np.array([len(answer) for answer in self.form.answers])
             self.lengths += of_answers.max() - of_answers[shards.answers[self.rows]]
 
@@ -102,12 +102,12 @@ class PromptRows(Sentences):
         return prompt_batch(self._model, self.form, pairs, wanted, answers_only=self._answers_only)
 
     def main_score(self, loss: Loss, device: str, limits: BatchLimits) -> tuple[str, float]:
-        """The score of the task that chooses checkpoints, its name and value.
+        """The task's score that chooses checkpoints, its name and value.
 
         Args:
-            loss: how the model is called; every rank calls it, with all prompts.
-            device: where the model is.
-            limits: of batches.
+            loss: calls the model; every rank calls it, with all prompts.
+            device: the model's device.
+            limits: limits of batches.
         """
         rows = self.rows.tolist()
         pairs = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
@@ -118,10 +118,10 @@ class PromptRows(Sentences):
 
 
 def form_of(shards: ShardSet) -> PromptForm:
-    """The task of shards of prompts.
+    """The task form of shards of prompts.
 
     Raises:
-        InputError: if they are none, or do not hold what their task says.
+        InputError: if they are none, or do not fit their task.
     """
     form = PromptForm.described(shards.manifest["settings"], shards.folder)
     if form is None:
@@ -149,18 +149,18 @@ def answer_prompts(
     device: str | torch.device,
     limits: BatchLimits,
 ) -> Float64:
-    """What a model answers to prompts: log p of every answer given what is before it; or a number.
+    """A model's answers to prompts: log p of every answer given the text before it; or a number.
 
     Args:
-        loss: how the model is called.
-        model: it, in evaluation mode.
-        form: of the task.
-        rows: tokens and attachments of prompts, whatever answers they hold.
-        device: where the model is.
-        limits: of batches; all answers to a prompt are in one.
+        loss: calls the model.
+        model: the model, in evaluation mode.
+        form: the task's form.
+        rows: tokens and attachments of prompts, with any answers.
+        device: the model's device.
+        limits: limits of batches; all answers to a prompt are in one.
 
     Returns:
-        float64 (rows, answers), nats; of tasks of numbers (rows, 1).
+        float64 (rows, answers), nats; for tasks with numbers (rows, 1).
     """
     each = max(1, len(form.answers))
     found = np.zeros((len(rows), each))

@@ -1,4 +1,4 @@
-"""What training asks of its data: rows of shards and strings drawn on the fly both give it."""
+"""Interfaces of training data, both for rows of shards and for strings drawn on the fly."""
 
 from __future__ import annotations
 
@@ -15,67 +15,67 @@ from pdtools.training.recipe import TrainConfig
 
 
 class BatchSource(Protocol):
-    """Batches without end. ``epoch`` and ``taken`` are its whole position."""
+    """Endless batches. ``epoch`` and ``taken`` are the whole position."""
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch is of, from 0."""
+        """The next batch's epoch, from 0."""
 
     @property
     def taken(self) -> int:
         """Batches already taken from that epoch."""
 
     def take(self, ranks: Ranks) -> Batch:
-        """This rank's part of the next batch, on the CPU; perhaps without anything to predict."""
+        """This rank's part of the next batch, on the CPU; it may have nothing to predict."""
 
     def padding_share(self) -> float:
         """The share of padding in this epoch's batches."""
 
 
 class TrainingData(Protocol):
-    """What a model learns from."""
+    """The data that a model learns from."""
 
     @property
     def count(self) -> int | None:
-        """How many sentences there are; None: they are drawn without end."""
+        """The number of sentences; None: they are drawn without end."""
 
     @property
     def words_per_token(self) -> float:
-        """Words of the corpus for each token that is predicted; what is no text has a word a token."""
+        """Words of the corpus per predicted token; 1 for data that are no text."""
 
     def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> BatchSource:
-        """The batches that a configuration asks for, from a position on: a function of its arguments."""
+        """The batches for a configuration, from a position on; they depend on the arguments alone."""
 
 
 class ValidationData(Protocol):
-    """What chooses the best checkpoint."""
+    """The data that choose the best checkpoint."""
 
     @property
     def count(self) -> int:
-        """How many sentences there are."""
+        """The number of sentences."""
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
-        """This rank's batches: as many for every rank, all ranks' together every sentence once."""
+        """This rank's batches: equally many for every rank; all ranks' together hold every sentence once."""
 
 
 class TrainingInput(Protocol):
-    """What a run is made from: where its data come from, before there is a model that takes them."""
+    """The input of a run: the source of its data, before there is a model for them."""
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Whose tokens the rows are of."""
+        """The rows' tokenizer."""
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """What checkpoints say about the data (layout, factor, …), ready for JSON."""
+        """The data's settings for checkpoints (layout, factor, …), JSON-ready."""
 
     @property
     def files(self) -> Mapping[str, str | Path]:
-        """What is read, by role (``train``, ``valid``)."""
+        """The input files, by role (``train``, ``valid``)."""
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """By role, what has to be the same when a run is resumed: a hash, or a description."""
+        """By role, a hash or description that has to be the same when a run is resumed."""
 
     def open(
         self, model: LanguageModel, config: TrainConfig, rejects: Rejects
@@ -83,9 +83,9 @@ class TrainingInput(Protocol):
         """The data for a model, training and validation.
 
         Args:
-            model: that is trained.
-            config: how.
-            rejects: what to do with a row that it cannot take: fail, or record it.
+            model: the model to be trained.
+            config: the training configuration.
+            rejects: take rows that do not fit, or raise an error.
 
         Raises:
             PdtoolsError: the model cannot learn from these data.

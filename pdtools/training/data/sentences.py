@@ -1,4 +1,4 @@
-"""The sentences of shards that a model is trained on or validated with."""
+"""Sentences of shards that a model is trained or validated on."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Sentences:
 
     Args:
         shards: the rows.
-        model: that is to take them.
-        rejects: what to do with a row that it does not take: fail, or record it.
-        masking: hides tokens, which are to be predicted; None: all are read.
+        model: the model.
+        rejects: take rows that do not fit, or raise an error.
+        masking: hides tokens to be predicted; None: all are read.
         longest: positions of the longest row that the model has to take, here or elsewhere; None: of these.
 
     Raises:
         InputError: a row does not fit, and the policy is to fail; or none is left.
-        PdtoolsError: if the shards do not have the derivations that the model is made of.
+        PdtoolsError: if the shards lack the derivations that the model needs.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class Sentences:
 
     @property
     def count(self) -> int:
-        """How many sentences there are."""
+        """The number of sentences."""
         return len(self)
 
     @property
     def words_per_token(self) -> float:
-        """Words of the corpus for each token that is predicted; masked models predict about their share."""
+        """Words of the corpus per predicted token; masked models predict about ``share`` of the tokens."""
         if self._masking is not None:
             return self._shards.words_per_token(ends=False) / self._masking.share
         ends = self._shards.layout == "sentence" or self._model.end_id == self._model.root_id
@@ -96,7 +96,7 @@ class Sentences:
 
     @property
     def shards(self) -> ShardSet:
-        """All rows, of which ``rows`` are those that the model takes."""
+        """All rows; ``rows`` are the indices that the model takes."""
         return self._shards
 
     def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> SentenceSource:
@@ -112,11 +112,11 @@ class Sentences:
         return SentenceSource(self, stream, config)
 
     def batch(self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION) -> Batch:
-        """The batch of these sentences (numbers count those that are taken), on the CPU.
+        """The batch of these sentences (numbers count those taken), on the CPU.
 
         Args:
-            numbers: which sentences.
-            draw: decides what is hidden, see :class:`~pdtools.training.data.masking.Masking`.
+            numbers: the sentences.
+            draw: determines the hidden tokens, see :class:`~pdtools.training.data.masking.Masking`.
         """
         rows = self.rows[numbers].tolist()
         batch = self._model.pack(
@@ -146,9 +146,9 @@ class SentenceSource:
     """Batches of sentences, a :class:`~pdtools.training.data.protocols.BatchSource`.
 
     Args:
-        sentences: what batches are made of.
-        stream: which sentences; nobody else may take from it.
-        config: has the seed of what is hidden from masked models, anew every epoch.
+        sentences: the sentences.
+        stream: their order; nobody else may take from it.
+        config: has the seed for hiding tokens from masked models, anew every epoch.
     """
 
     sentences: Sentences
@@ -157,7 +157,7 @@ class SentenceSource:
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next batch is of, from 0."""
+        """The next batch's epoch, from 0."""
         return self.stream.epoch
 
     @property
@@ -166,7 +166,7 @@ class SentenceSource:
         return self.stream.taken
 
     def take(self, ranks: Ranks) -> Batch:
-        """This rank's part of the next batch: every so many-th of its sentences."""
+        """This rank's part of the next batch: every ``ranks.size``-th sentence."""
         numbers = next(self.stream)[ranks.rank :: ranks.size]
         draw = (TRAINING, self.config.seed, self.epoch)
         return self.sentences.batch(numbers, draw)
@@ -205,12 +205,12 @@ class ShardInput:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """That the shards were made with."""
+        """The shards' tokenizer."""
         return self._sets["train"].tokenizer
 
     @property
     def has_constituents(self) -> bool:
-        """Whether the training shards have labelled constituents."""
+        """Return whether the training shards have labelled constituents."""
         return self._sets["train"].has_constituents
 
     @cached_property
@@ -227,7 +227,7 @@ class ShardInput:
 
     @cached_property
     def identity(self) -> dict[str, str]:
-        """Hashes of what the shards hold."""
+        """Hashes of the shards' contents."""
         return {role: shards.sha256 for role, shards in self._sets.items()}
 
     def open(
@@ -240,7 +240,7 @@ class ShardInput:
         """
         if model.has_derivations and self.settings["layout"] == "block":
             raise PdtoolsError("blocks of running text have no trees: choose model transformer")
-        # Labels are numbers: those of a tokenizer that has none are numbered anew for each folder.
+        # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
         labels = {shards.labels for shards in self._sets.values() if shards.has_constituents}
         if model.reads_labels and len(labels) > 1:
             raise PdtoolsError(
@@ -253,8 +253,8 @@ class ShardInput:
         longest = max(int(np.max(model.row_lengths(shards), initial=0)) for shards in self._sets.values())
         sets = dict(self._sets)
         if "valid" in sets and model.reads_labels:
-            # Validated on what models without labels are validated on: the rarest label takes the place of
-            # one that training lacks, as <unk> does for words.
+            # Validated like models without labels: the rarest label takes the place of one that training
+            # lacks, as <unk> does for words.
             sets["valid"] = sets["valid"].with_known_labels()
         kept = {
             role: self._taken(shards, model, config, rejects=rejects, masking=masking, longest=longest)
@@ -285,7 +285,7 @@ def open_parsed(folder: str | Path, tokenizer: Tokenizer, layout: str) -> ShardS
 
     Args:
         folder: the shards.
-        tokenizer, layout: of the training shards.
+        tokenizer, layout: the training shards' own.
 
     Raises:
         PdtoolsError: unusable shards, blocks of running text, windows for a model that reads no windows, or

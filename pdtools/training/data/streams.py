@@ -1,4 +1,4 @@
-"""A corpus as one text, cut into streams side by side, for truncated backpropagation through time."""
+"""A corpus as one text, cut into parallel streams, for truncated backpropagation through time."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pdtools.training.recipe import TrainConfig
 
 
 class Stream:
-    """The rows of shards, one after the other in their order: sentences, each with its end, or blocks.
+    """The rows of shards, concatenated in order: sentences, each with its end, or blocks.
 
     The text begins with an end-of-sentence that is read and not predicted. It is cut into B streams of equal
-    length, but for the last ones, which may be shorter, or empty; a batch holds the next T tokens of each. So
-    every token is predicted once an epoch, as in the paper's experiments (appendix D).
+    length, except for the last ones, which may be shorter, or empty; a batch holds the next T tokens of each.
+    So every token is predicted once an epoch, as in the paper's experiments (appendix D).
 
     Args:
-        shards: what ``pdtools tapes`` or ``pdtools blocks`` wrote.
+        shards: the output of ``pdtools tapes`` or ``pdtools blocks``.
     """
 
     def __init__(self, shards: ShardSet) -> None:
@@ -41,7 +41,7 @@ class Stream:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._rows
 
     def cut(self, streams: int, length: int) -> list[Batch]:
@@ -102,7 +102,7 @@ class StreamSource:
     """Batches in their order, epoch after epoch: a :class:`~pdtools.training.data.protocols.BatchSource`.
 
     Args:
-        batches: of one epoch.
+        batches: the batches of one epoch.
         epoch, taken: the position.
     """
 
