@@ -1,0 +1,194 @@
+"""Dependency graphs: unlabelled arcs between the words of a sentence.
+
+Nodes are 0, the root, and the words 1..m. A word may have several heads or none; there may be several roots,
+cycles, and arcs that cross. No arc goes from a word to itself, none to the root.
+
+Arcs are in canonical order: by their later word t; for each t first arcs to t, by their heads 0..t-1, then
+arcs from t, by their dependents 1..t-1. These 2t - 1 are the *candidates* of t.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdtools.errors import InputError
+
+Int32 = NDArray[np.int32]
+_COMPARED_AT_ONCE = 1 << 22  # pairs of arcs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """The arcs of a sentence, in canonical order; :meth:`of` makes and checks one.
+
+    Attributes:
+        n_words: m.
+        heads: int32 (a), 0..m.
+        dependents: int32 (a), 1..m.
+    """
+
+    n_words: int
+    heads: Int32
+    dependents: Int32
+
+    @classmethod
+    def of(cls, n_words: int, heads: ArrayLike, dependents: ArrayLike) -> Graph:
+        """Put arcs, (a) each, in canonical order; equal ones become one.
+
+        Raises:
+            InputError: for an arc from a word to itself, to the root, or outside the sentence.
+        """
+        h, d = (np.asarray(ends, dtype=np.int64).reshape(-1) for ends in (heads, dependents))
+        for bad, reason in (
+            ((h < 0) | (h > n_words) | (d < 1) | (d > n_words), f"outside of {n_words} words"),
+            (h == d, "from a word to itself"),
+        ):
+            if bad.any():
+                k = int(bad.argmax())
+                raise InputError(f"the arc {h[k]}-{d[k]}: {reason}")
+        t = np.maximum(h, d)
+        _, first = np.unique(t * 2 * (n_words + 1) + _candidates(h, d), return_index=True)
+        return cls(n_words, h[first].astype(np.int32), d[first].astype(np.int32))
+
+    @classmethod
+    def of_heads(cls, heads: ArrayLike) -> Graph:
+        """The graph in which each word has one head, int (m), 0 for the root; errors as :meth:`of`."""
+        found = np.asarray(heads, dtype=np.int32)
+        return cls.of(len(found), found, np.arange(1, len(found) + 1))
+
+    @classmethod
+    def from_text(cls, text: str, n_words: int) -> Graph:
+        """Undo ``str``: ``0-2 2-1`` has an arc from the root to word 2, and one from there to word 1.
+
+        Raises:
+            InputError: for what is no arc; as :meth:`of`.
+        """
+        numbers: list[int] = []
+        for arc in text.split():
+            head, dash, dependent = arc.partition("-")
+            if not (dash and arc.isascii() and head.isdecimal() and dependent.isdecimal()) or len(arc) > 20:
+                raise InputError(f"no arc: {arc[:20]!r}")
+            numbers += int(head), int(dependent)
+        return cls.of(n_words, numbers[::2], numbers[1::2])
+
+    def __str__(self) -> str:
+        return " ".join(f"{head}-{dependent}" for head, dependent in self.arcs)
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    @property
+    def arcs(self) -> list[tuple[int, int]]:
+        """Head and dependent of each arc."""
+        return list(zip(self.heads.tolist(), self.dependents.tolist(), strict=True))
+
+    @property
+    def later(self) -> Int32:
+        """Int32 (a), the word t that each arc belongs to."""
+        return np.maximum(self.heads, self.dependents)
+
+    @property
+    def candidates(self) -> Int32:
+        """Int32 (a), which of the candidates 0..2t-2 of its word t each arc is."""
+        return _candidates(self.heads, self.dependents)
+
+    @property
+    def counts(self) -> Int32:
+        """Int32 (m), how many arcs belong to each word."""
+        return np.bincount(self.later - 1, minlength=self.n_words).astype(np.int32)
+
+    @property
+    def n_roots(self) -> int:
+        """How many words the root is head of."""
+        return int(np.count_nonzero(self.heads == 0))
+
+    @property
+    def has_cycle(self) -> bool:
+        """Whether a way along arcs, from heads to dependents, leads back."""
+        waiting = np.bincount(self.dependents, minlength=self.n_words + 1).tolist()
+        below: list[list[int]] = [[] for _ in waiting]
+        for head, dependent in self.arcs:
+            below[head].append(dependent)
+        order = [k for k, heads in enumerate(waiting) if not heads]
+        for k in order:  # which grows
+            for dependent in below[k]:
+                waiting[dependent] -= 1
+                if not waiting[dependent]:
+                    order.append(dependent)
+        return len(order) < len(waiting)
+
+    @property
+    def n_crossings(self) -> int:
+        """How many pairs of arcs cross: one begins inside of the other and ends outside, the root first."""
+        left, right = np.minimum(self.heads, self.dependents), self.later
+        rows = max(1, _COMPARED_AT_ONCE // max(1, len(self)))
+        return sum(
+            int(np.count_nonzero((left[k] < left) & (left < right[k]) & (right[k] < right)))
+            for k in (np.arange(i, min(i + rows, len(self)))[:, None] for i in range(0, len(self), rows))
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """Why this is no tree; None of a tree."""
+        n_heads = np.bincount(self.dependents, minlength=self.n_words + 1)[1:]
+        if (n_heads != 1).any():
+            k = int((n_heads != 1).argmax())
+            return f"word {k + 1} has {n_heads[k] or 'no'} head{'s' if n_heads[k] else ''}"
+        if self.has_cycle:
+            return "the heads form a cycle"
+        return None if self.n_roots == 1 else f"{self.n_roots} roots, not one"
+
+    @property
+    def is_tree(self) -> bool:
+        """Whether each word has one head, one of them the root, and there is no cycle."""
+        return self.problem is None
+
+    @property
+    def is_projective(self) -> bool:
+        """Whether this is a tree of which no arcs cross, the root standing before the words."""
+        return not self.n_crossings and self.is_tree
+
+    def tree_heads(self) -> Int32:
+        """Int32 (m), the head of each word of a tree, 0 for the root.
+
+        Raises:
+            InputError: if this is no tree.
+        """
+        if (problem := self.problem) is not None:
+            raise InputError(problem)
+        heads = np.empty(self.n_words, dtype=np.int32)
+        heads[self.dependents - 1] = self.heads
+        return heads
+
+    def projected(self) -> tuple[Graph, int]:
+        """This tree with arcs lifted until none cross, and how many times one was lifted.
+
+        See :func:`pdtools.trees.forms.dependencies.project`: to the head's head, the shortest arc first.
+
+        Raises:
+            InputError: if this is no tree.
+        """
+        from pdtools.trees.forms.dependencies import project  # the forms import this module
+
+        parents = (self.tree_heads() - 1).tolist()
+        n_lifted, _ = project(parents)
+        return Graph.of_heads(np.array(parents, dtype=np.int32) + 1), n_lifted
+
+    def merged(self, places: Sequence[int]) -> Graph:
+        """The graph of a sentence in which several words are one; arcs inside of it are dropped.
+
+        Args:
+            places: (m + 1), the new number of each node; the root's is 0.
+        """
+        place = np.asarray(places, dtype=np.int64)
+        heads, dependents = place[self.heads], place[self.dependents]
+        outer = heads != dependents
+        return Graph.of(int(place.max()), heads[outer], dependents[outer])
+
+
+def _candidates(heads: NDArray[np.integer], dependents: NDArray[np.integer]) -> NDArray[np.integer]:
+    return np.where(heads < dependents, heads, heads + dependents - 1)

@@ -1,0 +1,160 @@
+"""Graphs of dependencies against their definitions, by brute force over all graphs of few words."""
+
+from __future__ import annotations
+
+from itertools import combinations, pairwise, permutations, product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdtools.errors import InputError
+from pdtools.trees.graphs import Graph
+
+Arcs = set[tuple[int, int]]
+
+
+def candidates_of(t: int) -> list[tuple[int, int]]:
+    return [(h, t) for h in range(t)] + [(t, d) for d in range(1, t)]
+
+
+def all_arcs(m: int) -> list[tuple[int, int]]:
+    return [arc for t in range(1, m + 1) for arc in candidates_of(t)]
+
+
+@st.composite
+def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
+    m = draw(st.integers(0, most))
+    arcs = draw(st.lists(st.sampled_from(all_arcs(m)), unique=True)) if m else []
+    return Graph.of(m, [h for h, _ in arcs], [d for _, d in arcs])
+
+
+def leads_back(arcs: Arcs, m: int) -> bool:
+    return any(
+        all(step in arcs for step in pairwise((*way, way[0])))
+        for n in range(2, m + 1)
+        for way in permutations(range(1, m + 1), n)
+    )
+
+
+def crossing_pairs(arcs: Arcs) -> int:
+    return sum(
+        min(a) < min(b) < max(a) < max(b) or min(b) < min(a) < max(b) < max(a)
+        for a, b in combinations(arcs, 2)
+    )
+
+
+def descendants(heads: tuple[int, ...], k: int) -> set[int]:
+    found = {k}
+    while more := {i for i, head in enumerate(heads, 1) if head in found} - found:
+        found |= more
+    return found
+
+
+@pytest.mark.parametrize("m", range(4))
+def test_candidates_are_all_arcs_in_their_order(m: int) -> None:
+    arcs = all_arcs(m)
+    assert len(arcs) == m**2  # so there are 2^(m²) graphs
+    graph = Graph.of(m, [h for h, _ in reversed(arcs)], [d for _, d in reversed(arcs)])
+    assert graph.arcs == arcs
+    assert graph.candidates.tolist() == [k for t in range(1, m + 1) for k in range(2 * t - 1)]
+    assert graph.counts.tolist() == [2 * t - 1 for t in range(1, m + 1)]
+
+
+@given(graphs())
+@settings(max_examples=200, deadline=None)
+def test_properties_of_graphs_are_their_definitions(graph: Graph) -> None:
+    arcs, m = set(graph.arcs), graph.n_words
+    assert graph.arcs == [arc for arc in all_arcs(m) if arc in arcs]
+    assert graph.heads.dtype == graph.dependents.dtype == np.int32
+    assert [candidates_of(t)[c] for t, c in zip(graph.later, graph.candidates, strict=True)] == graph.arcs
+    assert graph.counts.tolist() == [sum(max(arc) == t for arc in arcs) for t in range(1, m + 1)]
+    assert graph.has_cycle == leads_back(arcs, m)
+    assert graph.n_crossings == crossing_pairs(arcs)
+    assert graph.n_roots == sum(head == 0 for head, _ in arcs)
+    assert Graph.from_text(str(graph), m).arcs == graph.arcs
+
+
+@pytest.mark.parametrize("m", range(1, 5))
+def test_trees_by_enumeration(m: int) -> None:
+    n_trees = n_projective = 0
+    for heads in product(range(m + 1), repeat=m):
+        if any(head == k for k, head in enumerate(heads, 1)):
+            continue
+        graph = Graph.of_heads(heads)
+        is_tree = heads.count(0) == 1 and descendants(heads, 0) == set(range(m + 1))
+        assert graph.is_tree == is_tree
+        if not is_tree:
+            with pytest.raises(InputError, match="roots, not one|form a cycle"):
+                graph.tree_heads()
+            continue
+        spans = [descendants(heads, k) for k in range(m + 1)]
+        assert graph.is_projective == all(max(span) - min(span) == len(span) - 1 for span in spans)
+        assert graph.tree_heads().tolist() == list(heads)
+        lifted, n_lifted = graph.projected()
+        assert lifted.is_projective
+        assert (n_lifted == 0) == graph.is_projective
+        if not n_lifted:
+            assert lifted.arcs == graph.arcs
+        n_trees += 1
+        n_projective += graph.is_projective
+    assert n_trees == m ** (m - 1)  # Cayley's formula, with a root
+    assert n_projective == {1: 1, 2: 2, 3: 7, 4: 30}[m]
+
+
+def test_arcs_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    arcs = all_arcs(5)
+    graph = Graph.of(5, [h for h, _ in arcs], [d for _, d in arcs])
+    whole = graph.n_crossings
+    monkeypatch.setattr("pdtools.trees.graphs._COMPARED_AT_ONCE", 60)
+    assert graph.n_crossings == whole == crossing_pairs(set(arcs))
+
+
+def test_what_lifting_does() -> None:
+    # 1 hangs on 3 over 2, which hangs on 4: the arc goes up to 4.
+    lifted, n_lifted = Graph.of_heads([3, 4, 4, 0]).projected()
+    assert (lifted.tree_heads().tolist(), n_lifted) == ([4, 4, 4, 0], 1)
+
+
+def test_words_become_one() -> None:
+    graph = Graph.of(4, [0, 2, 3, 2, 3, 4], [2, 3, 2, 4, 4, 1])
+    assert str(graph.merged([0, 1, 2, 2, 3])) == "0-2 2-3 3-1"
+
+
+@pytest.mark.parametrize(
+    ("heads", "dependents", "reason"),
+    [
+        ([1], [1], "the arc 1-1: from a word to itself"),
+        ([0, 3], [1, 1], "the arc 3-1: outside of 2 words"),
+        ([1], [0], "the arc 1-0: outside of 2 words"),
+        ([-1], [1], "the arc -1-1: outside"),
+        ([0], [3], "the arc 0-3: outside"),
+    ],
+)
+def test_bad_arcs_are_named(heads: list[int], dependents: list[int], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Graph.of(2, heads, dependents)
+
+
+@pytest.mark.parametrize("text", ["1", "1-", "-1", "a-1", "1-2-3", "²-1", "1" * 30 + "-1"])
+def test_bad_text_is_named(text: str) -> None:
+    with pytest.raises(InputError, match="no arc"):
+        Graph.from_text(text, 9)
+
+
+@pytest.mark.parametrize(
+    ("arcs", "reason"),
+    [
+        ("0-1", "word 2 has no head"),
+        ("0-1 1-2 0-2", "word 2 has 2 heads"),
+        ("0-1 0-2", "2 roots, not one"),
+        ("2-1 1-2", "the heads form a cycle"),
+    ],
+)
+def test_what_is_no_tree_is_named(arcs: str, reason: str) -> None:
+    graph = Graph.from_text(arcs, 2)
+    assert graph.problem == reason
+    for use in (graph.tree_heads, graph.projected):
+        with pytest.raises(InputError, match=reason):
+            use()
