@@ -51,6 +51,8 @@ class TreeSource(str, Enum):
     tiger_xml = "tiger-xml"
     discbracket = "discbracket"
     conllu = "conllu"
+    conllu_enhanced = "conllu-enhanced"
+    sdp = "sdp"
 
 
 _SENTENCES = (TreeSource.text, TreeSource.tokens, TreeSource.parts)
@@ -216,6 +218,9 @@ def parse(
     conllu (.conllu, .conll: dependencies, converted to constituents). --from treebank also recognizes the
     forms with brackets.
 
+    OUTPUT.arcs has dependency arcs, such as 0-2 2-1, line for line, for pdtools tapes: of conllu the heads;
+    of conllu-enhanced the enhanced graph (DEPS); of sdp (.sdp: DM, PAS, PSD) the graph, beside flat trees.
+
     With text and tokens, line n of the output is the tree of line n of the input. A sentence that the parser
     cannot parse becomes the flat tree (X (XX word) ...), a blank line becomes (X (-NONE- *)). Both are
     recorded in OUTPUT.rejects.jsonl; this is not an error. With --split, such sentences are excluded, and
@@ -254,9 +259,11 @@ def parse(
     from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces, read_in_pieces
     from pdtools.provenance import identify
     from pdtools.search.inputs import count_inputs
-    from pdtools.trees import texts_path
+    from pdtools.trees import arcs_path, texts_path
     from pdtools.trees.forms import FORMS, ReadOptions
 
+    if enhanced := source is TreeSource.conllu_enhanced:
+        source = TreeSource.conllu
     fractions = None if split is None else _fractions(split)
     if fractions is not None and is_stream(output):
         raise typer.BadParameter("--split writes several files: name a folder with -o")
@@ -293,13 +300,16 @@ def parse(
     if lemmas and used_form != "penn-historical":
         raise typer.BadParameter("--lemmas needs --from penn-historical")
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
-    texts = texts_path(output) if fractions is None else None
-    if fractions is None and source in (TreeSource.text, TreeSource.conllu):
-        beside.append(str(texts or STDIO))
-    elif texts is not None and os.path.lexists(texts) and not os.path.lexists(output):
-        raise InputError(
-            "these sentences would be taken for those of the new trees: move the file away", file=texts
-        )
+    for path, what, sources in (
+        (texts_path(output), "sentences", (TreeSource.text, TreeSource.conllu)),
+        (arcs_path(output), "arcs", (TreeSource.conllu, TreeSource.sdp)),
+    ):
+        if fractions is None and source in sources:
+            beside.append(str(path or STDIO))
+        elif fractions is None and path and os.path.lexists(path) and not os.path.lexists(output):
+            raise InputError(
+                f"these {what} would be taken for those of the new trees: move the file away", file=path
+            )
     read = [*files, *(name for name in (parser, model) if name and Path(name).exists())]
     checked = Output.check(output, run, folder=fractions is not None, inputs=read, beside=beside)
     plan = checked.plan
@@ -312,7 +322,9 @@ def parse(
     settings = asdict(form)
     described: dict[str, Any] = asdict(form)
     given = {"discontinuous": discontinuous, "punctuation": punctuation, "lemmas": lemmas}
-    options = ReadOptions(surface=surface, **{name: each.value for name, each in given.items() if each})
+    options = ReadOptions(
+        surface=surface, enhanced=enhanced, **{name: each.value for name, each in given.items() if each}
+    )
     if used_form is not None:
         described |= {"from": used_form, **asdict(options)}
         settings |= described

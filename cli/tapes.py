@@ -155,7 +155,8 @@ def tapes(
     excluded and listed.
 
     With --text-style raw, sentences are read from TREES.text, if this file exists (pdtools parse writes it).
-    Otherwise words are joined as in ordinary writing.
+    Otherwise words are joined as in ordinary writing. Dependency arcs are read from TREES.arcs, if each file
+    has one; not for windows.
 
     The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed. If a tokenizer is made,
@@ -173,7 +174,7 @@ def tapes(
     from pdtools.prompts.rows import prompt_shards
     from pdtools.provenance import identify
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-    from pdtools.trees import count_trees, texts_beside
+    from pdtools.trees import arcs_beside, count_trees, texts_beside
     from pdtools.trees.forms import refuse_for
 
     if is_stream(output):
@@ -185,7 +186,16 @@ def tapes(
     shards = Output.check(output, run, folder=True, inputs=read)
     rejects = Rejects(on_error.value)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
-    settings = ShardSettings(factor=binarize.value, constituents="labelled", tape=(tape or Tape.packed).value)
+    arcs = arcs_beside(files) if layout is Layout.sentence else []
+    if without := [file for file in files if arcs and f"{file}.arcs" not in arcs]:
+        message(f"no arcs are stored: no file {without[0]}.arcs", quiet=run.quiet)
+        arcs = []
+    settings = ShardSettings(
+        factor=binarize.value,
+        constituents="labelled",
+        arcs="unlabelled" if arcs else "none",
+        tape=(tape or Tape.packed).value,
+    )
     if layout is Layout.window:
         if window is None:
             raise typer.BadParameter("--layout window needs --window, the most positions of a row")
@@ -215,6 +225,7 @@ def tapes(
     texts = texts_beside(files) if used.text_style == "raw" else []
     described = {
         **({"texts": [identify(text) for text in texts]} if texts else {}),
+        **({"arc_files": [identify(file) for file in arcs]} if arcs else {}),
         **settings.record(),
         "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
     }

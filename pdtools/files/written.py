@@ -109,7 +109,7 @@ _KINDS = (
     _Kind(
         name="the trees of parse --split",
         needed=("rejects.jsonl", "train.trees", "valid.trees"),
-        parts=r"(train|valid|test)\.trees(\.text)?|rejects\.jsonl",
+        parts=r"(train|valid|test)\.trees(\.(text|arcs))?|rejects\.jsonl",
     ),
 )
 

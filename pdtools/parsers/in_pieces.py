@@ -35,10 +35,11 @@ _LEAF = re.compile(r"([^ ()]+)\)")
 
 @dataclass(frozen=True, slots=True)
 class TreeLine:
-    """A tree to be written, and its sentence, if that is a text."""
+    """A tree that is to be written, its sentence, if that is a text, and its dependency arcs."""
 
     text: str
     written: str | None = None
+    arcs: str | None = None
 
     def to_brackets(self) -> str:
         """The tree's brackets."""
@@ -150,7 +151,7 @@ def convert_in_pieces(
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """The outcome of a sentence: its brackets and its own string, or the reason why there are none.
+    """The outcome of a sentence: brackets, the sentence's own string and its arcs, or why there are none.
 
     Attributes:
         by_rule: whether it is excluded by rule, and no error.
@@ -158,6 +159,7 @@ class _Outcome:
 
     tree: str | None
     written: str | None = None
+    arcs: str | None = None
     left_out: LeftOut | None = None
     by_rule: bool = False
 
@@ -191,7 +193,8 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
                     tree = self.form.usable(found.tree, changes, found.heads)
                     if isinstance(tree, Tree):
                         n_words += len(tree)
-                        outcomes.append(_Outcome(tree.to_brackets(), found.written))
+                        arcs = None if found.graph is None else str(found.graph)
+                        outcomes.append(_Outcome(tree.to_brackets(), found.written, arcs))
                     else:
                         outcomes.append(_left_out(block, tree))
                 elif isinstance(found, LeftOut):
@@ -228,7 +231,7 @@ def read_in_pieces(
         for outcome in made.outcomes:
             if outcome.tree is not None:
                 counts.trees += 1
-                yield TreeLine(outcome.tree, outcome.written)
+                yield TreeLine(outcome.tree, outcome.written, outcome.arcs)
             elif outcome.left_out is not None:
                 leave_out = rejects.leave_out if outcome.by_rule else rejects.add
                 leave_out(**asdict(outcome.left_out))

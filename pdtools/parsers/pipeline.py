@@ -30,6 +30,7 @@ from pdtools.parsers.sentences import SourcedSentence
 from pdtools.trees import (
     TransformCounts,
     Tree,
+    arcs_path,
     binarize,
     collapse_unaries,
     normalize,
@@ -237,7 +238,8 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
     """Write one bracketed tree a line, whole or not at all, and the rejects beside it.
 
     Args:
-        trees: the trees; their sentences, if any, go to :func:`pdtools.trees.texts_path`.
+        trees: what is written; their sentences go to :func:`pdtools.trees.texts_path`, and their arcs to
+            :func:`pdtools.trees.arcs_path`, if they have any.
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: the inputs excluded by the end of ``trees``.
 
@@ -252,26 +254,28 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
 
 @contextlib.contextmanager
 def _tree_file(output: str | Path) -> Iterator[Callable[[Bracketed], None]]:
-    """Write trees to a file, and their sentences, if any, to one beside it, which gets its name first.
+    """A file of trees; with the first sentence one of sentences beside it, which is there first, so of arcs.
 
-    Trees without sentences replace older trees and their sentences.
+    Trees without sentences or arcs replace older ones together with the sentences and arcs of those.
     """
     with contextlib.ExitStack() as stack:
         trees = stack.enter_context(atomic_text(output))
-        path = texts_path(output)
-        texts: IO[str] | None = None
+        paths = {"written": texts_path(output), "arcs": arcs_path(output)}
+        beside: dict[str, IO[str]] = {}
 
         def write(tree: Bracketed) -> None:
-            nonlocal texts
             trees.write(tree.to_brackets() + "\n")
-            written = getattr(tree, "written", None)
-            if written is not None and path is not None:
-                texts = texts or stack.enter_context(atomic_text(path))
-                texts.write(written + "\n")
+            for name, path in paths.items():
+                line = getattr(tree, name, None)
+                if line is not None and path is not None:
+                    if name not in beside:
+                        beside[name] = stack.enter_context(atomic_text(path))
+                    beside[name].write(line + "\n")
 
         yield write
-        if texts is None and path is not None and os.path.lexists(output):
-            path.unlink(missing_ok=True)
+        for name, path in paths.items():
+            if name not in beside and path is not None and os.path.lexists(output):
+                path.unlink(missing_ok=True)
 
 
 def write_splits(

@@ -37,7 +37,7 @@ from pdtools.shards.rows import Rows, ShardRow
 from pdtools.shards.windows import pack_windows
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import BLANK_LINE, SourcedTree, in_order, read_trees, texts_beside
+from pdtools.trees import BLANK_LINE, SourcedTree, arcs_beside, in_order, read_trees, texts_beside
 
 Item = TypeVar("Item")
 
@@ -188,7 +188,11 @@ def shards_from_files(
                 settings,
                 out_dir,
                 rejects,
-                sources=[*files, *(texts_beside(files) if complete.text_style == "raw" else [])],
+                sources=[
+                    *files,
+                    *(texts_beside(files) if complete.text_style == "raw" else []),
+                    *(arcs_beside(files) if settings.arcs != "none" else []),
+                ],
                 overwrite=overwrite,
                 rows_per_part=rows_per_part,
                 workers=processes,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import numpy_array
 from pdtools.errors import InputError
-from pdtools.shards.format import ShardSettings, arrow_schema
+from pdtools.shards.format import ARCS, ShardSettings, arrow_schema
 from pdtools.tokenization import Tokenizer
 
 if TYPE_CHECKING:
@@ -171,6 +171,8 @@ def check_rows(
     _check_words(rows, flat["word"], batch.column("text"), layout)
     if "labels" in flat:
         _check_constituents(rows, lengths, flat, len(tokenizer.labels))
+    if ARCS[0] in flat:
+        _check_arcs(rows, lengths, flat)
     if tape_bytes is not None:
         n = lengths["tokens"].astype(np.int64)
         wanted_bytes = n * (n + 1) // 2
@@ -410,6 +412,28 @@ def _check_constituents(
         "labels",
         lambda place: f"is {labels[place]}, beyond the {n_labels} of the manifest",
     )
+
+
+def _check_arcs(rows: _Rows, lengths: dict[str, Int32], flat: dict[str, Int32]) -> None:
+    """Refuse arcs that are not between the words of a row, or not in the order of :class:`Graph`."""
+    head, dependent = ARCS
+    rows.check(
+        lengths[head] != lengths[dependent],
+        dependent,
+        lambda row: f"{lengths[dependent][row]} numbers for {lengths[head][row]} heads",
+    )
+    arcs = replace(rows, offsets=_offsets(lengths[head]), item="arc")
+    n_words = np.repeat(np.maximum.reduceat(flat["word"], rows.offsets[:-1]) + 1, lengths[head])  # (arcs)
+    h, d = flat[head], flat[dependent]
+    outside = "is {} of {} words"
+    arcs.check_tokens((h < 0) | (h > n_words), head, lambda k: outside.format(h[k], n_words[k]))
+    arcs.check_tokens((d < 1) | (d > n_words), dependent, lambda k: outside.format(d[k], n_words[k]))
+    arcs.check_tokens(h == d, dependent, lambda k: f"is {d[k]}, its own head")
+    # A word t has 2t - 1 candidates, so the (t - 1)² of the words before come before these.
+    key = (np.maximum(h, d).astype(np.int64) - 1) ** 2 + np.where(h < d, h, h + d - 1)
+    unordered = np.diff(key, prepend=-1) <= 0
+    unordered[arcs.offsets[:-1][lengths[head] > 0]] = False
+    arcs.check_tokens(unordered, head, lambda k: f"is {h[k]}, for an arc that belongs before the last one")
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -23,11 +23,13 @@ from pdtools.shards.plain import (
     usable_tree,
 )
 from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
+from pdtools.shards.written import graph_beside
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
 from pdtools.trees import (
     UNKNOWN_TAG,
     Constituents,
     FilePiece,
+    Graph,
     PieceConstituents,
     TreeArrays,
     expand_attachments,
@@ -118,7 +120,13 @@ class PieceEncoder:
             numbers, r, words = numbers[inside], r[inside], words.filter(arrow_array(inside))
             sentences = np.concatenate([[0], np.cumsum(lengths[kept])])
             constituents = constituents and constituents.kept(kept, inside)
-        return self._assemble(numbers, words, r, sentences, constituents), reasons
+        graphs = None
+        if self.settings.arcs != "none":
+            places = (arrays.place(i)[:2] for i in range(len(arrays)) if i not in reasons)
+            graphs = [
+                graph_beside(*place, n) for place, n in zip(places, np.diff(sentences).tolist(), strict=True)
+            ]
+        return self._assemble(numbers, words, r, sentences, constituents, graphs), reasons
 
     def _assemble(
         self,
@@ -127,6 +135,7 @@ class PieceEncoder:
         r: Int32,
         sentences: Int64,
         constituents: PieceConstituents | None,
+        graphs: list[Graph] | None,
     ) -> Rows:
         """The rows of many sentences at once.
 
@@ -136,6 +145,7 @@ class PieceEncoder:
             r: int32 (w), their attachments, counted from the beginning of each sentence.
             sentences: int64 (s + 1), their beginnings, and the last one's end.
             constituents: their constituents, if the shards have them.
+            graphs: (s) their dependencies, likewise.
         """
         n_rows, n_words = len(sentences) - 1, len(numbers)
         # ROOT and EOS are words of their own: a row of n words has n + 2.
@@ -172,6 +182,7 @@ class PieceEncoder:
             begins,
             n_words=n_words,
             n_unknown=int(np.count_nonzero(self._table.unknown[numbers])),
+            graphs=graphs,
             **more,
         )
 

@@ -16,6 +16,9 @@ Columns:
         ``labels``; -1 for one that is not there.
     opens, closes (list of int32): n numbers: constituents that open just before, and close just after,
         each token, without ROOT and end-of-sentence.
+    arc_head, arc_dependent (list of int32): a number for each dependency arc, as words from 1, and 0 for the
+        root: by the later of the two words t; for each t first the arcs to t, by their heads, then those from
+        t, by their dependents.
     tape (binary): the packed lower triangle of the stack tape: row k is W_k, k + 1 bytes, depths over 255 as
         255; only with ``--tape packed``.
     document (int64): for windows: the row's document in the folder, from 0.
@@ -54,11 +57,14 @@ _CHOICES = {
     "factor": ("right", "left"),
     "tape": ("packed", "none"),
     "constituents": ("labelled", "none"),
+    "arcs": ("unlabelled", "none"),
     "documents": ("blank", "file", "none"),
     "prompts": ("labels", "numbers", "none"),
 }
 CONSTITUENTS = ("labels", "opens", "closes")
 """The columns of labelled constituents."""
+ARCS = ("arc_head", "arc_dependent")
+"""The columns of dependency arcs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +78,8 @@ class ShardSettings:
             as fit.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
-        constituents: ``labelled``: the trees' constituents are stored; ``none``: they are not, as in older
-            shards.
+        constituents: ``labelled``: those of the trees are stored; ``none``: they are not, as in older shards.
+        arcs: ``unlabelled``: dependency arcs are stored; ``none``: they are not.
         window: the most positions of a window; 0 for other layouts.
         documents: for windows, the unit of a document: the text between blank lines (``blank``), a file, or
             all files together (``none``).
@@ -84,6 +90,7 @@ class ShardSettings:
     factor: Literal["right", "left"] = "right"
     tape: Literal["packed", "none"] = "packed"
     constituents: Literal["labelled", "none"] = "none"
+    arcs: Literal["unlabelled", "none"] = "none"
     window: int = 0
     documents: Literal["blank", "file", "none"] = "none"
     prompts: Literal["labels", "numbers", "none"] = "none"
@@ -96,22 +103,22 @@ class ShardSettings:
             PdtoolsError: if one is missing or has no valid value.
         """
         # Older manifests lack them.
-        later = {"constituents": "none", "documents": "none", "prompts": "none", "window": 0}
+        later = dict.fromkeys(("constituents", "arcs", "documents", "prompts"), "none") | {"window": 0}
         return cls(**{name: settings.get(name, later.get(name)) for name in (*_CHOICES, "window")})
 
     def record(self) -> dict[str, Any]:
         """The settings as manifests have them: for windows, only those that describe windows."""
         left_out = set() if self.layout == "window" else {"window", "documents"}
-        if self.prompts == "none":
-            left_out.add("prompts")
+        left_out |= {name for name in ("arcs", "prompts") if getattr(self, name) == "none"}
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise PdtoolsError(f"{name} must be {' or '.join(choices)}, not {getattr(self, name)!r}")
-        if self.layout != "sentence" and self.constituents != "none":
-            raise PdtoolsError(f"layout {self.layout} has no constituents")
+        for name in ("constituents", "arcs"):
+            if self.layout != "sentence" and getattr(self, name) != "none":
+                raise PdtoolsError(f"layout {self.layout} has no {name}")
         if not isinstance(self.window, int) or (self.window >= 2) != (self.layout == "window"):
             raise PdtoolsError("windows have 2 positions or more, and only they have a length")
         if self.layout != "window" and self.prompts != "none":
@@ -145,6 +152,8 @@ def arrow_schema(
     ]
     if settings.constituents == "labelled":
         fields += [pa.field(name, numbers, nullable=False) for name in CONSTITUENTS]
+    if settings.arcs != "none":
+        fields += [pa.field(name, numbers, nullable=False) for name in ARCS]
     fields += [pa.field(name, kind, nullable=False) for name, kind in settings.columns.items()]
     if settings.tape == "packed":
         fields.append(pa.field("tape", pa.binary(), nullable=False))

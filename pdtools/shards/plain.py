@@ -9,7 +9,7 @@ import numpy as np
 
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.rows import ShardRow
-from pdtools.shards.written import written_sentence
+from pdtools.shards.written import graph_beside, written_sentence
 from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, join_words
 from pdtools.trees import (
     Constituents,
@@ -74,7 +74,10 @@ def row_of_source(sourced: SourcedTree, tokenizer: Tokenizer, settings: ShardSet
     if isinstance(usable, str):
         return usable
     sentence = _sentence_of_source(sourced, usable, tokenizer.text_style)
-    return _row(sourced.tree, usable, sentence, tokenizer, settings)
+    row = _row(sourced.tree, usable, sentence, tokenizer, settings)
+    if settings.arcs == "none" or isinstance(row, str):
+        return row
+    return replace(row, graph=graph_beside(sourced.file, sourced.line, row.n_words))
 
 
 def row_of_tree(

@@ -19,9 +19,9 @@ from pdtools.arrow import cut_tables, numpy_array
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, check_kind, read_json, recover_directory, sha256_stream
 from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
-from pdtools.shards.format import CONSTITUENTS, FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
+from pdtools.shards.format import ARCS, CONSTITUENTS, FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import Constituents, tape
+from pdtools.trees import Constituents, Graph, tape
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,6 +32,7 @@ ROWS_PER_BLOCK = 4096
 
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
 _MAKE = "pdtools tapes makes shards"
+_MAKE_ARCS = "make them with pdtools tapes of the trees that pdtools parse --from conllu or sdp writes"
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,8 @@ class ShardFolder:
 
     @property
     def _list_columns(self) -> tuple[str, ...]:
-        return ("tokens", "attach", "word", *(CONSTITUENTS if self.has_constituents else ()))
+        more = (*(CONSTITUENTS if self.has_constituents else ()), *(ARCS if self.has_arcs else ()))
+        return ("tokens", "attach", "word", *more)
 
     @property
     def _own_columns(self) -> list[str]:
@@ -129,6 +131,11 @@ class ShardFolder:
     def has_constituents(self) -> bool:
         """Return whether rows have labelled constituents."""
         return self.manifest["settings"].get("constituents", "none") == "labelled"
+
+    @property
+    def has_arcs(self) -> bool:
+        """Whether rows have dependency arcs."""
+        return ShardSettings.described(self.manifest["settings"]).arcs != "none"
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -325,6 +332,17 @@ class ShardSet(ShardFolder):
             raise InputError(reason, file=self.folder, hint="make them again with pdtools tapes")
         labels, opens, closes = (self._columns[name] for name in CONSTITUENTS)
         return labels, opens, closes
+
+    def graph(self, i: int) -> Graph:
+        """The dependencies of the words of row i.
+
+        Raises:
+            PdtoolsError: if these shards have none.
+        """
+        if not self.has_arcs:
+            raise InputError("these shards have no dependency arcs", file=self.folder, hint=_MAKE_ARCS)
+        n_words = int(self.word(i).max()) + 1
+        return Graph(n_words, *(self._columns[name].row(i) for name in ARCS))
 
     @cached_property
     def n_constituents(self) -> NDArray[np.int32]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdtools.arrow import arrow_array, string_array
-from pdtools.shards.format import CONSTITUENTS, ShardSettings
+from pdtools.shards.format import ARCS, CONSTITUENTS, ShardSettings
 from pdtools.tokenization import Encoding
-from pdtools.trees import Constituents
+from pdtools.trees import Constituents, Graph
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,8 @@ class ShardRow:
         encoding: n tokens between ROOT and EOS.
         attach: int32 (n + 2), in the sentence layout.
         n_words: the number of words in ``text``.
-        constituents: over the n tokens, if the shards have them.
+        constituents: over the n tokens, where the shards have them.
+        graph: of the words' dependencies, where the shards have them.
         wrapped: whether the tree had none.
         n_rewritten: number of their rewritten labels.
         file: its file, if known.
@@ -39,6 +40,7 @@ class ShardRow:
     attach: NDArray[np.int32]
     n_words: int
     constituents: Constituents | None = None
+    graph: Graph | None = None
     wrapped: bool = False
     n_rewritten: int = 0
     file: str = ""
@@ -50,14 +52,14 @@ class Rows:
     """Tokenized sentences.
 
     Attributes:
-        table: the columns ``text``, ``tokens``, ``attach`` and ``word``, and constituents' columns if the
-            shards have them.
-        n_words: number of words.
-        n_unknown: number of words that became ``<unk>``.
-        n_wrapped: number of trees that had no constituents.
-        n_rewritten: number of constituents with rewritten labels.
-        documents: the rows' documents, if known: for each its file and its number of rows (or
-            none). The first one continues the last one of the rows before, if it is in the same file.
+        table: the columns ``text``, ``tokens``, ``attach`` and ``word``, and those of constituents and
+            arcs where the shards have them.
+        n_words: how many words they hold.
+        n_unknown: how many of these became ``<unk>``.
+        n_wrapped: how many trees had no constituents.
+        n_rewritten: how many constituents had labels that were rewritten.
+        documents: that the rows are from, where that is known: of each its file and how many rows (or
+            none). The first one goes on with the last one of the rows before, if that is of the same file.
     """
 
     table: pa.Table
@@ -117,6 +119,7 @@ def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> Rows:
         n_words=sum(row.n_words for row in rows),
         n_unknown=sum(row.encoding.n_unknown for row in rows),
         constituents=constituents,
+        graphs=None if settings.arcs == "none" else [row.graph for row in rows if row.graph is not None],
         n_wrapped=sum(row.wrapped for row in rows),
         n_rewritten=sum(row.n_rewritten for row in rows),
         documents=_documents(rows),
@@ -133,6 +136,7 @@ def make_rows(
     n_words: int,
     n_unknown: int,
     constituents: tuple[Constituents, NDArray[np.int64]] | None = None,
+    graphs: Sequence[Graph] | None = None,
     n_wrapped: int = 0,
     n_rewritten: int = 0,
     documents: tuple[tuple[str, int], ...] = (),
@@ -142,8 +146,9 @@ def make_rows(
     Args:
         text: (R) the words of each row between single spaces.
         tokens, attach, word: int32 (n_1 + … + n_R), see :mod:`pdtools.shards.format`.
-        offsets: int (R + 1), the beginnings of rows in these, and the last one's end.
-        constituents: the constituents of all rows, and int64 (R + 1), the beginnings of each row's labels.
+        offsets: int (R + 1), where the rows begin in these, and the last one ends.
+        constituents: those of all rows, and int64 (R + 1), where the labels of each row begin.
+        graphs: (R) of the dependencies of each row.
         n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`Rows`.
     """
     import pyarrow as pa
@@ -155,6 +160,10 @@ def make_rows(
         inside = ends - 2 * np.arange(len(ends), dtype=np.int32)  # without ROOT and EOS
         columns["labels"] = flat.labels, bounds.astype(np.int32)
         columns |= {"opens": (flat.opens, inside), "closes": (flat.closes, inside)}
+    if graphs is not None:
+        bounds = np.cumsum([0, *map(len, graphs)], dtype=np.int32)
+        ends_of_arcs = [graph.heads for graph in graphs], [graph.dependents for graph in graphs]
+        columns |= {name: (_joined(some), bounds) for name, some in zip(ARCS, ends_of_arcs, strict=True)}
     lists = {
         name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
         for name, (values, bounds) in columns.items()

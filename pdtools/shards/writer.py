@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.files import sha256_file
-from pdtools.shards.format import CONSTITUENTS, ShardSettings
+from pdtools.shards.format import ARCS, CONSTITUENTS, ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
 from pdtools.trees import deepest_of, packed_tapes
 
@@ -184,8 +184,8 @@ def open_part(path: Path, schema: pa.Schema) -> Iterator[pq.ParquetWriter]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    # Texts and tapes hardly repeat, and their extremes are of no use.
-    numbers = [f"{name}.list.element" for name in ("tokens", "attach", "word", *CONSTITUENTS)]
+    # Texts and tapes hardly repeat, and their least and greatest say nothing.
+    numbers = [f"{name}.list.element" for name in ("tokens", "attach", "word", *CONSTITUENTS, *ARCS)]
     options = {"compression": "zstd", "use_dictionary": numbers, "write_statistics": ["id"]}
     # A path as bytes: pyarrow takes no others in folders whose names are not UTF-8.
     with pa.OSFile(os.fsencode(path), "wb") as file, pq.ParquetWriter(file, schema, **options) as writer:

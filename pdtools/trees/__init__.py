@@ -20,6 +20,7 @@ from pdtools.trees.constituents import (
     piece_constituents,
     tree_from_constituents,
 )
+from pdtools.trees.graphs import Graph
 from pdtools.trees.pieces import FilePiece, cut_pieces, in_order
 from pdtools.trees.placeholders import BLANK_LINE, is_placeholder, placeholder, sentence_problem, word_problem
 from pdtools.trees.proposals import read_proposals
@@ -33,7 +34,7 @@ from pdtools.trees.tape import (
     tape_from_spans,
     unpack_tape,
 )
-from pdtools.trees.texts import texts_beside, texts_path
+from pdtools.trees.texts import arcs_beside, arcs_path, texts_beside, texts_path
 from pdtools.trees.transforms import (
     TRACE_TAGS,
     WRAPPERS,
@@ -56,11 +57,14 @@ __all__ = [
     "WRAPPERS",
     "Constituents",
     "FilePiece",
+    "Graph",
     "PieceConstituents",
     "SourcedTree",
     "TransformCounts",
     "Tree",
     "TreeArrays",
+    "arcs_beside",
+    "arcs_path",
     "attachments",
     "bare_tree",
     "binarize",

@@ -9,7 +9,6 @@ arcs from t, by their dependents 1..t-1. These 2t - 1 are the *candidates* of t.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +49,8 @@ class Graph:
             if bad.any():
                 k = int(bad.argmax())
                 raise InputError(f"the arc {h[k]}-{d[k]}: {reason}")
-        t = np.maximum(h, d)
-        _, first = np.unique(t * 2 * (n_words + 1) + _candidates(h, d), return_index=True)
+        # A word t has 2t - 1 candidates: those of the words before it are (t - 1)².
+        _, first = np.unique((np.maximum(h, d) - 1) ** 2 + _candidates(h, d), return_index=True)
         return cls(n_words, h[first].astype(np.int32), d[first].astype(np.int32))
 
     @classmethod
@@ -177,17 +176,6 @@ class Graph:
         parents = (self.tree_heads() - 1).tolist()
         n_lifted, _ = project(parents)
         return Graph.of_heads(np.array(parents, dtype=np.int32) + 1), n_lifted
-
-    def merged(self, places: Sequence[int]) -> Graph:
-        """The graph of a sentence in which several words are one; arcs inside of it are dropped.
-
-        Args:
-            places: (m + 1), the new number of each node; the root's is 0.
-        """
-        place = np.asarray(places, dtype=np.int64)
-        heads, dependents = place[self.heads], place[self.dependents]
-        outer = heads != dependents
-        return Graph.of(int(place.max()), heads[outer], dependents[outer])
 
 
 def _candidates(heads: NDArray[np.integer], dependents: NDArray[np.integer]) -> NDArray[np.integer]:

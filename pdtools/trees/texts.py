@@ -1,7 +1,8 @@
-"""Files of sentences beside files of trees.
+"""Files of sentences, and of dependency arcs, beside files of trees.
 
-Line n of ``X.trees.text`` is the sentence, as it was written, of the tree on line n of ``X.trees``. A tree's
-words alone do not tell which of them were written together.
+``X.trees.text`` has on line n the sentence, as it was written, whose tree is on line n of ``X.trees``. Words
+of a tree alone do not tell which of them stood together. ``X.trees.arcs`` has its dependencies there, such as
+``0-2 2-1`` (:meth:`pdtools.trees.graphs.Graph.from_text`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,19 @@ def texts_path(trees: str | Path) -> Path | None:
 
 
 def texts_beside(files: Iterable[str]) -> list[str]:
-    """The existing files of sentences beside files of trees."""
-    paths = [texts_path(file) for file in files]
+    """The files of sentences that there are beside files of trees."""
+    return _existing(map(texts_path, files))
+
+
+def arcs_path(trees: str | Path) -> Path | None:
+    """Where the dependency arcs of a file of trees stand; None for a stream."""
+    return None if is_stream(trees) else Path(f"{Path(trees)}.arcs")
+
+
+def arcs_beside(files: Iterable[str]) -> list[str]:
+    """The files of dependency arcs that there are beside files of trees."""
+    return _existing(map(arcs_path, files))
+
+
+def _existing(paths: Iterable[Path | None]) -> list[str]:
     return [os.fspath(path) for path in paths if path is not None and path.is_file()]

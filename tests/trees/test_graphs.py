@@ -117,11 +117,6 @@ def test_what_lifting_does() -> None:
     assert (lifted.tree_heads().tolist(), n_lifted) == ([4, 4, 4, 0], 1)
 
 
-def test_words_become_one() -> None:
-    graph = Graph.of(4, [0, 2, 3, 2, 3, 4], [2, 3, 2, 4, 4, 1])
-    assert str(graph.merged([0, 1, 2, 2, 3])) == "0-2 2-3 3-1"
-
-
 @pytest.mark.parametrize(
     ("heads", "dependents", "reason"),
     [

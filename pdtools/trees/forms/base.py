@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import LeftOut, decode_utf8, read_line_parts
+from pdtools.trees.graphs import Graph
 from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.placeholders import word_problem
 from pdtools.trees.tree import Tree, escape
@@ -40,13 +41,15 @@ class ReadOptions:
         discontinuous: treatment of constituents with several blocks: children outside the head's block are
             raised to the parent, each block becomes a constituent, or the sentence is excluded.
         punctuation: whether punctuation on the root moves to the lowest constituent around it.
-        surface: for dependencies: words as they are written, not syntactic words.
-        lemmas: for historical treebanks: whether they stay on the words.
+        surface: of dependencies: words as they are written, not syntactic words.
+        enhanced: of dependencies: the graph is the enhanced one, not that of the tree.
+        lemmas: of historical treebanks: whether they stay on the words.
     """
 
     discontinuous: Discontinuous = "raise"
     punctuation: Literal["move", "root"] = "move"
     surface: bool = False
+    enhanced: bool = False
     lemmas: Literal["cut", "keep"] = "cut"
 
 
@@ -78,12 +81,14 @@ class ReadTree:
     Attributes:
         tree: the tree in the form's own terms, perhaps with material that normalizing removes.
         written: the sentence's own string, if the form has it.
-        heads: int32 (n), each word's head, -1 for the root; only for dependencies. No arcs cross.
+        heads: int32 (n), of each word its head, -1 of the root; of dependency trees alone. No arcs cross.
+        graph: of dependencies alone: their arcs, as the form has them.
     """
 
     tree: Tree
     written: str | None = None
     heads: NDArray[np.int32] | None = None
+    graph: Graph | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +151,25 @@ def read_block(
 
 
 # --- what readers share -------------------------------------------------------------------------
+
+
+def graph_of(n_words: int, arcs: Sequence[tuple[int, int]], counts: Counts) -> Graph:
+    """The graph of arcs (head, dependent) without self-loops; these, and what is no tree in it, are counted.
+
+    Raises:
+        InputError: for an arc to the root, or outside of the sentence.
+    """
+    kept = [arc for arc in arcs if arc[0] != arc[1]]
+    graph = Graph.of(n_words, [head for head, _ in kept], [dependent for _, dependent in kept])
+    counts += Counts(
+        {
+            "self-loops left out": len(arcs) - len(kept),
+            "graphs with several roots": int(graph.n_roots > 1),
+            "graphs with cycles": int(graph.has_cycle),
+            "graphs with crossing arcs": int(graph.n_crossings > 0),
+        }
+    )
+    return graph
 
 
 def leaf(word: str, line: int | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,16 +17,19 @@ from pdtools.trees.forms.base import (
     Gathering,
     ReadOptions,
     ReadTree,
+    graph_of,
     leaf,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import constituents, depths
+from pdtools.trees.forms.dependencies import bottom_up, constituents, depths
+from pdtools.trees.graphs import Graph
 from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
 
 _COLUMNS = 10
 _FIRST_COLUMNS = re.compile(r"\d+(?:[-.]\d+)?\t")
 _TEXT = "# text = "
+_NODE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 def _looks_like(text: str) -> bool:
@@ -35,8 +39,8 @@ def _looks_like(text: str) -> bool:
     return False
 
 
-def _cut(file: str) -> Iterator[Block]:
-    """Cut a file into sentences at blank lines."""
+def cut_at_blank_lines(file: str) -> Iterator[Block]:
+    """The blocks of a file in which sentences end at blank lines."""
     open_block = Gathering(file)
     for number, line in lines_of(file):
         if line.strip():
@@ -47,18 +51,45 @@ def _cut(file: str) -> Iterator[Block]:
         yield open_block.block()
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
-    words: list[str] = []
-    tags: list[str] = []
-    heads: list[int] = []  # words' numbers, 0 is the root
-    ranges: list[tuple[int, int, str]] = []
-    glued: set[int] = set()  # words with no blank after them
-    text = None
-    n_empty = 0
+@dataclass(slots=True)
+class Sentence:
+    """The lines of a sentence, n syntactic words.
+
+    Attributes:
+        words: (n) as leaves.
+        tags: (n) universal parts of speech.
+        heads: (n) words' numbers, 0 is the root.
+        enhanced: arcs of the enhanced graph between words, head and dependent.
+        ranges: words that stand for several: the first and last of these, and their form as a leaf.
+        glued: words with no blank after them.
+        text: as it was written, if the file says so.
+        n_empty: empty nodes.
+        n_of_empty: enhanced arcs from them.
+    """
+
+    words: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+    enhanced: list[tuple[int, int]] = field(default_factory=list)
+    ranges: list[tuple[int, int, str]] = field(default_factory=list)
+    glued: set[int] = field(default_factory=set)
+    text: str | None = None
+    n_empty: int = 0
+    n_of_empty: int = 0
+
+
+def read_sentence(block: Block) -> Sentence:
+    """The sentence of a block; it has no words if there are comments alone.
+
+    Raises:
+        InputError: if it is bad, with a line of the block. Whether heads form a tree is not looked at.
+    """
+    found = Sentence()
+    words = found.words
     for number, line in enumerate(block.text.split("\n"), 1):
         if line[:1] == "#":
             if line.startswith(_TEXT):
-                text = line[len(_TEXT) :].strip() or None
+                found.text = line[len(_TEXT) :].strip() or None
             continue
         columns = line.split("\t")
         if len(columns) != _COLUMNS:
@@ -73,43 +104,75 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
             if columns[3] in TRACE_TAGS:
                 raise InputError(f"the tag {columns[3]} of word {place} is for empty words", line=number)
             words.append(leaf(form, number))
-            tags.append(columns[3])
-            heads.append(int(head))
+            found.tags.append(columns[3])
+            found.heads.append(int(head))
+            if columns[8] != "_":
+                _add_enhanced(found, columns[8], number)
             if "SpaceAfter=No" in columns[9]:
-                glued.add(len(words))
+                found.glued.add(len(words))
         elif "." in place:
-            n_empty += 1
+            found.n_empty += 1
         else:
-            ranges.append((*_range(place, number), leaf(form, number)))
+            found.ranges.append((*_range(place, number), leaf(form, number)))
             if "SpaceAfter=No" in columns[9]:
-                glued.add(ranges[-1][1])
-    if not words:
-        if ranges or n_empty:
-            raise InputError("no words")
-        return []  # comments alone
+                found.glued.add(found.ranges[-1][1])
     n = len(words)
-    for k, head_of in enumerate(heads):
+    if not n and (found.ranges or found.n_empty):
+        raise InputError("no words")
+    for k, head_of in enumerate(found.heads):
         if head_of > n:
             raise InputError(f"the head of word {k + 1} is {head_of}, but there are {n} words")
-    parents = [head_of - 1 for head_of in heads]
-    if ranges:
-        _check_ranges(ranges, n)
-        if options.surface:
-            words, tags, parents = _merged(words, tags, parents, depths(parents), ranges)
-            glued = {k for k in glued if not any(first <= k < last for first, last, _ in ranges)}
-            glued = {_place(k, ranges) for k in glued}
+    _check_ranges(found.ranges, n)
+    return found
+
+
+def _add_enhanced(found: Sentence, column: str, line: int) -> None:
+    """The enhanced arcs to the last word so far, such as ``2:nsubj|5.1:conj``; each head once."""
+    heads = dict.fromkeys(arc.partition(":")[0] for arc in column.split("|"))
+    for head in heads:
+        if not _NODE.fullmatch(head):
+            reason = f"the enhanced head of word {len(found.words)} is {head[:20]!r}, no number"
+            raise InputError(reason, line=line)
+        if "." in head:
+            found.n_of_empty += 1
+        else:
+            found.enhanced.append((int(head), len(found.words)))
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+    found = read_sentence(block)
+    words, tags, ranges, glued = found.words, found.tags, found.ranges, found.glued
+    if not words:
+        return []  # comments alone
+    parents = [head - 1 for head in found.heads]
+    enhanced = found.enhanced
+    if ranges and options.surface:
+        outer = ((h, d, _place(h, ranges), _place(d, ranges)) for h, d in enhanced)
+        enhanced = [(head, dependent) for h, d, head, dependent in outer if head != dependent or h == d]
+        words, tags, parents = _merged(words, tags, parents, depths(parents), ranges)
+        glued = {k for k in glued if not any(first <= k < last for first, last, _ in ranges)}
+        glued = {_place(k, ranges) for k in glued}
+    if options.enhanced:
+        if not found.enhanced:
+            raise InputError("no enhanced dependencies in the ninth column, DEPS")
+        graph = graph_of(len(words), enhanced, counts)
+        counts["enhanced arcs from empty nodes left out"] += found.n_of_empty
+    else:
+        bottom_up(parents)  # refuses what is no tree, self-loops too
+        graph = Graph.of_heads(np.array(parents) + 1)
     tree, n_lifted = constituents(words, tags, parents)
+    text = found.text
     if text is None or not _are_words_of(words, text):
         counts[f"sentences {'without text' if text is None else 'whose text has other words'}"] += 1
         text = "".join(word + ("" if k in glued else " ") for k, word in enumerate(_plain(words), 1)).strip()
-    if n_empty:
-        counts["empty nodes left out"] += n_empty
+    if found.n_empty:
+        counts["empty nodes left out"] += found.n_empty
     if ranges:
         counts["words of several syntactic words"] += len(ranges)
     if n_lifted:
         counts["arcs lifted"] += n_lifted
         counts["sentences with lifted arcs"] += 1
-    return [ReadTree(tree, text, np.array(parents, dtype=np.int32))]
+    return [ReadTree(tree, text, np.array(parents, dtype=np.int32), graph)]
 
 
 def _range(place: str, line: int) -> tuple[int, int]:
@@ -128,7 +191,7 @@ def _check_ranges(ranges: list[tuple[int, int, str]], n: int) -> None:
 
 
 def _place(k: int, ranges: list[tuple[int, int, str]]) -> int:
-    """The number of word k, the last of its range, when ranges are words."""
+    """The number that word k has when ranges are words."""
     return k - sum(min(last, k) - first for first, last, _ in ranges if first <= k)
 
 
@@ -181,6 +244,6 @@ FORM = Form(
     title="CoNLL-U",
     suffixes=(".conllu", ".conll"),
     looks_like=_looks_like,
-    cut=_cut,
+    cut=cut_at_blank_lines,
     read=_read,
 )

@@ -15,7 +15,7 @@ from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_b
 from pdtools.trees.forms.historical import holds_what_is_no_tree
 
 # In the order in which a file is compared with them; each has FORM.
-_MODULES = ("conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
+_MODULES = ("sdp", "conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
 FORMS: dict[str, Form] = {
     form.name: form for form in (import_module(f"pdtools.trees.forms.{name}").FORM for name in _MODULES)
 }
