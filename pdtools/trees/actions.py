@@ -113,8 +113,8 @@ def action_rows(
 
     actions = np.zeros(total, np.int64)
     actions[token_at] = tokens
-    opener_at = _counted_from(ends - sizes, opens)  # (m)
-    closer_at = _counted_from(token_at + 1, closes, each)  # (m)
+    opener_at = counted_from(ends - sizes, opens)  # (m)
+    closer_at = counted_from(token_at + 1, closes, each)  # (m)
     actions[opener_at] = ids.tokens + labels
     step = np.zeros(total, np.int32)
     step[opener_at], step[closer_at] = 1, -1
@@ -153,8 +153,8 @@ def action_rows(
     )
 
 
-def _counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
-    """Arithmetic sequences first, first + step, …, of ``counts`` numbers each, concatenated."""
+def counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
+    """For each place as many as counted, ``step`` apart: first, first + step, …; all places' in a row."""
     before = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(before, counts)
     found: Int64 = np.repeat(first, counts) + step * within

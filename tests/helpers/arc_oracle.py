@@ -1,0 +1,157 @@
+"""Arc-standard derivations one action at a time, and all of those that there are; tiny models of them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pdtools.trees.arc_standard import ArcActions
+
+L, R, POP = "L", "R", "pop"
+
+
+def sequences(words: int) -> list[list[str]]:
+    """Every sequence of the actions GEN (as ``w``), ``L`` and ``R`` that makes one tree of so many words."""
+    found: list[list[str]] = []
+
+    def go_on(made: list[str], n_made: int, height: int) -> None:
+        if n_made == words and height == 1:
+            found.append(made)
+        if n_made < words:
+            go_on([*made, "w"], n_made + 1, height + 1)
+        if height > 1:
+            for arc in (L, R):
+                go_on([*made, arc], n_made, height - 1)
+
+    go_on([], 0, 0)
+    return found
+
+
+def heads_by_hand(sequence: Sequence[str]) -> tuple[int, ...]:
+    """The heads that a sequence makes, by its stack."""
+    stack: list[int] = []
+    heads: dict[int, int] = {}
+    n = 0
+    for action in sequence:
+        if action == "w":
+            stack.append(n)
+            n += 1
+        else:
+            top, second = stack.pop(), stack.pop()
+            head, dependent = (top, second) if action == L else (second, top)
+            heads[dependent] = head
+            stack.append(head)
+    return tuple(heads.get(word, -1) for word in range(n))
+
+
+def projective_trees(words: int) -> list[tuple[int, ...]]:
+    """Every projective tree of so many words, of all arrays of heads."""
+    return [heads for heads in itertools.product(range(-1, words), repeat=words) if is_projective(heads)]
+
+
+def is_projective(heads: Sequence[int]) -> bool:
+    """Whether heads make one tree, and every word between the ends of an arc descends from its head."""
+    if list(heads).count(-1) != 1:
+        return False
+
+    def ancestors(word: int) -> Iterator[int]:
+        for _ in heads:
+            if word >= 0:
+                yield word
+                word = heads[word]
+
+    if any(list(heads).index(-1) not in ancestors(word) for word in range(len(heads))):
+        return False
+    return all(
+        head in ancestors(between)
+        for word, head in enumerate(heads)
+        if head >= 0
+        for between in range(min(word, head), max(word, head))
+    )
+
+
+def oracle_by_hand(heads: Sequence[int]) -> list[str]:
+    """The static oracle, one action at a time."""
+    stack: list[int] = []
+    waiting = [list(heads).count(word) for word in range(len(heads))]
+    made: list[str] = []
+    n = 0
+    while n < len(heads) or len(stack) > 1:
+        top, second = stack[-1] if stack else None, stack[-2] if len(stack) > 1 else None
+        if second is not None and heads[second] == top:
+            made.append(L)
+            del stack[-2]
+            waiting[top] -= 1  # type: ignore[index]
+        elif second is not None and heads[top] == second and not waiting[top]:  # type: ignore[index]
+            made.append(R)
+            stack.pop()
+            waiting[second] -= 1
+        else:
+            made.append("w")
+            stack.append(n)
+            n += 1
+    return made
+
+
+def as_actions(sequence: Sequence[str], pieces: Sequence[int] | None = None) -> ArcActions:
+    """A sequence as :class:`ArcActions`, of words with so many tokens."""
+    begins, arcs, left = list[bool](), list[int](), list[bool]()
+    counts = iter(pieces or [1] * len(sequence))
+    for action in sequence:
+        if action == "w":
+            more = next(counts)
+            begins += [True, *[False] * (more - 1)]
+            arcs += [0] * more
+        else:
+            arcs[-1] += 1
+            left.append(action == L)
+    return ArcActions(np.array(begins, bool), np.array(arcs, np.int32), np.array(left, bool))
+
+
+class Position(NamedTuple):
+    """What one position of a row is.
+
+    Attributes:
+        action: a token (its number), or ``L``, ``R``, ``pop``.
+        head: the token of the head of an arc; None of tokens.
+        sees: relative positions by the positions that it sees.
+        n_words: words on the stack after it.
+    """
+
+    action: int | str
+    head: int | None
+    sees: dict[int, int]
+    n_words: int
+
+
+def positions_by_hand(tokens: Sequence[int], actions: ArcActions, start: int) -> list[Position]:
+    """A row, by a stack of items, each a list of positions with the last token of its head."""
+    row = [Position(start, None, {0: 0}, 0)]
+    stack: list[tuple[list[int], int]] = [([0], start)]
+    directions = iter(actions.left.tolist())
+
+    def sees_stack() -> dict[int, int]:
+        return {j: len(stack) - 1 - k for k, (item, _) in enumerate(stack) for j in item}
+
+    def compose(action: str) -> None:
+        (top, head_of_top), (second, head_of_second) = stack.pop(), stack.pop()
+        head = head_of_top if action == L else head_of_second
+        dependents = second if action == L else top
+        sees = {j: -1 if j in dependents else 0 for j in [*second, *top]} | {len(row): 0}
+        stack.append(([len(row)], head))
+        row.append(Position(action, head, sees, len(stack) - 1))
+
+    for token, begins, arcs in zip(tokens, actions.begins.tolist(), actions.arcs.tolist(), strict=True):
+        if begins:
+            stack.append(([], token))
+        stack[-1] = ([*stack[-1][0], len(row)], token)
+        row.append(Position(token, None, sees_stack(), len(stack) - 1))
+        for _ in range(arcs):
+            action = L if next(directions) else R
+            compose(action)
+            row.append(Position(action, row[-1].head, sees_stack() | {len(row): 0}, len(stack) - 1))
+    compose(POP)
+    return row

@@ -1,0 +1,149 @@
+"""Arc-standard actions against their enumeration, and rows against a stack that is kept step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from arc_oracle import (
+    POP,
+    L,
+    R,
+    as_actions,
+    heads_by_hand,
+    is_projective,
+    oracle_by_hand,
+    positions_by_hand,
+    projective_trees,
+    sequences,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pdtools.trees.arc_rows import ArcIds, arc_rows
+from pdtools.trees.arc_standard import (
+    CROSSING,
+    ArcActions,
+    dependency_text,
+    heads_of,
+    projective_heads,
+    static_oracle,
+)
+
+IDS, START = ArcIds(tokens=50), 1
+# the cat saw a dog
+CAT = np.array([1, 2, -1, 4, 2], np.int32)
+
+
+def same(found: ArcActions, wanted: ArcActions) -> bool:
+    return all(
+        np.array_equal(getattr(found, name), getattr(wanted, name)) for name in ("begins", "arcs", "left")
+    )
+
+
+def test_numbers_of_sequences_and_of_trees() -> None:
+    assert [len(sequences(m)) for m in range(1, 7)] == [1, 2, 8, 40, 224, 1344]
+    for m, number in enumerate([1, 2, 7, 30, 143], start=1):
+        trees = projective_trees(m)
+        assert len(trees) == number
+        assert {heads_by_hand(each) for each in sequences(m)} == set(trees)
+
+
+@pytest.mark.parametrize("words", range(1, 6))
+def test_the_oracle_of_every_tree_makes_it(words: int) -> None:
+    for heads in projective_trees(words):
+        array = np.array(heads, np.int32)
+        found = static_oracle(array)
+        assert same(found, as_actions(oracle_by_hand(heads)))
+        assert heads_of(found).tolist() == list(heads)
+
+
+@pytest.mark.parametrize("words", range(1, 6))
+def test_every_sequence_is_read_as_its_tree(words: int) -> None:
+    for sequence in sequences(words):
+        actions = as_actions(sequence)
+        assert tuple(heads_of(actions)) == heads_by_hand(sequence)
+        heights = np.cumsum([1 if action == "w" else -1 for action in sequence])
+        assert actions.most_words == heights.max()
+
+
+def test_words_of_several_tokens() -> None:
+    found = static_oracle(CAT, np.array([1, 2, 1, 3, 1]))
+    assert found.begins.tolist() == [True, True, False, True, True, False, False, True]
+    assert found.arcs.tolist() == [0, 0, 1, 1, 0, 0, 0, 2]
+    assert found.left.tolist() == [True, True, True, False]
+    assert heads_of(found).tolist() == CAT.tolist()
+
+
+@pytest.mark.parametrize(
+    ("heads", "problem"),
+    [
+        ([-1, -1], "2 roots, not one"),
+        ([1, 0, -1], "the heads form a cycle"),
+        ([1, 0], "the heads form a cycle"),
+        ([2, 3, -1, 2], CROSSING),
+    ],
+)
+def test_heads_without_actions(heads: list[int], problem: str) -> None:
+    assert not is_projective(heads)
+    assert projective_heads(heads) == problem
+    if problem != CROSSING:
+        assert projective_heads(heads, lift=True) == problem
+        return
+    lifted = projective_heads(heads, lift=True)
+    assert isinstance(lifted, np.ndarray)
+    assert lifted.tolist() == [2, 2, -1, 2]
+    assert heads == [2, 3, -1, 2]  # as it was
+
+
+def test_whatever_is_projective_has_actions() -> None:
+    for words in range(1, 5):
+        every = np.stack(np.meshgrid(*[range(-1, words)] * words), -1).reshape(-1, words)
+        for heads in every.tolist():
+            assert isinstance(projective_heads(heads), np.ndarray) == is_projective(heads)
+
+
+def test_rows_of_the_example() -> None:
+    rows = arc_rows([(np.array([10, 11, 12, 13, 14]), static_oracle(CAT))] * 2, IDS, START)
+    left, right = IDS.left, IDS.right
+    row = [START, 10, 11, left, left, 12, left, left, 13, 14, left, left, right, right, IDS.pop_root]
+    assert rows.begins.tolist() == [0, 15, 30]
+    assert rows.actions[15:].tolist() == row
+    assert len(row) == IDS.positions(5, 5)
+    assert rows.pop[15:].tolist() == [14, 3, 3, 6, 4, 6, 12, 7, 10, 10, 12, 11, 14, 13, 15]
+    assert rows.head[15:].tolist() == [-1, -1, -1, 11, 11, -1, 12, 12, -1, -1, 14, 14, 12, 12, START]
+    by_hand = positions_by_hand([10, 11, 12, 13, 14], static_oracle(CAT), START)
+    assert by_hand[9].sees == {0: 3, 6: 2, 8: 1, 9: 0}
+    assert by_hand[12].sees == {6: 0, 10: -1, 12: 0}
+
+
+@st.composite
+def derivations(draw: st.DrawFn) -> tuple[list[int], ArcActions]:
+    """Tokens 3, 4, … and any sequence over them; words have one to three tokens."""
+    sequence = draw(st.sampled_from(sequences(draw(st.integers(1, 5)))))
+    pieces = [draw(st.integers(1, 3)) for _ in range(sequence.count("w"))]
+    return [draw(st.integers(3, 49)) for _ in range(sum(pieces))], as_actions(sequence, pieces)
+
+
+@settings(max_examples=50)
+@given(st.lists(derivations(), min_size=1, max_size=4))
+def test_rows_are_what_a_stack_says(drawn: list[tuple[list[int], ArcActions]]) -> None:
+    rows = arc_rows([(np.array(tokens), actions) for tokens, actions in drawn], IDS, START)
+    names = {L: IDS.left, R: IDS.right, POP: IDS.pop_root}
+    for (tokens, actions), begin, end in zip(drawn, rows.begins, rows.begins[1:], strict=False):
+        row, part = positions_by_hand(tokens, actions, START), slice(begin, end)
+        assert len(row) == end - begin == IDS.positions(len(tokens), int(actions.begins.sum()))
+        assert rows.actions[part].tolist() == [names.get(each.action, each.action) for each in row]  # type: ignore[call-overload]
+        assert rows.head[part].tolist() == [-1 if each.head is None else each.head for each in row]
+        assert rows.n_open[part].tolist() == rows.depth[part].tolist() == [each.n_words for each in row]
+        pop = rows.pop[part]
+        for i, each in enumerate(row):
+            composes = isinstance(each.action, str) and pop[i] != i
+            seen = {j for j in range(i) if (pop[j] == i if composes else pop[j] > i)} | {i}
+            assert seen == set(each.sees)
+
+
+def test_text_of_dependencies() -> None:
+    words = ["the", "cat", "saw", "a", "dog"]
+    assert dependency_text(words, CAT.tolist()) == "((the) cat) saw ((a) dog)"
+    assert dependency_text(words, [1, -1, -1, 4, -1]) == "(the) cat | saw | (a) dog"
+    assert dependency_text([], []) == ""
