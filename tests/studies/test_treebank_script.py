@@ -65,6 +65,7 @@ def test_the_slurm_form(tmp_path: Path) -> None:
     _, (_, made_of_two, _) = recorded.run(*command, **asked)
     assert "--time=2:00:00 --gres=gpu:a100:1 --cpus-per-task=2 --mem=8G" in made_of_two
     assert recorded.run(*command[:3]) == (2, [])
+    assert recorded.run("sh", *command[1:]) == (0, made)
     assert recorded.run(*command, DRY="1") == (0, [])
     job = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_JOB_ID": "9", "SCRIPTS": str(SCRIPT.parent)}
     job |= {"MODELS": "transformer tg", "SEEDS": "5 6", "STAGES": "runs"}
