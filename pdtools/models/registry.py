@@ -10,6 +10,8 @@ from torch.overrides import TorchFunctionMode
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
+from pdtools.models.dependency.config import GiltConfig
+from pdtools.models.dependency.model import GiltLM
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig, TransformerGrammarConfig
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.recurrent.config import RecurrentConfig
@@ -50,6 +52,7 @@ register("plm", PlmConfig, GrammarLM)
 register("plm-mask", PlmMaskConfig, GrammarLM)
 register("tg", TransformerGrammarConfig, GrammarLM)
 register("sclm", ScaffoldConfig, ScaffoldLM)
+register("gilt", GiltConfig, GiltLM)
 register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)
 
 

@@ -41,6 +41,7 @@ class ScoreInputs:
             opener after each position, from 1 on; or -1, if none is open. Head 0 sees what precedes that
             constituent, head 1 what is in it; the others, and both outside of constituents, see all keys up
             to the position.
+        graph: int64 (B, 3, Q, K), the features of dependency graphs; None for models without.
     """
 
     causal: Tensor | None
@@ -50,6 +51,7 @@ class ScoreInputs:
     depth_difference: Tensor | None = None
     on_stack: Visible | None = None
     innermost: Tensor | None = None
+    graph: Tensor | None = None
 
     def seen(self, heads: int) -> Tensor | None:
         """Keys that queries may see, bool, broadcastable to (B, H, Q, K); None: all."""

@@ -1,0 +1,1 @@
+"""Models that read a dependency graph that they make as they go."""

@@ -1,0 +1,108 @@
+"""Sentences with their dependency graphs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pdtools.models.batch import Batch, collate, empty_batch
+from pdtools.models.dependency.scorer import VALUES, Pairs
+from pdtools.trees.graph_features import graph_features
+from pdtools.trees.graphs import Graph
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArcBatch(Batch):
+    """Rows of tokens with graphs of words; there are no attachments: all shift. M is the most words, and 1.
+
+    Attributes:
+        word: int64 (B, N), the word of each token, from 1; 0 for ROOT.
+        first: int64 (B, M), the position of each word's first token; 0 where there is no word.
+        adjacency: bool (B, M, M), arcs from heads to dependents.
+        features: uint8 (B, 3, M, M), of words up to each word (:mod:`pdtools.trees.graph_features`), within
+            the embeddings.
+        clamped: int64 (B,), how many of them were greater than the embeddings have.
+    """
+
+    word: Tensor
+    first: Tensor
+    adjacency: Tensor
+    features: Tensor
+    clamped: Tensor
+
+    @classmethod
+    def of_rows(
+        cls, rows: Sequence[tuple[NDArray[np.int32], Graph]], begins: NDArray[np.bool_], root: int, pad: int
+    ) -> ArcBatch:
+        """Rows of shards.
+
+        Args:
+            rows: tokens, ROOT and end-of-sentence included, and their words' arcs; none: a batch of nothing.
+            begins: bool (V,), tokens that begin words.
+            root, pad: numbers of tokens.
+        """
+        plain = empty_batch(root, pad)
+        if rows:
+            plain = collate([(tokens, np.arange(len(tokens))) for tokens, _ in rows], pad)
+        words = [word_numbers(tokens, begins) for tokens, _ in rows] or [np.zeros(2, dtype=np.int64)]
+        nodes = max(int(word[-1]) for word in words) + 1
+        word = np.zeros(plain.tokens.shape, dtype=np.int64)
+        first = np.zeros((len(words), nodes), dtype=np.int64)
+        adjacency = np.zeros((len(words), nodes, nodes), dtype=bool)
+        for b, own in enumerate(words):
+            word[b, : len(own)] = own
+            starts = np.flatnonzero(np.diff(own)) + 1
+            first[b, 1 : len(starts) + 1] = starts
+        for b, (_, graph) in enumerate(rows):
+            adjacency[b, graph.heads, graph.dependents] = True
+        found = np.stack(graph_features(adjacency), axis=1)  # (B, 3, M, M)
+        return cls(
+            **vars(plain),
+            word=torch.from_numpy(word),
+            first=torch.from_numpy(first),
+            adjacency=torch.from_numpy(adjacency),
+            features=torch.from_numpy(np.minimum(found, VALUES - 1).astype(np.uint8)),
+            clamped=torch.from_numpy((found >= VALUES).sum((1, 2, 3))),
+        )
+
+    @property
+    def is_word(self) -> Tensor:
+        """Nodes that are words of a row: bool (B, M)."""
+        return self.first > 0
+
+    def pairs(self) -> tuple[Tensor, Pairs]:
+        """The sentence of each word, int64 (G,), and all words with all older nodes, the root among them."""
+        of_word, number = torch.nonzero(self.is_word, as_tuple=True)  # (G,) each
+        node = torch.arange(self.first.shape[1], device=self.first.device)
+        of, older = torch.nonzero(node < number[:, None], as_tuple=True)  # (P,) each
+        return of_word, Pairs(number, of, of_word[of], older)
+
+    def at_tokens(self) -> Tensor:
+        """The features as tokens see them: int64 (B, 3, N, N), row and column 0, those of ROOT, all 0.
+
+        A token of word t sees one of word j by what word j has after t.
+        """
+        batch, nodes = self.first.shape
+        n = self.word.shape[1]
+        cell = self.word[:, :, None] * nodes + self.word[:, None]  # (B, N, N), in (M, M)
+        flat = cell.view(batch, 1, n * n).expand(-1, 3, -1)
+        found = self.features.flatten(2).gather(2, flat).view(batch, 3, n, n).long()
+        found[:, :, 0], found[:, :, :, 0] = 0, 0
+        return found
+
+
+def word_numbers(tokens: NDArray[np.int32], begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The word of each token of a row (n + 2), from 1; ROOT's is 0, end-of-sentence has the last one's.
+
+    Args:
+        begins: bool (V,), tokens that begin words; the first does, whatever it is.
+    """
+    starts = begins[tokens].copy()
+    starts[1:2] = True
+    starts[[0, -1]] = False
+    return np.cumsum(starts)

@@ -1,0 +1,61 @@
+"""The shape of GiLT."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from pdtools.models.dependency.derivations import ArcKind
+from pdtools.models.derivations import DerivationKind
+from pdtools.models.errors import bad_config
+from pdtools.models.transformer.config import TransformerConfig
+
+Counts = Literal["masked", "all"]
+Arcs = Literal["released", "set"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GiltConfig(TransformerConfig):
+    """Shape of GiLT, a transformer whose attention sees a dependency graph (Huang et al. 2026).
+
+    Attributes:
+        counts: the numbers of arcs that a word's distribution is over: "masked": those that it may have;
+            "all": 0 to 29 (as released), so that some probability is lost.
+        arcs: given their number, the best-scored candidates ("released"), or a "set" with a probability, of
+            which these are the most likely one. The set is not in the paper.
+        scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model.
+        feature_width: width of the embeddings of degrees, depths and distances.
+    """
+
+    counts: Counts = "masked"
+    arcs: Arcs = "released"
+    scorer_width: int = 0
+    feature_width: int = 256
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, choices in (("counts", Counts), ("arcs", Arcs)):
+            if getattr(self, name) not in get_args(choices):
+                raise bad_config(
+                    f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
+                )
+        if self.scorer_width < 0 or self.feature_width < 1:
+            raise bad_config("scorer_width must be 0 or more, and feature_width at least 1")
+        if self.layout == "window" or self.objective == "masked":
+            raise bad_config("gilt reads sentences from left to right: no windows, no masked objective")
+        if self.attachment_head or self.treereg_layer or self.as_released or self.stack_layers != "none":
+            raise bad_config("gilt has no attachment_head, treereg_layer, stack_layers or as_released")
+        if self.positions == "rotary":
+            raise bad_config(
+                "rotary positions do not go with features of graphs: these are scored by queries as they are"
+            )
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Arcs, which make the graph that tokens are read with."""
+        return ArcKind(reach_words=True)
+
+    @property
+    def width(self) -> int:
+        """Width of the scorer."""
+        return self.scorer_width or self.d_model

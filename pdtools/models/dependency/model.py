@@ -1,0 +1,357 @@
+"""GiLT: attention sees a dependency graph that the model makes on the way (Huang et al. 2026)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.base import LossParts, TokenParts
+from pdtools.models.batch import Batch
+from pdtools.models.dependency.batch import ArcBatch, word_numbers
+from pdtools.models.dependency.config import GiltConfig
+from pdtools.models.dependency.derivations import too_many
+from pdtools.models.dependency.graph_state import GraphState
+from pdtools.models.dependency.score_terms import GraphScores
+from pdtools.models.dependency.scorer import (
+    COUNTS,
+    VALUES,
+    Networks,
+    Pairs,
+    Scorer,
+    Scores,
+    arc_loss,
+    best_candidates,
+    candidate_scores,
+    count_logprobs,
+    set_logprobs,
+)
+from pdtools.models.dependency.state import ArcState, WordChoice
+from pdtools.models.transformer.cache import Past
+from pdtools.models.transformer.model import TransformerLM
+from pdtools.models.transformer.score_terms import RelativePositions, ScoreInputs
+from pdtools.trees.graphs import Graph
+
+if TYPE_CHECKING:
+    from pdtools.shards import ShardSet
+    from pdtools.tokenization import Tokenizer
+
+
+class _Scored(NamedTuple):
+    """What is scored of the G words of rows.
+
+    Attributes:
+        row: int64 (G,), of each word.
+        pairs, scores: of them with all older nodes.
+        counts: int64 (G,), how many arcs each has.
+    """
+
+    row: Tensor
+    pairs: Pairs
+    scores: Scores
+    counts: Tensor
+
+
+class GiltLM(TransformerLM):
+    """The decoder with three tapes in its attention, and a scorer of arcs.
+
+    p(x, a) is the product of the probabilities of tokens and of the numbers of arcs; of sets of arcs too, if
+    they have any. The root of the vocabulary and padding have no share.
+    """
+
+    config: GiltConfig
+    begins: Tensor
+
+    def __init__(self, config: GiltConfig) -> None:
+        tables = nn.Embedding(3 * VALUES, config.feature_width)  # N(0, 1)
+        super().__init__(
+            config,
+            extra_terms={
+                layer: [GraphScores(config.d_model, config.heads, feature, tables) for feature in range(3)]
+                for layer in range(config.layers)
+            },
+        )
+        self.feature_embedding = tables
+        for block in self.blocks:
+            terms = block.attention.terms
+            for position, graph in ((x, y) for x in terms for y in terms):
+                if isinstance(position, RelativePositions) and isinstance(graph, GraphScores):
+                    graph.share_bias(position)
+        self.scorer = Scorer(config.d_model, config.width, config.feature_width)
+        self.scorer.initialize()
+        never = torch.zeros(config.n_inputs)
+        never[[config.pad_id, config.root_id]] = -torch.inf
+        self._never = never
+        # The layers whose outputs the scorer reads, from 1 on.
+        self._scored_layers = min(config.layers, config.layers // 2 + 1), max(1, config.layers - 1)
+        # What the tokenizer knows: see :meth:`use_tokenizer`.
+        self.register_buffer("begins", torch.ones(config.vocab_size, dtype=torch.bool), persistent=False)
+
+    def use_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """See :meth:`LanguageModel.use_tokenizer`: which tokens begin words."""
+        begins = torch.from_numpy(tokenizer.begin_words)
+        self.begins.copy_(F.pad(begins, (0, self.vocab_size - len(begins)), value=True))
+
+    # --- rows of shards -----------------------------------------------------------------------
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> ArcBatch:
+        """See :meth:`LanguageModel.pack`: (tokens, graph)."""
+        return ArcBatch.of_rows(rows, self._begins, self.root_id, self.pad_id)
+
+    @property
+    def _begins(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.begins.cpu().numpy()
+        return found
+
+    def derivation_of(self, shards: ShardSet, row: int) -> Graph:
+        """See :meth:`LanguageModel.derivation_of`: the dependencies of its words."""
+        return shards.graph(row)
+
+    def no_derivation(self, tokens: NDArray[np.int32]) -> Graph:
+        """See :meth:`LanguageModel.no_derivation`: no arcs."""
+        return Graph.of(int(word_numbers(tokens, self._begins)[-1]), [], [])
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`LanguageModel.unfit_rows`."""
+        begins, rows = self._begins, range(len(shards))
+        graphs = [shards.graph(row) for row in rows]
+        return [
+            (np.array([too_many(each) is not None for each in graphs]), f"{COUNTS} or more arcs at a word"),
+            (
+                np.array(
+                    [self._has_other_words(shards.tokens(row), shards.word(row), begins) for row in rows]
+                ),
+                "words that begin where no token shows it",
+            ),
+        ]
+
+    @staticmethod
+    def _has_other_words(
+        tokens: NDArray[np.int32], word: NDArray[np.int32], begins: NDArray[np.bool_]
+    ) -> bool:
+        return not np.array_equal(word_numbers(tokens, begins)[1:-1], word[1:-1] + 1)
+
+    # --- given derivations --------------------------------------------------------------------
+
+    def forward_parts(self, batch: Batch) -> TokenParts:
+        """See :meth:`LanguageModel.forward_parts`; the derivation is the graph.
+
+        Where arcs are those with the best scores, a graph with others has probability 0.
+        """
+        assert isinstance(batch, ArcBatch)
+        read, scored = self._read_rows(batch)
+        every = count_logprobs(scored.scores.counts.double(), scored.pairs.number, masked=self._masked)
+        of_words = every.gather(1, scored.counts[:, None])[:, 0] + self._arc_logprobs(batch, scored)  # (G,)
+        first = batch.first[scored.row, scored.pairs.number]  # (G,)
+        derived = of_words.new_zeros(batch.tokens.shape).index_put((scored.row, first), of_words)
+        return TokenParts(
+            token_logprobs=self._token_logprobs(batch, read),
+            attach_logprobs=derived,
+            attach_best=torch.zeros_like(batch.tokens),
+            n_clamped=batch.clamped.sum(),
+        )
+
+    def loss(self, batch: Batch) -> LossParts:
+        """See :meth:`LanguageModel.loss`; of arcs, the cross-entropies of their numbers and of each pair."""
+        assert isinstance(batch, ArcBatch)
+        read, scored = self._read_rows(batch)
+        every = count_logprobs(scored.scores.counts.float(), scored.pairs.number, masked=self._masked)
+        return LossParts(
+            sums={
+                "token_nll": -self._token_logprobs(batch, read).sum(),
+                "count_nll": -every.gather(1, scored.counts[:, None]).sum(),
+                "arc_bce": arc_loss(scored.scores, scored.pairs, batch.adjacency),
+            },
+            counts={
+                "tokens": batch.predicted().sum(),
+                "words": batch.is_word.sum(),
+                "counts_right": (every.argmax(1) == scored.counts).sum(),
+                "clamped": batch.clamped.sum(),
+            },
+        )
+
+    @property
+    def _masked(self) -> bool:
+        return self.config.counts == "masked"
+
+    def following_logprobs(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.following_logprobs`."""
+        assert isinstance(batch, ArcBatch)
+        hidden, _ = self._read_rows(batch)
+        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
+        return self._logits(last).log_softmax(-1, dtype=torch.float32)
+
+    def position_logprobs(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.position_logprobs`."""
+        assert isinstance(batch, ArcBatch)
+        logprobs = self._logits(self._read_rows(batch)[0]).log_softmax(-1, dtype=torch.float32)
+        return F.pad(logprobs[:, :-1], (0, 0, 1, 0))  # (B, N, V)
+
+    def _read_rows(self, batch: ArcBatch) -> tuple[Tensor, _Scored]:
+        """Final states, (B, N, D), and what is scored of words."""
+        n = batch.tokens.shape[1]
+        self.check_length(n)
+        causal = torch.ones(n, n, dtype=torch.bool, device=batch.tokens.device).tril()
+        inputs = ScoreInputs(causal=causal, tape=None, graph=batch.at_tokens())
+        embedding = self.embedding(batch.tokens)  # (B, N, D)
+        x = self._input(embedding, first=0, lengths=batch.lengths)
+        layers = []
+        for block in self.blocks:
+            x = block(x, inputs)
+            layers.append(x)
+        row, pairs = batch.pairs()
+        first = batch.first[row, pairs.number]  # (G,)
+        parts = [*(layers[layer - 1][row, first - 1] for layer in self._scored_layers), embedding[row, first]]
+        words = self.scorer.networks(torch.cat(parts, 1))  # (G, 2w)
+        root = self.scorer.networks(self.scorer.root[None])  # (1, 2w)
+        # The place of the older node of each pair among the root and the words: its sentence's, then its own.
+        place = torch.zeros_like(batch.first).index_put(
+            (row, pairs.number), torch.arange(1, len(row) + 1, device=row.device)
+        )
+        old = Networks(
+            *(
+                torch.cat([a, b.to(a.dtype)])[place[pairs.row, pairs.node]]
+                for a, b in zip(root, words, strict=True)
+            )
+        )
+        before = batch.features.permute(0, 2, 3, 1)[
+            pairs.row, pairs.number[pairs.of] - 1, pairs.node
+        ]  # (P, 3)
+        counts = (batch.adjacency.triu(1).sum(1) + batch.adjacency.tril(-1).sum(2)).clamp(max=COUNTS - 1)
+        scored = _Scored(
+            row=row,
+            pairs=pairs,
+            scores=self.scorer(words, old, pairs, before.long()),
+            counts=counts[row, pairs.number],
+        )
+        return self._final(x), scored
+
+    def _token_logprobs(self, batch: ArcBatch, hidden: Tensor) -> Tensor:
+        """log p of tokens, (B, N)."""
+        targets = batch.tokens[:, 1:]
+        found = -self._nll(hidden[:, :-1].flatten(0, 1), targets.flatten()).view(targets.shape)
+        return F.pad(found, (1, 0)).masked_fill(~batch.predicted(), 0)
+
+    @torch.no_grad()
+    def _arc_logprobs(self, batch: ArcBatch, scored: _Scored) -> Tensor:
+        """log p of each word's arcs given their number, float64 (G,)."""
+        pairs, nodes = scored.pairs, batch.first.shape[1]
+        scores = candidate_scores(scored.scores, pairs, nodes)  # (G, 2M)
+        arcs = torch.cat([batch.adjacency.transpose(1, 2), batch.adjacency], 2)[scored.row, pairs.number]
+        chosen = arcs & (scores > -torch.inf)
+        if self.config.arcs == "set":
+            return set_logprobs(scores, chosen)
+        reached = best_candidates(scores, chosen.sum(1)) == chosen
+        return torch.where(reached.all(1), 0.0, -torch.inf).double()
+
+    # --- token by token -----------------------------------------------------------------------
+
+    def start(self, rows: int, length: int, entries: int | None = None) -> Any:
+        """Not without arcs: see :meth:`begin`.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise PdtoolsError("a model with a graph is not read without arcs")
+
+    @torch.no_grad()
+    def begin(
+        self, rows: int, length: int, *, words: int | None = None, entries: int | None = None
+    ) -> ArcState:
+        """R hypotheses that have read ROOT.
+
+        Args:
+            rows: R.
+            length: the most positions of one, ROOT and end-of-sentence included.
+            words: the most words of one; by default as many as tokens.
+            entries: see :meth:`LanguageModel.start`.
+        """
+        self.check_length(length)
+        config, weight = self.config, self.embedding.weight
+        past = Past(rows, rows * length if entries is None else entries, like=weight)
+        nodes = (max(0, length - 2) if words is None else words) + 1
+        networks = weight.new_zeros(rows, nodes, 2, 2 * config.width)
+        networks[:, 0] = torch.stack(self.scorer.networks(self.scorer.root))
+        state = ArcState(
+            position=-1,
+            past=past,
+            caches=[past.cache(2 * config.d_model) for _ in self.blocks],
+            hidden=weight.new_zeros(rows, config.d_model),
+            layers=weight.new_zeros(rows, 2 * config.d_model),
+            word=torch.zeros(rows, 0, dtype=torch.int64, device=weight.device),
+            networks=networks,
+            graphs=GraphState.start(rows, nodes, weight.device),
+            arcs=torch.zeros(rows, nodes, 2 * nodes, dtype=torch.bool, device=weight.device),
+        )
+        self._feed(state, torch.full((rows,), self.root_id, device=weight.device))
+        return state
+
+    @torch.no_grad()
+    def word_choice(self, state: ArcState, tokens: Tensor) -> WordChoice:
+        """What may be chosen for the words that the next tokens, int64 (R,), begin."""
+        nodes = state.networks.shape[1]
+        starts = self.begins[tokens] | (state.position == 0)  # (R,)
+        z = torch.cat([state.layers, self.embedding(tokens)], 1)  # (R, 3D)
+        networks = self.scorer.networks(z)  # (R, 2w)
+        number = state.graphs.words + 1  # (R,)
+        row, node = torch.nonzero(torch.arange(nodes, device=z.device) < number[:, None], as_tuple=True)
+        pairs = Pairs(number, row, row, node)
+        features = state.graphs.features().clamp(max=VALUES - 1)[row, :, node].long()  # (P, 3)
+        old = Networks(*state.networks[row, node].unbind(1))
+        found = self.scorer(networks, old, pairs, features)
+        counts = count_logprobs(found.counts.double(), number, masked=self._masked)
+        none = torch.full_like(counts, -torch.inf)
+        none[:, 0] = 0
+        return WordChoice(
+            starts=starts,
+            counts=torch.where(starts[:, None], counts, none),
+            scores=candidate_scores(found, pairs, nodes).masked_fill(~starts[:, None], -torch.inf),
+            networks=torch.stack(networks, 1),
+        )
+
+    @torch.no_grad()
+    def read(self, state: ArcState, tokens: Tensor, word: WordChoice, chosen: Tensor) -> None:
+        """Read the next token of every hypothesis (in place), with the arcs of the word that it may begin.
+
+        Args:
+            state: from :meth:`begin`.
+            tokens: int64 (R,).
+            word: what could be chosen.
+            chosen: bool (R, 2W), columns of its candidates.
+        """
+        nodes = state.networks.shape[1]
+        heads, dependents = chosen.split(nodes, 1)
+        state.graphs.push(word.starts, heads, dependents)
+        (row,) = torch.nonzero(word.starts, as_tuple=True)
+        number = state.graphs.words[row]
+        state.networks[row, number], state.arcs[row, number] = word.networks[row], chosen[row]
+        self._feed(state, tokens)
+
+    def _feed(self, state: ArcState, tokens: Tensor) -> None:
+        state.position += 1
+        state.past.feed()
+        state.word = torch.cat([state.word, state.graphs.words[:, None]], 1)  # (R, k + 1)
+        features = state.graphs.features().clamp(max=VALUES - 1).long()  # (R, 3, W)
+        own = features.gather(2, state.word[:, None].expand(-1, 3, -1))  # (R, 3, k + 1)
+        own[:, :, 0] = 0
+        if state.position == 0:
+            own.zero_()
+        inputs = ScoreInputs(causal=None, tape=None, graph=own[:, :, None])
+        length = torch.tensor([state.position + 1], device=tokens.device)
+        x = self._input(self.embedding(tokens)[:, None], first=state.position, lengths=length)  # (R, 1, D)
+        layers = []
+        for block, cache in zip(self.blocks, state.caches, strict=True):
+            x = block(x, inputs, cache)
+            layers.append(x[:, 0])
+        state.layers = torch.cat([layers[layer - 1] for layer in self._scored_layers], 1)
+        state.hidden = self._final(x)[:, 0]
+
+    def head_parameters(self) -> Iterator[nn.Parameter]:
+        """See :meth:`LanguageModel.head_parameters`: the scorer's."""
+        return self.scorer.parameters()

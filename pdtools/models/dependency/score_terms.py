@@ -1,0 +1,50 @@
+"""What graphs add to attention scores: three tapes, each with a table that is factored."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdtools.models.dependency.scorer import VALUES
+from pdtools.models.transformer.score_terms import DepthScores, RelativePositions, ScoreInputs
+from pdtools.trees.graph_features import FEATURES
+
+
+class GraphScores(DepthScores):
+    """A feature's term (q + u)·W_k A e[F]: e is of all layers, A of this one, u that of its positions.
+
+    Args:
+        d_model, heads: of the model.
+        feature: which, of :data:`FEATURES`.
+        tables: embeddings of all features, one after the other, (3 · VALUES, E); owned by the model.
+    """
+
+    form = ()
+
+    def __init__(self, d_model: int, heads: int, feature: int, tables: nn.Embedding) -> None:
+        nn.Module.__init__(self)
+        self.space, self.heads = "hidden", heads
+        self.name = f"graph-{FEATURES[feature]}"
+        self.feature = feature
+        self.map = nn.Linear(tables.embedding_dim, d_model, bias=False)  # A
+        # Not registered: they belong to others.
+        self._tables = (tables,)
+        self._positions: tuple[RelativePositions, ...] = ()
+
+    def share_bias(self, positions: RelativePositions) -> None:
+        """Use the u of a layer's positions."""
+        self._positions = (positions,)
+
+    def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
+        assert inputs.graph is not None
+        for positions in self._positions:
+            q = q + positions.content_bias
+        tape = inputs.graph[:, self.feature, None].expand(-1, self.heads, -1, -1)  # (B, H, Q, K)
+        by_value = q @ self.vectors(key_map).transpose(1, 2)  # (B, H, Q, VALUES)
+        return by_value.gather(3, tape)
+
+    def vectors(self, key_map: Tensor) -> Tensor:
+        """What each value adds to keys: (H, VALUES, d_head)."""
+        first = self.feature * VALUES
+        table = self.map(self._tables[0].weight[first : first + VALUES])  # (VALUES, D)
+        return F.linear(table, key_map).view(VALUES, self.heads, -1).transpose(0, 1)

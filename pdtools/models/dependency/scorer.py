@@ -1,0 +1,251 @@
+"""Scores of the arcs that a word may have, and the distribution of their number (Huang et al. 2026).
+
+Shapes: G words that are scored, P pairs of a word t and an older node j, D of the model, w the scorer's
+width, E of a feature's embedding.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdtools.models.transformer.score_terms import sinusoids_of
+
+# Numbers of arcs that a word may have: 0 to 29.
+COUNTS = 30
+# Values of a feature that embeddings exist for; greater ones use the last.
+VALUES = 151
+
+
+class Pairs(NamedTuple):
+    """Words with all their older nodes.
+
+    Attributes:
+        number: int64 (G,), t of each of the words.
+        of: int64 (P,), which of the words is in each pair.
+        row, node: int64 (P,), whose the older node is, of which sentence, and its number.
+    """
+
+    number: Tensor
+    of: Tensor
+    row: Tensor
+    node: Tensor
+
+
+class Networks(NamedTuple):
+    """What the first networks make of words, as heads and as dependents: (…, 2w)."""
+
+    head: Tensor
+    dependent: Tensor
+
+
+class Scores(NamedTuple):
+    """What is scored of pairs, and of words.
+
+    Attributes:
+        to_word: (P,), of the arc from the node to the word.
+        to_node: (P,), of the arc from the word to the node.
+        own: (G,), of the arc from a word to itself, which is in the loss alone.
+        counts: (G, COUNTS), logits of the number of arcs.
+    """
+
+    to_word: Tensor
+    to_node: Tensor
+    own: Tensor
+    counts: Tensor
+
+
+class Role(nn.Module):
+    """Words as heads, or as dependents."""
+
+    def __init__(self, d_model: int, width: int, feature_width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.word = _perceptron(3 * d_model, 3 * width, 2 * width)
+        self.distance = nn.Linear(d_model, 2 * width, bias=False)  # P
+        self.features = nn.Linear(3 * feature_width, 2 * width, bias=False)  # Q
+        self.pair = _perceptron(2 * width, 2 * width, width)
+
+    def tables(self, distances: int, embeddings: Tensor) -> tuple[Tensor, Tensor]:
+        """P π of distances 0, 1, …: (distances, 2w), and the parts of Q φ by feature: (3, VALUES, 2w).
+
+        Args:
+            embeddings: (3, VALUES, E).
+        """
+        position = torch.arange(distances, device=embeddings.device)
+        sinusoids = sinusoids_of(position, self.distance.in_features).to(embeddings.dtype)
+        by_feature = self.features.weight.view(2 * self.width, 3, -1).permute(1, 2, 0)  # (3, E, 2w)
+        return self.distance(sinusoids), embeddings @ by_feature
+
+
+class Scorer(nn.Module):
+    """The scorer: head and dependent networks, whose products are weighed.
+
+    Args:
+        d_model, width, feature_width: D, w, E.
+    """
+
+    def __init__(self, d_model: int, width: int, feature_width: int) -> None:
+        super().__init__()
+        self.root = nn.Parameter(torch.zeros(3 * d_model))  # z_0
+        self.embedding = nn.Embedding(3 * VALUES, feature_width)
+        self.head = Role(d_model, width, feature_width)
+        self.dependent = Role(d_model, width, feature_width)
+        self.arc_weight = nn.Parameter(torch.zeros(width))
+        self.count_weight = nn.Parameter(torch.zeros(width))
+        self.count = nn.Linear(width, COUNTS)
+
+    def initialize(self) -> None:
+        """Draw the first weights as released: Kaiming's for first linear layers, w and w' from U(0, 1)."""
+        for role in (self.head, self.dependent):
+            for network in (role.word, role.pair):
+                nn.init.kaiming_normal_(network[1].weight, nonlinearity="relu")
+        nn.init.uniform_(self.arc_weight)
+        nn.init.uniform_(self.count_weight)
+        nn.init.normal_(self.root, std=0.02)
+
+    def networks(self, z: Tensor) -> Networks:
+        """The first networks of words, (…, 3D)."""
+        return Networks(self.head.word(z), self.dependent.word(z))
+
+    def forward(self, words: Networks, old: Networks, pairs: Pairs, features: Tensor) -> Scores:
+        """Score the arcs between words and older nodes.
+
+        Args:
+            words: of the words, (G, 2w).
+            old: of the node of each pair, (P, 2w).
+            pairs: these.
+            features: int64 (P, 3), of the nodes before the word, within the embeddings.
+        """
+        embeddings = self.embedding.weight.view(3, VALUES, -1)
+        distance, feature = pairs.number[pairs.of] - pairs.node, torch.arange(3, device=features.device)
+        farthest = int(distance.max()) + 1 if len(distance) else 1
+        new_ones, old_ones = [], []
+        for role, new, before in ((self.head, words.head, old.head), (self.dependent, *words[1:], *old[1:])):
+            by_distance, by_feature = role.tables(farthest, embeddings)
+            x = before + by_distance[distance] + by_feature[feature, features].sum(1)  # (P, 2w)
+            old_ones.append(role.pair(x))  # (P, w)
+            new_ones.append(role.pair(new + by_distance[0] + by_feature[:, 0].sum(0)))  # (G, w)
+        (head, dependent), (old_head, old_dependent) = new_ones, old_ones
+        heads = torch.zeros_like(head).index_add(0, pairs.of, old_head)  # (G, w), sums over older nodes
+        is_word = (pairs.node > 0)[:, None].to(head.dtype)  # the root is no dependent
+        dependents = torch.zeros_like(head).index_add(0, pairs.of, old_dependent * is_word)
+        mixed = dependent * heads + head * dependents + head * dependent
+        weighted_head, weighted_dependent = head * self.arc_weight, dependent * self.arc_weight
+        size = pairs.number.mul(2).sqrt()[:, None].to(head.dtype)  # √(2t)
+        return Scores(
+            to_word=(old_head * weighted_dependent[pairs.of]).sum(1),
+            to_node=(old_dependent * weighted_head[pairs.of]).sum(1),
+            own=(weighted_head * dependent).sum(1),
+            counts=self.count(mixed * self.count_weight / size),
+        )
+
+
+def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
+    """M of the specification: norm, linear, ReLU, linear."""
+    return nn.Sequential(
+        nn.LayerNorm(inputs), nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs)
+    )
+
+
+def count_logprobs(logits: Tensor, words: Tensor, *, masked: bool) -> Tensor:
+    """log p of each number of arcs, (…, COUNTS), nats; -inf for what is not legal.
+
+    Args:
+        logits: (…, COUNTS).
+        words: int64 (…), t; a word has up to 2t - 1 arcs.
+        masked: whether the others are masked before the softmax, or after it.
+    """
+    number = torch.arange(COUNTS, device=logits.device)
+    illegal = number > (2 * words[..., None] - 1)
+    if masked:
+        logits = logits.masked_fill(illegal, -torch.inf)
+    return logits.log_softmax(-1).masked_fill(illegal, -torch.inf)
+
+
+def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
+    """log p of sets given their size, float64 (…), nats: the sum of their scores less log e_a(exp s).
+
+    Args:
+        scores: (…, C), of candidates; -inf for what is none.
+        chosen: bool (…, C), at most COUNTS - 1 of them.
+    """
+    scores = scores.double()
+    size = chosen.sum(-1, keepdim=True)
+    total = scores.masked_fill(~chosen, 0).sum(-1)
+    return total - log_polynomials(scores)[..., -1, :].gather(-1, size)[..., 0]
+
+
+def log_polynomials(scores: Tensor) -> Tensor:
+    """log e_k(exp s) of the first 0, 1, … candidates: (…, C) to (…, C + 1, COUNTS), k from 0."""
+    found = [torch.full((*scores.shape[:-1], COUNTS), -torch.inf, dtype=scores.dtype, device=scores.device)]
+    found[0][..., 0] = 0
+    for score in scores.unbind(-1):
+        longer = F.pad(found[-1][..., :-1] + score[..., None], (1, 0), value=-torch.inf)
+        found.append(torch.logaddexp(found[-1], longer))
+    return torch.stack(found, -2)
+
+
+def candidate_scores(scores: Scores, pairs: Pairs, nodes: int) -> Tensor:
+    """Scores of candidates of words in canonical order, heads 0 to M - 1, then dependents: (G, 2M).
+
+    Those that are none, such as the root as a dependent, have -inf.
+    """
+    found = scores.own.new_full((len(pairs.number), 2 * nodes), -torch.inf)
+    is_dependent = pairs.node > 0
+    found[pairs.of, pairs.node] = scores.to_word
+    found[pairs.of[is_dependent], nodes + pairs.node[is_dependent]] = scores.to_node[is_dependent]
+    return found
+
+
+def best_candidates(scores: Tensor, number: Tensor) -> Tensor:
+    """The best candidates (…, C), so many (…) of them, of equal ones the first: bool (…, C)."""
+    order = scores.sort(dim=-1, descending=True, stable=True).indices
+    rank = torch.arange(scores.shape[-1], device=scores.device)
+    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, rank < number[..., None])
+
+
+def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """The sets with the highest sums of each size.
+
+    Args:
+        scores: (R, C); -inf for what is no candidate.
+        number: K, how many of each size.
+
+    Returns:
+        Sums (R, COUNTS, K), best first, -inf where there are fewer, and bool (R, COUNTS, K, C).
+    """
+    rows, candidates = scores.shape
+    sums = torch.full((rows, COUNTS, number), -torch.inf, dtype=torch.float64, device=scores.device)
+    sums[:, 0, 0] = 0
+    chosen = torch.zeros(rows, COUNTS, number, candidates, dtype=torch.bool, device=scores.device)
+    for c in range(candidates):
+        longer = F.pad(sums[:, :-1] + scores[:, c, None, None].double(), (0, 0, 1, 0), value=-torch.inf)
+        taken = F.pad(chosen[:, :-1], (0, 0, 0, 0, 1, 0))
+        taken[..., c] = True
+        both, order = torch.cat([sums, longer], 2).sort(dim=2, descending=True, stable=True)
+        sums, order = both[..., :number], order[..., :number]
+        chosen = torch.cat([chosen, taken], 2).gather(2, order[..., None].expand(-1, -1, -1, candidates))
+    return sums, chosen
+
+
+def arc_loss(scores: Scores, pairs: Pairs, adjacency: Tensor) -> Tensor:
+    """Binary cross-entropy of all pairs, those of words with themselves among them: the sum, nats.
+
+    Args:
+        adjacency: bool (B, M, M), from heads to dependents.
+    """
+    word, is_dependent = pairs.number[pairs.of], pairs.node > 0
+    parts = (
+        (scores.to_word, adjacency[pairs.row, pairs.node, word]),
+        (scores.to_node[is_dependent], adjacency[pairs.row, word, pairs.node][is_dependent]),
+        (scores.own, torch.zeros_like(scores.own)),
+    )
+    losses = [
+        F.binary_cross_entropy_with_logits(each.float(), there.float(), reduction="sum")
+        for each, there in parts
+    ]
+    return torch.stack(losses).sum()

@@ -1,0 +1,297 @@
+"""GiLT against its specification: distributions, graphs, worked examples, a plain formulation."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from gilt_oracle import PlainNetwork
+from search_oracle import EOS, ROOT, row, tiny_model
+from toy_grammar_lm import enumerate_derivations
+
+from pdtools.models.dependency.batch import ArcBatch
+from pdtools.models.dependency.model import GiltLM
+from pdtools.models.dependency.scorer import (
+    Pairs,
+    Scores,
+    arc_loss,
+    best_candidates,
+    best_sets,
+    count_logprobs,
+    log_polynomials,
+    set_logprobs,
+)
+from pdtools.models.transformer.score_terms import RelativePositions
+from pdtools.trees.graphs import Graph
+
+SETTINGS = {"feature_width": 6, "input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
+# Of "saw" in "the cat saw a dog": 0-3, 1-3, 2-3, 3-1, 3-2.
+SAW = torch.tensor([2.0, -1.0, 0.0, 1.0, 3.0])
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Any]:
+    """The plain formulation of the benchmarks."""
+    sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+    try:
+        from plain import gilt
+
+        yield gilt
+    finally:
+        sys.path.pop(0)
+
+
+def gilt(seed: int = 0, **settings: object) -> GiltLM:
+    model = cast(GiltLM, tiny_model("gilt", seed, **{**SETTINGS, **settings}).double())
+    model.begins.copy_(torch.tensor([True] * 5 + [False]))  # token 5 goes on with a word
+    return model
+
+
+def packed(model: GiltLM, tokens: Sequence[int], graph: Graph) -> ArcBatch:
+    return model.pack([(row(tokens), graph)])
+
+
+def random_graph(m: int, seed: int, share: float = 0.3) -> Graph:
+    generator = np.random.default_rng(seed)
+    every = [(h, d) for h in range(m + 1) for d in range(1, m + 1) if h != d]
+    arcs = [arc for arc in every if generator.random() < share]
+    return Graph.of(m, [h for h, _ in arcs], [d for _, d in arcs])
+
+
+# --- the worked example -----------------------------------------------------------------------
+
+
+def test_the_best_arcs_of_saw() -> None:
+    assert best_candidates(SAW, torch.tensor(2)).tolist() == [True, False, False, False, True]
+    ties = best_candidates(torch.tensor([1.0, 3.0, 1.0, 1.0]), torch.tensor(2))
+    assert ties.tolist() == [True, True, False, False]
+
+
+def test_sets_of_saw() -> None:
+    polynomials = log_polynomials(SAW.double())[-1, :6].exp()
+    wanted = [sum(math.exp(sum(each)) for each in itertools.combinations(SAW.tolist(), a)) for a in range(6)]
+    assert polynomials.tolist() == pytest.approx(wanted)
+    assert wanted[1:] == pytest.approx([31.560754, 264.764938, 719.705721, 633.914696, 148.413159])
+    chosen = torch.tensor([True, False, False, False, True])
+    assert float(set_logprobs(SAW, chosen).exp()) == pytest.approx(0.560547, abs=1e-6)
+    every = torch.tensor(list(itertools.product([False, True], repeat=5)))
+    shares = set_logprobs(SAW.expand(32, 5), every).exp()
+    for size in range(6):
+        assert float(shares[every.sum(1) == size].sum()) == pytest.approx(1)
+
+
+def test_the_loss_of_saw() -> None:
+    pairs = Pairs(*(torch.tensor(each) for each in ([3], [0, 0, 0], [0, 0, 0], [0, 1, 2])))
+    adjacency = torch.zeros(1, 4, 4, dtype=torch.bool)
+    adjacency[0, 0, 3] = adjacency[0, 3, 2] = True
+    never = torch.tensor([-1e4])  # of the word with itself
+    scores = Scores(SAW[:3], torch.tensor([9.0, 1.0, 3.0]), never, torch.zeros(1, 30))
+    assert float(arc_loss(scores, pairs, adjacency)) == pytest.approx(2.495186, abs=1e-6)
+
+
+def test_the_best_sets_are_those_of_all() -> None:
+    scores = torch.stack([SAW, torch.tensor([0.5, 0.25, -torch.inf, 1.5, -torch.inf])])
+    sums, chosen = best_sets(scores, 4)
+    for r, own in enumerate(scores.tolist()):
+        for a in range(6):
+            every = sorted((sum(each) for each in itertools.combinations(own, a)), reverse=True)
+            wanted = [total for total in every if total > -math.inf][:4]
+            found = sums[r, a]
+            assert found[: len(wanted)].tolist() == pytest.approx(wanted)
+            assert bool((found[len(wanted) :] == -torch.inf).all())
+            for total, members in zip(wanted, chosen[r, a], strict=False):
+                assert float(scores[r][members].sum()) == pytest.approx(total)
+
+
+# --- the distribution -------------------------------------------------------------------------
+
+
+def test_legal_counts() -> None:
+    words = torch.arange(1, 20)
+    for masked in (True, False):
+        found = count_logprobs(torch.zeros(19, 30).double(), words, masked=masked).exp()
+        total = [1.0] * 19 if masked else [min(30, 2 * t) / 30 for t in range(1, 20)]
+        assert found.sum(1).tolist() == pytest.approx(total)
+        assert (found > 0).sum(1).tolist() == [min(30, 2 * t) for t in range(1, 20)]
+    five = [float(count_logprobs(torch.zeros(5, 30), words[:5], masked=False).exp().sum(1).prod())]
+    assert five == pytest.approx([1.6e-4], rel=0.03)
+
+
+@pytest.mark.parametrize(("arcs", "numbers"), [("released", [1, 2, 8, 48]), ("set", [1, 2, 16, 512])])
+def test_numbers_of_derivations(arcs: str, numbers: list[int]) -> None:
+    model = gilt(arcs=arcs)
+    found = [len(enumerate_derivations(model, row([3, 4, 3][:n]).tolist()).joints) for n in range(4)]
+    assert found == numbers
+
+
+def test_zero_weights() -> None:
+    """p(x, a) = (V + 1)^-6 / 3840 of five words, for V tokens and end-of-sentence."""
+    model = gilt()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    model.begins.fill_(True)
+    tokens = [3, 4, 3, 4, 5]
+    found = model.forward_parts(packed(model, tokens, Graph.of(5, [], [])))
+    joint = float((found.token_logprobs.sum() + found.attach_logprobs.sum()).detach())
+    assert joint == pytest.approx(-6 * math.log(4) - math.log(3840))
+    every = enumerate_derivations(model, row(tokens[:3]).tolist())
+    assert every.prefix_logprobs[-1] == pytest.approx(-4 * math.log(4))
+    assert all(joint == pytest.approx(-4 * math.log(4) - math.log(48)) for joint, _ in every.joints)
+
+
+@pytest.mark.parametrize("arcs", ["released", "set"])
+def test_all_strings_sum_to_1(arcs: str) -> None:
+    """Strings of up to one token, and the beginnings of longer ones."""
+    model = gilt(arcs=arcs)
+    shares = [enumerate_derivations(model, row([]).tolist()).prefix_logprobs[-1]]
+    for token in (3, 4, 5):
+        shares.append(enumerate_derivations(model, row([token]).tolist()).prefix_logprobs[-1])
+        for other in (3, 4, 5):
+            shares.append(enumerate_derivations(model, [ROOT, token, other]).prefix_logprobs[-1])
+    assert sum(map(math.exp, shares)) == pytest.approx(1)
+
+
+# --- the plain formulation --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arcs", ["released", "set"])
+@pytest.mark.parametrize("tokens", [[3, 4], [3, 5, 4]])
+def test_equal_to_the_plain_search(plain: Any, arcs: str, tokens: list[int]) -> None:
+    model = gilt(arcs=arcs)
+    starts = [token != 5 for token in tokens]
+    sums, hypotheses = plain.search(
+        PlainNetwork(model), tokens, starts, root=ROOT, eos=EOS, sets=arcs == "set"
+    )
+    found = enumerate_derivations(model, row(tokens).tolist())
+    assert found.prefix_logprobs[1:] == pytest.approx(sums, abs=1e-5)
+    assert [joint for joint, _ in found.joints] == pytest.approx(
+        [each.joint for each in hypotheses], abs=1e-5
+    )
+    for each in hypotheses[:5]:
+        graph = Graph.of(2, *(list(ends) for ends in zip(*each.graph, strict=True))) if each.graph else None
+        parts = model.forward_parts(packed(model, tokens, graph or Graph.of(2, [], [])))
+        joint = float(parts.token_logprobs.sum() + parts.attach_logprobs.sum())
+        assert joint == pytest.approx(each.joint, abs=1e-5)
+
+
+def test_the_loss_is_that_of_the_plain_formulation(plain: Any) -> None:
+    model, tokens = gilt(), [3, 4, 5, 3, 3]
+    graph = random_graph(4, seed=1)
+    network = PlainNetwork(model)
+    starts = [token != 5 for token in tokens]
+    read, said = plain.given(network, tokens, starts, graph.arcs, root=ROOT)
+    wanted = {"token_nll": -sum(said) - network.tokens(read)[EOS], "count_nll": 0.0, "arc_bce": 0.0}
+    for k, (token, start) in enumerate(zip(tokens, starts, strict=True), start=1):
+        if not start:
+            continue
+        t = read[k].word
+        old = plain.features(graph.arcs, t - 1)
+        own = [arc for arc in graph.arcs if max(arc) == t]
+        wanted["count_nll"] -= network.counts(read[:k], token, old)[len(own)]
+        for arc, score in network.scores(read[:k], token, old).items():
+            wanted["arc_bce"] += math.log1p(math.exp(-score if arc in own else score))
+    found = model.loss(packed(model, tokens, graph))
+    assert {name: float(each) for name, each in found.sums.items()} == pytest.approx(wanted, rel=1e-5)
+    assert int(found.counts["words"]) == 4
+
+
+@pytest.mark.parametrize("positions", ["relative", "learned"])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_token_by_token_equals_one_pass(positions: str, norm: str) -> None:
+    """With a scorer of its own width, for several rows at once; of given graphs, which counts need not reach."""
+    model = gilt(positions=positions, norm=norm, scorer_width=4, layers=3)
+    strings = [[3, 4, 5, 3, 4], [4, 5, 5, 3, 3]]
+    graphs = [random_graph(4, seed=2), random_graph(3, seed=3)]
+    batch = model.pack([(row(tokens), graph) for tokens, graph in zip(strings, graphs, strict=True)])
+    parts = model.forward_parts(batch)
+    state = model.begin(2, 7)
+    for k, tokens in enumerate(torch.tensor(strings).T, start=1):
+        wanted = parts.token_logprobs[:, k]
+        assert model.token_logprobs(state, tokens).tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
+        word = model.word_choice(state, tokens)
+        nodes = state.networks.shape[1]
+        chosen = torch.zeros(2, 2 * nodes, dtype=torch.bool)
+        for r, graph in enumerate(graphs):
+            if batch.word[r, k] != batch.word[r, k - 1]:
+                t = int(batch.word[r, k])
+                of_t = [arc for arc in graph.arcs if max(arc) == t]
+                for head, dependent in of_t:
+                    chosen[r, head if dependent == t else nodes + dependent] = True
+        model.read(state, tokens, word, chosen)
+    assert [str(state.graph(r)) for r in range(2)] == [str(graph) for graph in graphs]
+    last = model.next_token_logprobs(state)[:, EOS]
+    assert last.tolist() == pytest.approx(parts.token_logprobs[:, -1].tolist(), abs=1e-5)
+
+
+def test_padding_changes_nothing() -> None:
+    model = gilt(arcs="set")
+    rows = [
+        (row([3, 4, 5, 3]), random_graph(3, 1)),
+        (row([4]), random_graph(1, 2)),
+        (row([]), Graph.of(0, [], [])),
+    ]
+    together = model.forward_parts(model.pack(rows))
+    for r, each in enumerate(rows):
+        alone, n = model.forward_parts(model.pack([each])), len(each[0])
+        for name in ("token_logprobs", "attach_logprobs"):
+            one, other = getattr(alone, name)[0], getattr(together, name)[r]
+            assert one.tolist() == pytest.approx(other[:n].tolist(), abs=1e-9)
+            assert not other[n:].any()
+
+
+def test_without_maps_of_features_it_is_a_plain_transformer() -> None:
+    model = gilt()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".map." in name:
+                parameter.zero_()
+    plain_model = tiny_model("transformer", **{name: SETTINGS[name] for name in list(SETTINGS)[1:]}).double()
+    plain_model.load_state_dict(
+        {name: each for name, each in model.state_dict().items() if name in plain_model.state_dict()}
+    )
+    tokens, graph = [3, 4, 5, 3], random_graph(3, 4)
+    batch = packed(model, tokens, graph)
+    hidden, _ = model._read_rows(batch)
+    logits = plain_model._logits(plain_model._read(batch))  # type: ignore[operator]
+    logits[:, :, [model.pad_id, model.root_id]] = -torch.inf
+    torch.testing.assert_close(model._logits(hidden), logits)
+    assert any(isinstance(term, RelativePositions) for term in model.blocks[0].attention.terms)
+
+
+def test_a_later_arc_changes_nothing_before_its_word() -> None:
+    model, tokens = gilt(), [3, 4, 3, 4]
+    before = Graph.of(4, [0, 2], [2, 1])
+    after = Graph.of(4, [0, 2, 4, 4], [2, 1, 3, 1])
+    found = [model.forward_parts(packed(model, tokens, graph)).token_logprobs[0] for graph in (before, after)]
+    assert found[0][:5].tolist() == pytest.approx(found[1][:5].tolist(), abs=1e-12)
+    assert abs(float(found[0][5] - found[1][5])) > 1e-4
+
+
+def test_gradients_reach_all_weights() -> None:
+    model = gilt()
+    found = model.loss(packed(model, [3, 4, 5, 3], random_graph(3, 5)))
+    sum(found.sums.values(), torch.zeros(())).backward()  # type: ignore[no-untyped-call]
+    still = [name for name, each in model.named_parameters() if each.grad is None or not each.grad.any()]
+    assert still == []
+
+
+def test_features_are_clamped_and_counted() -> None:
+    m = 30
+    tokens = [3] * m
+    graph = Graph.of(m, [0, *range(1, m)], range(1, m + 1))
+    batch = packed(gilt(max_length=40), tokens, graph)
+    far = sum(1 for t in range(1, m + 1) for j in range(t + 1) if t - j > 150)
+    assert int(batch.clamped.sum()) == far == 0
+    backwards = Graph.of(m, [*range(2, m + 1), 0], [*range(1, m), m])
+    batch = packed(gilt(max_length=40), tokens, backwards)
+    wanted = sum(1 for t in range(1, m + 1) for j in range(1, t + 1) if 10 * (t - j) > 150)
+    assert int(batch.clamped.sum()) == wanted > 0
+    assert int(batch.features.max()) == 150
