@@ -162,7 +162,7 @@ class LanguageModel(nn.Module, ABC):
     @property
     def words_depend(self) -> bool:
         """Whether its words depend on derivations, so that p(x) needs a search."""
-        return self.derivation_kind.reach_words
+        return self.derivation_kind.conditions_tokens
 
     @property
     def reads_labels(self) -> bool:

@@ -31,8 +31,8 @@ class DerivationKind(ABC):
     they show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
 
     Attributes:
-        reach_words: whether the probabilities of tokens depend on the choices before. If not, p(x) needs no
-            search.
+        conditions_tokens: whether the probabilities of tokens depend on earlier choices. If not, p(x) needs
+            no search.
         name: of the kind.
         exist: whether there are any, and so trees.
         labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
@@ -40,7 +40,7 @@ class DerivationKind(ABC):
         unit: what its choices are called in scores of training.
     """
 
-    reach_words: bool = False
+    conditions_tokens: bool = False
     name: ClassVar[str]
     exist: ClassVar[bool] = True
     labelled: ClassVar[bool] = False

@@ -39,7 +39,7 @@ def model_card(
     kind = model.derivation_kind
     rows = [
         ("kind", f"`{loaded.config['model']}`"),
-        ("derivations", kind.name + (", which words depend on" if kind.reach_words else "")),
+        ("derivations", kind.name + (", which words depend on" if kind.conditions_tokens else "")),
         ("parameters", f"{count_parameters(model):,}"),
         (
             "vocabulary",
@@ -64,7 +64,7 @@ def model_card(
     if training is not None:
         check_values(training, _MADE, loaded.folder, what="record of the training")
         parts += ["## Training\n", *_training(training)]
-    parts += ["## Use\n", _use(name, reaches_words=kind.reach_words)]
+    parts += ["## Use\n", _use(name, conditions_tokens=kind.conditions_tokens)]
     return "\n".join(parts)
 
 
@@ -96,7 +96,7 @@ def _training(training: Mapping[str, Any]) -> Iterable[str]:
     yield f"Versions: {versions}. The whole recipe, and the SHA-256 of the data, are in `training.json`.\n"
 
 
-def _use(name: str, *, reaches_words: bool) -> str:
+def _use(name: str, *, conditions_tokens: bool) -> str:
     hidden = (
         "\nLogits come from a beam: what it drops is missing from them. Tools that normalise logits again"
         "\nhide that; `beam=` in `from_pretrained` makes it wider.\n"
@@ -117,4 +117,4 @@ tokenizer = AutoTokenizer.from_pretrained("{name}", trust_remote_code=True)
 ```
 
 The code that is trusted imports pdtools; after `import pdtools.hf` it is not needed.
-{hidden if reaches_words else ""}"""
+{hidden if conditions_tokens else ""}"""

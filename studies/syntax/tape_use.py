@@ -344,7 +344,7 @@ def checked_base(loaded: LoadedModel, shards: ShardSet) -> LanguageModel:
     """
     check_shards(shards, loaded)
     loaded.model.check_causal()
-    if loaded.model.derivation_kind.reach_words:
+    if loaded.model.derivation_kind.conditions_tokens:
         raise PdtoolsError(f"{loaded.folder}: not a model without a tape")
     return loaded.model
 

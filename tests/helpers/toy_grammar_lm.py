@@ -59,7 +59,7 @@ class ToyConfig:
     @property
     def derivation_kind(self) -> DerivationKind:
         """Actions."""
-        return ToyKind(reach_words=True)
+        return ToyKind(conditions_tokens=True)
 
 
 class ToyGrammarLM(LanguageModel):

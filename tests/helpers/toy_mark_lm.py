@@ -69,7 +69,7 @@ class MarkConfig:
     @property
     def derivation_kind(self) -> DerivationKind:
         """Marks, which reach the tokens."""
-        return MarkKind(reach_words=True)
+        return MarkKind(conditions_tokens=True)
 
 
 class MarkLM(LanguageModel):

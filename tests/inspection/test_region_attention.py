@@ -77,7 +77,7 @@ def by_hand(loaded: LoadedModel, contents: list[str]) -> dict[str, torch.Tensor]
     ids = np.array([1, *(3 + "abc".index(word) for word in [*prefix, *contents[4:]]), 2], np.int32)
     n = len(prefix) + 1
     attach = np.arange(n, dtype=np.int32)
-    if loaded.model.derivation_kind.reach_words:
+    if loaded.model.derivation_kind.conditions_tokens:
         attach = beam_search(loaded.model, [ids], beam=AttachmentBeam(50))[0].incremental[n - 1]
     weights = attention_weights(loaded.model, loaded.model.pack([(ids[:n], attach)])).weights[0, :, :, n - 1]
     edges = [1, *(1 + i for i in itertools.accumulate(len(content.split()) for content in contents[:4]))]

@@ -60,7 +60,7 @@ def test_it_is_json_with_an_entry_for_every_position(kind: str, traces: dict[str
 def test_surprisals_are_the_scorers(
     kind: str, traces: dict[str, Trace], models: dict[str, LoadedModel]
 ) -> None:
-    beam = None if not models[kind].model.derivation_kind.reach_words else 40
+    beam = None if not models[kind].model.derivation_kind.conditions_tokens else 40
     score = next(iter(scorer_of(models[kind], SearchOptions(beam=beam)).score([TEXT])))
     assert isinstance(score, SentenceScore)
     bits = -score.logprobs / math.log(2)

@@ -67,7 +67,7 @@ class PlmConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """Actions, on which tokens depend."""
-        return ActionKind(reach_words=True)
+        return ActionKind(conditions_tokens=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,7 @@ class TransformerConfig:
                 f" not {self.treereg_share}"
             )
         if self.treereg_layer and (
-            self.objective == "masked" or self.as_released or self.derivation_kind.reach_words
+            self.objective == "masked" or self.as_released or self.derivation_kind.conditions_tokens
         ):
             raise bad_config("treereg_layer is for causal models without tapes or actions, nor as_released")
         if self.regression and self.layout != "window":
@@ -178,7 +178,11 @@ class TransformerConfig:
     def derivation_kind(self) -> DerivationKind:
         """Attachments if there is a head for them, which do not reach the tokens; in windows they end
         sentences, and so tell which tokens may follow."""
-        return AttachmentKind(reach_words=self.layout == "window") if self.attachment_head else StringKind()
+        return (
+            AttachmentKind(conditions_tokens=self.layout == "window")
+            if self.attachment_head
+            else StringKind()
+        )
 
     @property
     def predicts_roots(self) -> bool:

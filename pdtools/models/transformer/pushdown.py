@@ -91,7 +91,7 @@ class PushdownConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """Attachments, which make the tape that tokens are read with."""
-        return AttachmentKind(reach_words=True)
+        return AttachmentKind(conditions_tokens=True)
 
     @property
     def first_pushdown_layer(self) -> int:

@@ -76,7 +76,7 @@ def by_hand(prefix: BracketPrefix, loaded: LoadedModel) -> tuple[str, str]:
             if attach[:-1] == own:
                 given[closer] = token[n + 1]
             total = np.logaddexp(total, sum(token[: n + 2]) + sum(structure[: n + 1]))
-        sums[closer] = total if loaded.model.derivation_kind.reach_words else given[closer]
+        sums[closer] = total if loaded.model.derivation_kind.conditions_tokens else given[closer]
     return max(sums, key=sums.__getitem__), max(given, key=given.__getitem__)
 
 
@@ -123,14 +123,14 @@ def test_right_attachments(loaded: LoadedModel) -> None:
         scores = found.token_logprobs[0, : n + 1] + found.attach_logprobs[0, : n + 1]
         return float(scores.sum()), found.attach_best[0].tolist()
 
-    if loaded.model.derivation_kind.reach_words:
+    if loaded.model.derivation_kind.conditions_tokens:
         best = max(all_attachments(n), key=lambda attach: parts(attach)[0])[1:-1]
     else:
         best = parts([0, *own.tolist(), 0])[1][1:-1]
     closers = [i for i, token in enumerate(prefix.tokens) if token[0] == ")"]
     right = sum(best[i] == own[i] for i in closers)
     assert row["attachments_right"] == right
-    if loaded.model.derivation_kind.reach_words:
+    if loaded.model.derivation_kind.conditions_tokens:
         lead = parts([0, *best, 0])[0] - parts([0, *own.tolist(), 0])[0]
         assert row["lead"] == pytest.approx(lead, abs=1e-4)
         assert lead > 0

@@ -207,7 +207,7 @@ def test_later_tokens_and_attachments_change_nothing_before(variant: dict[str, A
     # And what may depend on them does.
     assert (
         not torch.equal(first.token_logprobs[:, 5:], moved.token_logprobs[:, 5:])
-        or not model.derivation_kind.reach_words
+        or not model.derivation_kind.conditions_tokens
     )
     assert not torch.equal(first.attach_logprobs[:, 4], spelled.attach_logprobs[:, 4])
 
@@ -279,7 +279,7 @@ def test_depths_beyond_the_table_are_counted() -> None:
 
 def test_base_model_needs_no_derivation() -> None:
     model = small_model("transformer")
-    assert not model.derivation_kind.reach_words
+    assert not model.derivation_kind.conditions_tokens
     assert not model.derivation_kind.exist
     tokens, attach = sentences([6])[0]
     batch = collate([(tokens, attach), (tokens, [0, *range(1, 7), 0])], PAD)
@@ -359,7 +359,7 @@ def test_recipes_build(name: str) -> None:
         model = build_model(table["model"], make_config(table["model"], {**IDS, **table["config"]}))
     assert isinstance(model, TransformerLM)
     assert model.derivation_kind.exist
-    assert model.derivation_kind.reach_words
+    assert model.derivation_kind.conditions_tokens
 
 
 @pytest.mark.parametrize(
