@@ -17,8 +17,8 @@ from pdtools.models import LoadedModel
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.encoding import Encoded, encode_sentence
-from pdtools.search.given_trees import GivenTreesScorer, read_given_trees
 from pdtools.search.options import NO_SEARCH, SearchOptions
+from pdtools.search.proposal_trees import ProposalTreesScorer, read_proposal_trees
 from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import Sentence
@@ -107,13 +107,13 @@ class Predictions:
             return
         for sentence in sentences:
             encoded = encode_sentence(loaded.tokenizer, loaded.model.max_length, sentence)
-            if isinstance(encoded, Unscorable) or not isinstance(scorer, GivenTreesScorer):
+            if isinstance(encoded, Unscorable) or not isinstance(scorer, ProposalTreesScorer):
                 yield encoded, None
             elif problem := scorer.problem(encoded.ids):
                 yield Unscorable(sentence.text, problem), None
             else:
                 assert self._trees is not None
-                given = read_given_trees(loaded, self._trees)
+                given = read_proposal_trees(loaded, self._trees)
                 yield encoded, given.by_ids[encoded.ids.tobytes()][0]
 
     def _look(self, known: list[tuple[Encoded, int, Any]]) -> Iterator[Prediction]:

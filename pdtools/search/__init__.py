@@ -18,7 +18,7 @@ _HOME = {
     "AttachmentScorer": "attachments.scorer",
     "StringScorer": "strings.scorer",
     "Searched": "attachments.scorer",
-    "GivenTreesScorer": "given_trees",
+    "ProposalTreesScorer": "proposal_trees",
     "TreesFile": "options",
     "SearchOptions": "options",
     "HuggingFaceScorer": "strings.huggingface",

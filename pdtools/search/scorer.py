@@ -9,9 +9,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search.checkpoint_scorer import AnySearcher, Searcher
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.given_trees import GivenTreesScorer
 from pdtools.search.kinds import search_of
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.proposal_trees import ProposalTreesScorer
 from pdtools.search.scores import Dtype, Measure, ModelScorer
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface, torch_dtype
 from pdtools.search.strings.scorer import StringScorer
@@ -88,7 +88,7 @@ def scorer_of(
     if search.trees is not None:
         if context.of is not None:
             raise PdtoolsError("--trees cannot be combined with --context")
-        return GivenTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
+        return ProposalTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
     model = loaded.model
     scorer: AnySearcher | StringScorer
     if model.words_depend or (model.has_derivations and "structure" in measures):

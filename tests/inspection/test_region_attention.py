@@ -25,8 +25,8 @@ from pdtools.inspection.attention import attention_weights
 from pdtools.inspection.region_attention import Question, evaluate_attention, mean_and_interval
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.search import beam_search
-from pdtools.search.given_trees import read_given_trees
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
+from pdtools.search.proposal_trees import read_proposal_trees
 
 REGIONS = {"1": "det", "2": "noun", "3": "gap", "4": "inner", "5": "verb", "6": "end"}
 # Contents by condition; region 3 is empty, region 4 has two tokens.
@@ -147,7 +147,7 @@ def test_an_action_model_is_asked_at_the_position_that_generates(
     found = look(path, {"plm": ["plm"]}, trees=TreesFile.of(str(tmp_path / "gold.trees")))
     loaded = models["plm"]
     # (root) (S (NP a b ) (NP c a ) b: the second b is the verb, at position 10.
-    given = read_given_trees(loaded, TreesFile.of(str(tmp_path / "gold.trees")))
+    given = read_proposal_trees(loaded, TreesFile.of(str(tmp_path / "gold.trees")))
     ids = np.array([1, 3, 4, 5, 3, 4, 5, 2], np.int32)
     batch = loaded.model.pack([(ids, given.by_ids[ids.tobytes()][0])])
     weights = attention_weights(loaded.model, batch).weights[0, :, :, 9]

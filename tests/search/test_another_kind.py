@@ -133,7 +133,7 @@ def test_surprisals_and_pairs_and_suites(marks: Path, tmp_path: Path) -> None:
     assert scores["by_suite"]["toy"] == float(first > second)
 
 
-def test_perplexity_with_particles_and_with_given_trees(marks: Path, tmp_path: Path) -> None:
+def test_perplexity_with_particles_and_with_proposal_trees(marks: Path, tmp_path: Path) -> None:
     """Two of the trees of "c a b" are made of marks, and one is there twice."""
     proposals = ["(S a b)", "", "(S (X c a) b)", "(S c (X a b))", "(S (Y c a) b)"]
     (tmp_path / "in.trees").write_text("(S (X a) (X b))\n(S (Y (X c) (X a)) (X b))\n")

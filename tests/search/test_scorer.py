@@ -155,7 +155,7 @@ def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], na
 
 
 @pytest.mark.parametrize("name", ["tg", "plm"])
-def test_batches_of_given_trees_have_room_for_their_actions(
+def test_batches_of_proposal_trees_have_room_for_their_actions(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, tokenizer = action_model(name, "relative"), train_word_tokenizer("abc", unk=False)

@@ -98,9 +98,9 @@ def evaluate_perplexity(
         InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
             sentence is too long or impossible and ``rejects`` says to stop.
     """
-    from pdtools.search.given_trees import IMPOSSIBLE, GivenTreesScorer
     from pdtools.search.options import beam_settings
     from pdtools.search.particles import check_uses_particles
+    from pdtools.search.proposal_trees import IMPOSSIBLE, ProposalTreesScorer
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import nothing_found
 
@@ -112,7 +112,7 @@ def evaluate_perplexity(
         shards,
         loaded,
         partial(_score, search=search, particles=particles),
-        problem=scorer.problem if isinstance(scorer, GivenTreesScorer) else None,
+        problem=scorer.problem if isinstance(scorer, ProposalTreesScorer) else None,
         any_length=not loaded.model.has_derivations,
         kind=_Record,
         rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),

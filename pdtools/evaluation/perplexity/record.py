@@ -80,7 +80,7 @@ def bound(label: str, document: Document) -> str | None:
     if not label.endswith(_MARGINAL):
         return None
     if "given_trees" in searched:
-        return "upper bound by given trees"
+        return "upper bound by proposal trees"
     beam = searched.get("beam")
     return None if beam is None else f"upper bound at beam {beam}"
 

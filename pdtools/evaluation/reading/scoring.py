@@ -124,7 +124,7 @@ class ModelWords:
         settings: of its scorer.
         words: of each text.
         corrects_spaces: whether its surprisals are corrected for the spaces before words, which models of
-            actions, and sums over given trees, cannot.
+            actions, and sums over proposal trees, cannot.
     """
 
     model: NamedModel

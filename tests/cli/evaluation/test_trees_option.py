@@ -1,4 +1,4 @@
-"""--trees: scores by sums over given trees, through the commands that have it."""
+"""--trees: scores by sums over proposal trees, through the commands that have it."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_perplexity(
         ("eval-ppl {shards} --model {pushdown} --no-marginal", "leave out --stream and --no-marginal"),
     ],
 )
-def test_what_does_not_go_with_given_trees(
+def test_what_does_not_go_with_proposal_trees(
     models: dict[str, Path],
     trees: Path,
     pairs: Path,

@@ -1,4 +1,4 @@
-"""The scorer that searches nothing and sums over given trees, such as a parser's proposals.
+"""A scorer that searches nothing and sums over proposal trees, such as those of a parser.
 
 So Transformer Grammars' authors score strings (Sartran et al. 2022): log p(x) is at least the log of the sum
 of p(x, y) over some of the trees y of x, each counted once.
@@ -34,8 +34,8 @@ IMPOSSIBLE = "its trees have probability 0"
 
 
 @dataclass(frozen=True, eq=False)
-class GivenDerivations:
-    """What the trees of a file are to a model.
+class ProposalDerivations:
+    """The derivations that a model reads from a file of proposal trees.
 
     Sentences are known by their token ids, int32 (n + 2), as bytes.
 
@@ -52,8 +52,8 @@ class GivenDerivations:
     left_out: dict[str, int]
 
 
-class GivenTreesScorer(CheckpointScorer):
-    """A :class:`ModelScorer` over the derivations that given trees are, for models of attachments or actions.
+class ProposalTreesScorer(CheckpointScorer):
+    """A :class:`ModelScorer` that sums over the derivations of proposal trees.
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
@@ -74,7 +74,7 @@ class GivenTreesScorer(CheckpointScorer):
         if loaded.model.layout == "window":
             raise PdtoolsError(f"{loaded.folder}: --trees is not for models of windows")
         self._file = trees.path
-        self._given_trees = given = read_given_trees(loaded, trees)
+        self._proposals = given = read_proposal_trees(loaded, trees)
         self.settings |= {
             "given_trees": trees.sha256,
             "given_trees_used": {
@@ -91,32 +91,34 @@ class GivenTreesScorer(CheckpointScorer):
         return SEARCH_LOOK_AHEAD
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """Not for given trees, which are those of whole sentences.
-
-        Raises:
-            PdtoolsError: always.
-        """
-        raise PdtoolsError("given trees belong to whole sentences, and give no distribution after a prefix")
-
-    def next_logprobs(
-        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
-    ) -> Iterable[Expected]:
-        """Not for given trees, see :meth:`continuations`.
+        """Not for proposal trees, which are those of whole sentences.
 
         Raises:
             PdtoolsError: always.
         """
         raise PdtoolsError(
-            "given trees belong to whole sentences, and give no distribution of the next token"
+            "proposal trees belong to whole sentences, and give no distribution after a prefix"
+        )
+
+    def next_logprobs(
+        self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
+    ) -> Iterable[Expected]:
+        """Not for proposal trees, see :meth:`continuations`.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise PdtoolsError(
+            "proposal trees belong to whole sentences, and give no distribution of the next token"
         )
 
     def problem(self, ids: NDArray[np.int32]) -> str | None:
         """Why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""
         key = ids.tobytes()
-        if key in self._given_trees.by_ids:
+        if key in self._proposals.by_ids:
             return None
-        if key in self._given_trees.unusable:
-            return f"no tree of it in {self._file} can be used: {self._given_trees.unusable[key]}"
+        if key in self._proposals.unusable:
+            return f"no tree of it in {self._file} can be used: {self._proposals.unusable[key]}"
         return f"no tree of it is in {self._file}"
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
@@ -150,7 +152,7 @@ class GivenTreesScorer(CheckpointScorer):
     def _prefix_logprobs(self, ids: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
         """Of sentences with trees A_0, …, A_n, A_end, float64 (n + 2), nats; see :func:`prefix_logprobs`."""
         model = self.loaded.model
-        rows = [(tokens, given) for tokens in ids for given in self._given_trees.by_ids[tokens.tobytes()]]
+        rows = [(tokens, given) for tokens in ids for given in self._proposals.by_ids[tokens.tobytes()]]
         read: dict[int, _Reading] = {}
         for places in length_groups(
             [model.row_length(*row) for row in rows],
@@ -159,13 +161,13 @@ class GivenTreesScorer(CheckpointScorer):
             read.update(zip(places, _read(model, [rows[place] for place in places]), strict=True))
         in_order = (read[place] for place in range(len(rows)))
         return [
-            prefix_logprobs([next(in_order) for _ in self._given_trees.by_ids[tokens.tobytes()]])
+            prefix_logprobs([next(in_order) for _ in self._proposals.by_ids[tokens.tobytes()]])
             for tokens in ids
         ]
 
 
 @lru_cache(maxsize=1)
-def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
+def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDerivations:
     """Read trees as ``pdtools tapes`` does; trees that are one derivation are one. Once in each process.
 
     Raises:
@@ -198,7 +200,7 @@ def read_given_trees(loaded: LoadedModel, trees: TreesFile) -> GivenDerivations:
         else:
             by_ids.setdefault(ids.tobytes(), {})[kind.content(given)] = given
     different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
-    return GivenDerivations(different, unusable, n_trees, dict(left_out))
+    return ProposalDerivations(different, unusable, n_trees, dict(left_out))
 
 
 def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | None:

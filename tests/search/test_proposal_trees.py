@@ -1,4 +1,4 @@
-"""Sums over given trees: a full beam's where every derivation is given, and of what is given otherwise."""
+"""Sums over proposal trees: a full beam's where every derivation is given, and of what is given otherwise."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search import GivenTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_scorer
-from pdtools.search.given_trees import read_given_trees
+from pdtools.search import ProposalTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_scorer
 from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.proposal_trees import read_proposal_trees
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
@@ -76,13 +76,13 @@ def labelled_trees(loaded: LoadedModel, sentence: str) -> list[tuple[float, str]
 
 def scorer(
     loaded: LoadedModel, file: Path, blocks: Sequence[Sequence[str]], max_batch: int | None = None
-) -> GivenTreesScorer:
+) -> ProposalTreesScorer:
     """Over trees in blocks."""
     file.write_text("\n".join("".join(tree + "\n" for tree in block) for block in blocks))
-    return GivenTreesScorer(loaded, trees=TreesFile.of(file), max_batch=max_batch)
+    return ProposalTreesScorer(loaded, trees=TreesFile.of(file), max_batch=max_batch)
 
 
-def score(found: GivenTreesScorer, *sentences: str) -> list[SentenceScore]:
+def score(found: ProposalTreesScorer, *sentences: str) -> list[SentenceScore]:
     scores = list(found.score(sentences))
     assert all(isinstance(each, SentenceScore) for each in scores)
     return scores  # type: ignore[return-value]
@@ -97,7 +97,7 @@ def test_all_attachments_are_a_full_beam(pushdown: LoadedModel, tmp_path: Path) 
     for sentence in SENTENCES:
         ids = row(ids_of(pushdown, sentence))
         every = [np.array(attach, np.int32) for attach in all_attachments(len(ids) - 2)]
-        found._given_trees.by_ids[ids.tobytes()] = every[::-1]
+        found._proposals.by_ids[ids.tobytes()] = every[::-1]
         wanted = beam_search(pushdown.model, [ids], beam=AttachmentBeam(1000))[0]
         assert wanted.log_share_kept == 0
         assert score(found, sentence)[0].logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
@@ -248,7 +248,7 @@ def test_trees_of_probability_0_give_no_score(tmp_path: Path) -> None:
     assert isinstance(some, SentenceScore)
     assert isinstance(nothing, Unscorable)
     assert nothing.reason == "its trees have probability 0"
-    given = next(iter(found._given_trees.by_ids.values()))[0]
+    given = next(iter(found._proposals.by_ids.values()))[0]
     (scored,) = found.score_rows([GivenRow(row([3, 4]), given, word=np.array([-1, 0, 1, -1]))])
     assert scored.marginal == scored.end_marginal == -np.inf
 
@@ -257,7 +257,7 @@ def test_rows_of_shards(grammar: LoadedModel, pushdown: LoadedModel, tmp_path: P
     trees = ["(S (NP (T a) (T b)) (T c))", "(S (T a) (NP (T b) (T c)))"]
     for loaded in (grammar, pushdown):
         found = scorer(loaded, tmp_path / "trees", [trees])
-        derivations = next(iter(found._given_trees.by_ids.values()))
+        derivations = next(iter(found._proposals.by_ids.values()))
         ids, other = row([3, 4, 5]), row([5, 4, 3])
         given = ((ids, derivations[0]), (other, derivations[0]), (ids, derivations[1]))
         rows = found.score_rows([GivenRow(*pair, word=np.array([-1, 0, 1, 2, -1])) for pair in given])
@@ -290,7 +290,7 @@ def test_subwords_of_running_text(tmp_path: Path) -> None:
 # --- what is refused ------------------------------------------------------------------------------
 
 
-def test_models_and_files_that_do_not_go_with_given_trees(
+def test_models_and_files_that_do_not_go_with_proposal_trees(
     pushdown: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "trees"
@@ -304,8 +304,8 @@ def test_models_and_files_that_do_not_go_with_given_trees(
     with pytest.raises(InputError, match="read more than once"):
         TreesFile.of("-")
     with pytest.raises(PdtoolsError, match="prefix"):
-        GivenTreesScorer(pushdown, trees=trees).continuations([row([3])[:-1]])
+        ProposalTreesScorer(pushdown, trees=trees).continuations([row([3])[:-1]])
     file.write_text("(S (T a) (T c))\n")
-    read_given_trees.cache_clear()
+    read_proposal_trees.cache_clear()
     with pytest.raises(PdtoolsError, match="not the file that the command was started with"):
-        GivenTreesScorer(pushdown, trees=trees)
+        ProposalTreesScorer(pushdown, trees=trees)
