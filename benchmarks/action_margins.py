@@ -1,4 +1,4 @@
-"""Margins of the word-synchronous search: time and log p(x) of a trained model of actions.
+"""Margins of the word-synchronous search: time and log p(x) of a trained action model.
 
     OMP_NUM_THREADS=1 python benchmarks/action_margins.py RUN SHARDS
 
@@ -39,7 +39,7 @@ SEARCHES = (
 def main() -> None:
     """Read the options and print a line for each search."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("model", help="a checkpoint or run of a model of actions")
+    parser.add_argument("model", help="a checkpoint or run of an action model")
     parser.add_argument("shards", help="shards of sentences")
     parser.add_argument("--limit", type=int, default=20, help="sentences")
     given = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Models of actions: a training step beside a causal transformer's, and word-synchronous search.
+"""Action models: a training step beside a causal transformer's, and word-synchronous search.
 
     python benchmarks/grammar_models.py
 

@@ -310,7 +310,7 @@ def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
     if unknown := counts["unknown_labels"]:
         have = "1 sentence has" if unknown == 1 else f"{unknown} sentences have"
         message(
-            f"{have} constituents whose labels the tokenizer lacks: models of actions score these as the"
+            f"{have} constituents whose labels the tokenizer lacks: action models score these as the"
             " rarest label, others read no labels",
             quiet=quiet,
         )

@@ -75,9 +75,9 @@ def load(
         model: a checkpoint, a run folder of ``pdtools train``, the folder of a Hugging Face causal language
             model; ``hf:gpt2`` or ``hf:owner/name@revision`` for one of the hub; or ``english``,
             ``english-base``, ``demo`` or ``demo-base``, which come with pdtools.
-        beam: hypotheses that a search keeps after each token (models of actions: after each action).
+        beam: hypotheses that a search keeps after each token (action models: after each action).
         margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
-        word_beam, fast_track: of models of actions, see ``pdtools surprisal --help``.
+        word_beam, fast_track: of action models, see ``pdtools surprisal --help``.
         device: ``auto`` (a GPU, if there is one), ``cpu``, ``cuda``, ``cuda:1``, …
         dtype: of the weights: ``float32`` or ``bf16``.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first.

@@ -60,7 +60,7 @@ class PdtoolsConfig(PretrainedConfig):
     """A checkpoint's ``config.json``.
 
     Attributes:
-        beam: hypotheses that a model of derivations keeps after each token (models of actions: after each
+        beam: hypotheses that a model of derivations keeps after each token (action models: after each
             action). What it drops is missing from the logits: they sum to less than 1, which tools hide that
             normalise them again.
         margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.

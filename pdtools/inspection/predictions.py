@@ -35,7 +35,7 @@ class Prediction:
         encoded: the sentence.
         token: the predicted one, from 1; before it are 0 (ROOT) to ``token - 1``.
         weights: float64 (L, H, token), of each layer and head how much goes to each of those before.
-        rest: float64 (L, H), to what is no token: of models of actions what opens and closes; else 0.
+        rest: float64 (L, H), to what is no token: of action models what opens and closes; else 0.
     """
 
     encoded: Encoded

@@ -25,7 +25,7 @@ class Hypothesis:
         share: its part of the probability of all hypotheses that were kept.
         parent: rank, from 0, of the hypothesis that it extends, among all that were kept one step before; a
             rank beyond the list is one that is not listed.
-        surprisal: of the token under this hypothesis alone, bits; null for models of actions.
+        surprisal: of the token under this hypothesis alone, bits; null for action models.
     """
 
     derivation: Derivation
@@ -45,7 +45,7 @@ class Step:
         hypotheses: the best of them, best first.
         rest: the share of the others.
         attachment: for each position up to the token's: the probability that the token attaches to it, summed
-            over all hypotheses before any was dropped; null for models of actions.
+            over all hypotheses before any was dropped; null for action models.
     """
 
     position: int
@@ -93,7 +93,7 @@ class AttentionTrace:
 
     Attributes:
         derivation: under which one position i reads: ``incremental`` (the best hypothesis after the token at
-            i), ``best`` (of the whole sentence; models of actions), ``none``.
+            i), ``best`` (of the whole sentence; action models), ``none``.
         layers, heads: how many.
         positions: what stands at each of the T positions, written as a derivation: numbers are positions of
             the sentence. End-of-sentence is not read, and Transformer Grammars read each closer twice.

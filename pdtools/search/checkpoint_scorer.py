@@ -166,7 +166,7 @@ class CheckpointScorer(ABC):
             token_ids: for each string int32 (n + 2): ROOT, its tokens, end-of-sentence, on which nothing
                 depends.
             words: for each int32 (n + 2), the word that each token belongs to; by default as the vocabulary
-                shows it. Models of actions ask for it.
+                shows it. Action models ask for it.
 
         Returns:
             For each string float64 (n + 1, V), nats: log p(v | x_<t) of every token v after ROOT and each of

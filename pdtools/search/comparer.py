@@ -60,7 +60,7 @@ class AdaptiveBeamComparer:
         if not loaded.model.words_depend:
             raise PdtoolsError(f"{loaded.folder}: this model needs no search: leave out --beam auto")
         if not search_of(loaded.model).has_adaptive_beam:
-            raise PdtoolsError(f"{loaded.folder}: --beam auto is for models of attachments: give a number")
+            raise PdtoolsError(f"{loaded.folder}: --beam auto is for attachment models: give a number")
         self._scorers = [
             AttachmentScorer(loaded, replace(search, beam=step.beam, margin=step.margin), context=context)
             for step in STEPS

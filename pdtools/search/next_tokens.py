@@ -115,8 +115,8 @@ def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[n
 def scores_with(
     scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
 ) -> Iterator[SentenceScore | Unscorable]:
-    """Scores with the measures that the scorer was made for. For ranks, and for entropies of models of
-    actions, whole distributions are kept, and scores have only these two measures."""
+    """Scores with the measures that the scorer was made for. For ranks, and for entropies of action
+    models, whole distributions are kept, and scores have only these two measures."""
     of_actions = scorer.settings["kind"] == "actions" and set(measures) == {"entropy"}
     if "rank" not in measures and not of_actions:
         yield from scorer.score(sentences)

@@ -146,11 +146,11 @@ class SearchOptions:
     """Options of a search, before it is known of which kind a model's derivations are.
 
     Attributes:
-        beam: hypotheses that are kept after each token (models of actions: after each action); ``auto``: as
+        beam: hypotheses that are kept after each token (action models: after each action); ``auto``: as
             many as comparisons of sentences need; None: nothing is searched, only given derivations are
             scored.
         margin: nats; see :class:`AttachmentBeam` and :class:`ActionBeam`.
-        word_beam, fast_track: further widths of models of actions; None: as :meth:`ActionBeam.of` has them.
+        word_beam, fast_track: further widths of action models; None: as :meth:`ActionBeam.of` has them.
         trees: to sum over instead of a search.
         cky: of models that parse by TreeReg: the tree with the largest sum of scores, not the greedy one.
         max_batch: sentences per batch; None: as many as fit a fixed amount of memory. No score depends on it.

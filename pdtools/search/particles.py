@@ -1,7 +1,7 @@
 """log p(x) by sequential Monte Carlo: an estimate that does not depend on what a beam happens to keep.
 
 Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed
-(models of actions: all next actions, until the next token is generated; other kinds: all next choices), and
+(action models: all next actions, until the next token is generated; other kinds: all next choices), and
 at most N of these extensions are drawn so that every one has its weight in expectation
 (:mod:`pdtools.search.attachments.thinning`). So the sum of the weights after any token, p̂(x_1 … x_t), is an
 unbiased estimate of p(x_1 … x_t), for any N; it is exact where N is no less than the number of derivations.
@@ -48,7 +48,7 @@ def particle_search(
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence; for a model of windows
             as of :func:`pdtools.search.beam_search`.
         particles: how many, and the seed.
-        inside: of a model of actions, for each string which tokens go on with a word
+        inside: of an action model, for each string which tokens go on with a word
             (:func:`pdtools.search.actions.scorer.inside_words`).
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: see :func:`pdtools.search.beam_search`.

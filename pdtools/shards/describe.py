@@ -144,7 +144,7 @@ def _position(k: int, token: str, word: str | None, attach: int, depths: NDArray
 
 
 def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[str, Any]]:
-    """Row i as an action model reads it, JSON-ready.
+    """Row i as an action model reads it, ready for JSON.
 
     Args:
         shards: shards with labelled constituents, all of whose labels are known.

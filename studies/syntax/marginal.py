@@ -45,7 +45,7 @@ def sampled(shards: ShardSet, loaded: LoadedModel, number: int, seed: int) -> li
 
 
 def by_beam(loaded: LoadedModel, rows: Sequence[GivenRow], beam: int) -> Sequence[BeamResult | ActionResult]:
-    """What a beam finds: of models of actions a tenth of it for words, and a twentieth for the fast track."""
+    """What a beam finds: of action models a tenth of it for words, and a twentieth for the fast track."""
     ids = [row.tokens for row in rows]
     if not isinstance(loaded.model, GrammarLM):
         return beam_search(loaded.model, ids, beam=AttachmentBeam(beam))
@@ -75,7 +75,7 @@ def lines(
             "search": "beam",
             "number": beam,
             "ppl_token": perplexity(np.array([each.marginal for each in found])),
-            "without": sum(each.marginal == -math.inf for each in found),  # sentences, of models of actions
+            "without": sum(each.marginal == -math.inf for each in found),  # sentences, of action models
             "nats_dropped_per_token": -sum(kept) / n_tokens,
             "mean_share_dropped": float(np.mean([each.dropped for each in found])),
             "seconds": round(time.process_time() - start, 1),

@@ -17,11 +17,11 @@
 #   DROPOUT= of all models, in place of the recipe's
 #   VOCABULARY=8000 (10000) of byte-level BPE
 #   STEPS=500 (300000)   EVERY=250 (2000) steps an evaluation
-#   BATCH=4096 (16384) positions a step; models of actions have 2.2 and 2.9 times as many, for as many sentences
+#   BATCH=4096 (16384) positions a step; action models have 2.2 and 2.9 times as many, for as many sentences
 #   RATES="1e-3 2e-3 4e-3" (1e-4 3e-4 6e-4)  TUNE_STEPS=200 (10000): of each, with seed 0; RATES="2e-3" chooses nothing
 #   SUITES=  BLIMP=  folders or zips (halves.py halves them); without one of them it is left out   PAIRS=20 (1000) of each paradigm
 #   SENTENCES=200 (all) of the test part, evenly spaced, for perplexity and parses
-#   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of models of actions
+#   BEAM=100 (300)  MARGIN=5 (8) nats   ACTION_MARGIN=8 of action models
 #   PARTICLES=100 (300) of the estimate of a Pushdown LM's log p(x) beside the beam's; PARTICLES= leaves it out
 #   JOBS=2        runs at a time, on one thread each; on a GPU: DEVICE=cuda JOBS=1
 #   DEVICE=cpu   PRECISION=auto of training (see train.precision): bf16 takes 0.8 of the time on processors that have AMX

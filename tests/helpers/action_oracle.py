@@ -1,4 +1,4 @@
-"""Tiny models of actions and random trees; what a stack does, step by step."""
+"""Tiny action models and random trees; what a stack does, step by step."""
 
 from __future__ import annotations
 

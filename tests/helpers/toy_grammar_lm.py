@@ -1,4 +1,4 @@
-"""A language model of actions, as small as there can be: the tree is written into the string.
+"""An action model, as small as there can be: the tree is written into the string.
 
 Actions are tokens, OPEN, CLOSE and end-of-sentence, which closes the root: ``OPEN a OPEN b c CLOSE EOS``.
 Their probabilities depend on the last action and on how many constituents are open, at most ``max_open``.

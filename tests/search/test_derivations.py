@@ -91,12 +91,12 @@ def parts_or_string(model: LanguageModel, tokens: Sequence[int]) -> float:
     return float(np.logaddexp.reduce(sums)) if model.derivation_kind.exist else float(sums[0])
 
 
-# --- a model of actions ---------------------------------------------------------------------------
+# --- an action model ---------------------------------------------------------------------------
 
 
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkpoint of a model of actions, whose kind and searcher are registered for the time of a test."""
+    """A checkpoint of an action model, whose kind and searcher are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "toy", None)
     register("toy", ToyConfig, ToyGrammarLM)
     monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingSearch())

@@ -65,7 +65,7 @@ def binary_trees(sentence: str) -> Iterator[str]:
 
 
 def labelled_trees(loaded: LoadedModel, sentence: str) -> list[tuple[float, str]]:
-    """Log joint and brackets of every derivation that a model of actions has."""
+    """Log joint and brackets of every derivation that an action model has."""
     model, words = loaded.model, sentence.split()
     assert isinstance(model, GrammarLM)
     found = enumerate_derivations(model, row(ids_of(loaded, sentence)).tolist()).joints
@@ -153,7 +153,7 @@ def test_beginnings_that_trees_share_count_once(grammar: LoadedModel, tmp_path: 
 def test_what_is_one_derivation_counts_once(
     grammar: LoadedModel, pushdown: LoadedModel, tmp_path: Path
 ) -> None:
-    """In one block or several; to models of attachments, trees that are binarized alike too."""
+    """In one block or several; to attachment models, trees that are binarized alike too."""
     for loaded in (grammar, pushdown):
         once = scorer(loaded, tmp_path / "once", [["(S (NP (T a) (T b)) (T c))"]])
         same = [["(S (NP (T a) (T b)) (T c))", "(TOP (S-1 (NP (U a) (U b)) (T c)))"]] * 2

@@ -123,8 +123,8 @@ class ModelWords:
         model: which.
         settings: of its scorer.
         words: of each text.
-        corrects_spaces: whether its surprisals are corrected for the spaces before words, which models of
-            actions, and sums over proposal trees, cannot.
+        corrects_spaces: whether its surprisals are corrected for the spaces before words, which action
+            models, and sums over proposal trees, cannot.
     """
 
     model: NamedModel

@@ -16,7 +16,7 @@ Normalize = Literal["allowed", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class PlmConfig(TransformerConfig):
-    """Shape of a PLM (Qian et al. 2021): a language model of actions, one closer for all labels.
+    """Shape of a PLM (Qian et al. 2021): an action model, one closer for all labels.
 
     Attributes:
         n_labels: of constituents: the tokenizer's.

@@ -1,4 +1,4 @@
-"""Language models of actions: a PLM, one with masked heads, or a Transformer Grammar, by their
+"""Action models: a PLM, one with masked heads, or a Transformer Grammar, by their
 configuration."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model of actions remembers of many prefixes, which need not be of one length."""
+"""What an action model remembers of many prefixes, which need not be of one length."""
 
 from __future__ import annotations
 

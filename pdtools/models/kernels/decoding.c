@@ -120,7 +120,7 @@ int attend(const attention *a, long first, long last) {
                 y[c] = a->position_bias ? q[c] + a->position_bias[h * d + c] : q[c];
             }
             const uint8_t *seen = a->seen ? a->seen + (row * a->seen_heads + (a->seen_heads > 1 ? h : 0)) * n : 0;
-            /* The keys from the first to the last that are seen: of models of actions often few. */
+            /* The keys from the first to the last that are seen: of action models often few. */
             long from = 0, to = n;
             if (seen) {
                 while (from < n - 1 && !seen[from]) from++;

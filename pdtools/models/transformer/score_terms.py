@@ -33,7 +33,7 @@ class ScoreInputs:
         stack_distance: int16 (B, 1, Q, K), :func:`.tape.open_tokens_after` of the tape; None for models that
             do not look at it.
         visible: bool (B, 1 or H, 1 or Q, K), keys that a query may see besides: of masked models those that
-            are not padding, of models of actions what they say; None: all.
+            are not padding, of action models what they say; None: all.
         depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads when
             decoding; None for models without.
         on_stack: what the positions of Transformer Grammars see, in training.

@@ -39,7 +39,7 @@ class SearchedActions(NamedTuple):
 
 
 class ActionScorer(CheckpointScorer):
-    """A :class:`ModelScorer`, and a :class:`Searcher`, over a model of actions.
+    """A :class:`ModelScorer`, and a :class:`Searcher`, over an action model.
 
     Args:
         loaded: a checkpoint.
@@ -70,7 +70,7 @@ class ActionScorer(CheckpointScorer):
         ]
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """Not for models of actions, which are asked for given strings.
+        """Not for action models, which are asked for given strings.
 
         Raises:
             PdtoolsError: always.

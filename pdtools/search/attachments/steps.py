@@ -21,9 +21,9 @@ class BeamStep(Generic[Derived]):
         joints: float64[K], nats.
         parents: int64[K], the rank of the one that each extends, among all kept after the token before.
         derivations: of each: attachments int32[k + 1], or actions.
-        token_logprobs: float64[K], nats: log p of the token alone; None of models of actions.
+        token_logprobs: float64[K], nats: log p of the token alone; None of action models.
         attachment: float64[k + 1], how likely the token attaches to each position, over all extensions before
-            any was dropped; None of models of actions.
+            any was dropped; None of action models.
     """
 
     kept: int

@@ -283,7 +283,7 @@ def test_widths_for_hugging_face_models(
 
 
 def check_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Widths of models of actions, in one line."""
+    """Widths of action models, in one line."""
     capsys.readouterr()
     assert run([*command, "--device", "cpu", "-q"]) == 1
     error = capsys.readouterr().err

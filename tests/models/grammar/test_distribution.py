@@ -1,4 +1,4 @@
-"""Models of actions are distributions: numbers and probabilities of derivations against their enumeration."""
+"""Action models are distributions: numbers and probabilities of derivations against their enumeration."""
 
 from __future__ import annotations
 
