@@ -27,8 +27,8 @@ from pdtools.evaluation.blimp.pairs import Pair, read_pairs
 from pdtools.evaluation.sg.evaluate import evaluate_sg, present
 from pdtools.evaluation.sg.suites import Suite, read_suites, sentences
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
+from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
-from pdtools.search.attachments.beam import beam_widths
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
@@ -193,7 +193,7 @@ def sharing(
 def saved(chosen: Sequence[Sentence], tokenizer: Tokenizer, *, beam: int) -> float:
     """The share of what is fed to hypotheses that sharing saves; at beam 1 it is the share of tokens."""
     ids = [tokenizer.encode(sentence).ids for sentence in chosen]
-    widths = beam_widths(beam, max(map(len, ids)))
+    widths = AttachmentKind().widths(beam, max(map(len, ids)))
     fed = {
         share: sum(
             len(level.going) * width

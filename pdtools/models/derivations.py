@@ -3,7 +3,8 @@
 A derivation is a sequence of choices, made from left to right: of a string its tokens; with attachments a
 token, what it attaches to, the next token, and so on; with actions the tree is written into the string.
 p(x, y) is the product of the choices' probabilities. Sampling, and whatever enumerates derivations, know
-nothing else of a model; a beam search knows the choices of its kind (:mod:`pdtools.search.attachments.beam`).
+nothing else of a model. Where one choice follows each token, a beam search knows no more than that either
+(:mod:`pdtools.models.tokenwise`).
 """
 
 from __future__ import annotations

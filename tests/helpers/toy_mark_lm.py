@@ -16,23 +16,25 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdtools.models import Batch, LanguageModel, TokenParts
-from pdtools.models.base import Objective
-from pdtools.models.derivations import Derivation, DerivationKind, Derivations
+from pdtools.models.base import DecoderState, Objective
+from pdtools.models.derivations import Derivation, DerivationKind
+from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.trees import Constituents
 
 OTHER = "a token closes some of what is before it, not all"
 
 
-class MarkKind(DerivationKind):
+class MarkKind(TokenwiseKind):
     """Marks: int32 (n + 2) of a row, 0 for ROOT and end-of-sentence."""
 
     name = "marks"
     unit = "mark"
 
-    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
-        """See :meth:`DerivationKind.derive`."""
-        assert isinstance(model, MarkLM)
-        return MarkDerivations(model, rows, length)
+    def derive(
+        self, model: LanguageModel, rows: int, length: int, entries: int | None = None
+    ) -> MarkDerivations:
+        """See :meth:`TokenwiseKind.derive`."""
+        return MarkDerivations(model, rows, length, entries)
 
     def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
         """See :meth:`DerivationKind.given`: not all trees are made of marks."""
@@ -98,6 +100,15 @@ class MarkLM(LanguageModel):
         never[..., 1] = torch.where(is_first, -torch.inf, 0.0)
         return (logits + never).log_softmax(-1)
 
+    def start(self, rows: int, length: int, entries: int | None = None) -> MarkState:
+        """See :meth:`LanguageModel.start`; of ROOT no more is known than that it was read."""
+        return MarkState(torch.full((rows,), self.root_id), torch.zeros(rows, dtype=torch.int64))
+
+    @torch.no_grad()
+    def next_token_logprobs(self, state: MarkState) -> Tensor:
+        """See :meth:`LanguageModel.next_token_logprobs`."""
+        return self.following_of(state.last, state.mark)
+
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`; what batches have as attachments are marks."""
         marks = batch.attach.clamp(max=1) * batch.attached()
@@ -114,50 +125,43 @@ class MarkLM(LanguageModel):
         )
 
 
-class MarkDerivations(Derivations):
-    """In turns a token and its mark."""
+@dataclass
+class MarkState(DecoderState):
+    """The last token of each hypothesis, and its mark: int64 (R,) each."""
 
-    def __init__(self, model: MarkLM, rows: int, length: int) -> None:
-        self._model = model
-        self._last = torch.full((rows,), model.root_id)
-        self._mark = torch.zeros(rows, dtype=torch.int64)
-        self._next: Tensor | None = None  # the token that is to be marked
-        self.step, self.most_steps = 0, 2 * length
-
-    @torch.no_grad()
-    def logprobs(self) -> Tensor:
-        """See :meth:`Derivations.logprobs`."""
-        if self._next is None:
-            return self._model.following_of(self._last, self._mark)
-        return self._model.marks_of(self._next, self._mark, is_first=self._last == self._model.root_id)
-
-    def fits(self, token: int) -> Tensor:
-        """See :meth:`Derivations.fits`."""
-        if self._next is None:
-            return torch.arange(self._model.vocab_size)[None] == token
-        return torch.ones(1, 2, dtype=torch.bool)
-
-    def generated(self, choices: Tensor) -> Tensor:
-        """See :meth:`Derivations.generated`."""
-        return choices if self._next is None else torch.full_like(choices, -1)
-
-    def push(self, choices: Tensor) -> None:
-        """See :meth:`Derivations.push`."""
-        self.step += 1
-        if self._next is None:
-            self._next = choices
-        else:
-            self._last, self._mark, self._next = self._next, choices, None
+    last: Tensor
+    mark: Tensor
+    position: int = 0
 
     def select(self, rows: Tensor) -> None:
-        """See :meth:`Derivations.select`."""
-        self._last, self._mark = self._last[rows], self._mark[rows]
-        self._next = None if self._next is None else self._next[rows]
+        """See :meth:`DecoderState.select`."""
+        self.last, self.mark = self.last[rows], self.mark[rows]
 
     @property
     def nbytes(self) -> int:
-        """See :attr:`Derivations.nbytes`."""
-        return 1
+        """See :attr:`DecoderState.nbytes`."""
+        return self.last.nbytes + self.mark.nbytes
+
+
+class MarkDerivations(TokenwiseDerivations):
+    """In turns a token and its mark."""
+
+    model: MarkLM
+    state: MarkState
+
+    def legal(self, tokens: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.legal`: the first token has nothing to attach to."""
+        return torch.stack([torch.ones_like(tokens), self.state.last != self.model.root_id], 1).bool()
+
+    def choice_logprobs(self, tokens: Tensor, legal: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.choice_logprobs`."""
+        return self.model.marks_of(tokens, self.state.mark, is_first=~legal[:, 1]).detach()
+
+    def extend(self, tokens: Tensor, choices: Tensor) -> None:
+        """See :meth:`TokenwiseDerivations.extend`."""
+        self.state.position += 1
+        self.history[:, self.state.position] = choices
+        self.state.last, self.state.mark = tokens, choices
 
     def derivation(self, choices: NDArray[np.int32]) -> Derivation:
         """See :meth:`Derivations.derivation`."""

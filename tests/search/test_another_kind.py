@@ -20,9 +20,9 @@ from toy_mark_lm import OTHER, MarkConfig, MarkLM
 from pdtools.cli.main import run
 from pdtools.inspection.tracing import trace
 from pdtools.models import MODELS, register, save_checkpoint
-from pdtools.search import sample
+from pdtools.search import beam_search, sample
 from pdtools.search.kinds import SEARCHES
-from pdtools.search.options import Particles
+from pdtools.search.options import AttachmentBeam, Particles
 from pdtools.search.particles import particle_search
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
@@ -84,6 +84,51 @@ def test_marginals_are_sums_over_all_marks(n: int) -> None:
     assert len(found.joints) == 2 ** max(0, n - 1)
     assert found.prefix_logprobs[-1] == pytest.approx(plain_marginal(model, tokens), abs=1e-9)
     assert [joint for joint, _ in found.joints] == pytest.approx(sorted(joints(model, tokens).values())[::-1])
+
+
+def plain_beam(model: MarkLM, tokens: Sequence[int], beam: int) -> dict[tuple[int, ...], float]:
+    """The log joints of the marks that a beam holds at the end."""
+    kept = [((), 0.0)]
+    for k in range(1, len(tokens) + 1):
+        every = {
+            made: joint for made, joint in prefix_joints(model, tokens[:k]).items() if made[:-1] in dict(kept)
+        }
+        kept = sorted(every.items(), key=lambda item: -item[1])[:beam]
+    return {made: joints(model, tokens)[made] for made, _ in kept}
+
+
+@torch.no_grad()
+def prefix_joints(model: MarkLM, tokens: Sequence[int]) -> dict[tuple[int, ...], float]:
+    """log p of tokens and their marks, without the end."""
+    return {
+        made: joint - float(model.following_of(torch.tensor(tokens[-1]), torch.tensor(made[-1]))[EOS])
+        for made, joint in joints(model, tokens).items()
+    }
+
+
+@pytest.mark.parametrize("beam", [1, 3, 100])
+def test_the_beam_search_of_attachments_takes_marks(beam: int) -> None:
+    strings = [[3, 4, 5, 3], [3, 4], [], [3, 4, 5, 5, 4], [5, 3, 4]]
+    model, rows = mark_model(), [row(tokens) for tokens in strings]
+    found = beam_search(model, rows, beam=AttachmentBeam(beam), k_best=100)
+    for tokens, result in zip(strings, found, strict=True):
+        wanted = plain_beam(model, tokens, beam)
+        assert {tuple(made[1:-1].tolist()) for _, made in result.derivations} == set(wanted)
+        best = sorted(wanted.values(), reverse=True)
+        assert [joint for joint, _ in result.derivations] == pytest.approx(best, abs=1e-9)
+        assert (result.dropped == pytest.approx(0, abs=1e-12)) == (2 ** max(0, len(tokens) - 1) <= beam)
+
+
+def test_particles_of_the_beam_search_are_unbiased() -> None:
+    model, tokens = mark_model(), row([3, 4, 5, 5, 3])
+    exact = plain_marginal(model, tokens[1:-1].tolist())
+    estimates = [
+        math.exp(beam_search(model, [tokens], beam=AttachmentBeam(3), draw=seed)[0].marginal - exact)
+        for seed in range(100)
+    ]
+    error = np.std(estimates) / math.sqrt(len(estimates))
+    assert 0 < error < 0.1
+    assert np.mean(estimates) == pytest.approx(1, abs=4 * error)
 
 
 def test_particles_are_exact_where_all_can_be_kept_and_unbiased_where_not(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pdtools.models.derivations import Derivation, DerivationKind, Derivations
+from pdtools.models.derivations import Derivation
+from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.models.transformer.tape import StackState
 
 if TYPE_CHECKING:
@@ -17,78 +18,81 @@ if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
 
 
-class AttachmentKind(DerivationKind):
+class AttachmentKind(TokenwiseKind):
     """Attachments, which make trees without labels."""
 
     name = "attachments"
+    regular = True
 
-    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
-        """See :meth:`DerivationKind.derive`."""
-        return AttachmentDerivations(model, rows, length)
+    def derive(
+        self, model: LanguageModel, rows: int, length: int, entries: int | None = None
+    ) -> AttachmentDerivations:
+        """See :meth:`TokenwiseKind.derive`."""
+        return AttachmentDerivations(model, rows, length, entries)
+
+    def widths(self, beam: int, length: int) -> list[int]:
+        """See :meth:`TokenwiseKind.widths`: min(beam, Catalan(k))."""
+        widths, catalan = [], 1
+        for k in range(length):
+            widths.append(min(beam, catalan))
+            if catalan < beam:
+                catalan = catalan * 2 * (2 * k + 1) // (k + 2)
+        return widths
 
 
-class AttachmentDerivations(Derivations):
-    """Strings with attachments: in turns a token and a position, that of the token itself for a shift."""
+class AttachmentDerivations(TokenwiseDerivations):
+    """Strings with attachments: a choice is a position, that of the token itself for a shift."""
 
-    def __init__(self, model: LanguageModel, rows: int, length: int) -> None:
+    def __init__(self, model: LanguageModel, rows: int, length: int, entries: int | None = None) -> None:
         """ROOT is read; there is room for ``length`` positions, ROOT and end-of-sentence included."""
-        self._model = model
-        self._state = model.start(rows, length)
-        self._windows = model.layout == "window"
-        self._stack = StackState.start(rows, length, model.device, windows=self._windows)
-        self._next: Tensor | None = None  # int64 (R,), the token that is to be attached
-        self._never = [model.pad_id, model.root_id]
-        self.step, self.most_steps = 2, 2 * length
+        super().__init__(model, rows, length, entries)
+        self._stack = StackState.start(rows, length, model.device, windows=self.windows)
+        self._height = self._stack.height  # int16 (R,), before the last choices
         root = torch.full((rows,), model.root_id, device=model.device)
-        model.advance(self._state, root, self._stack.tape_row())
+        model.advance(self.state, root, self._stack.tape_row())
 
-    def logprobs(self) -> Tensor:
-        """See :meth:`Derivations.logprobs`. What little probability padding and ROOT are given is lost."""
-        if self._next is not None:
-            attach = self._model.attach_logprobs(self._state, self._next, self._stack.legal())
-            return attach.double()  # (R, k + 2)
-        logprobs = self._model.next_token_logprobs(self._state).double()  # (R, V)
-        logprobs[:, self._never] = -torch.inf
-        return logprobs
+    def legal(self, tokens: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.legal`; C is k + 1 for token k, the shift last."""
+        legal = self._stack.legal()
+        if self.windows:  # a ROOT can only shift
+            legal[:, :-1] &= (tokens != self.model.root_id)[:, None]
+        return legal
 
-    def fits(self, token: int) -> Tensor:
-        """See :meth:`Derivations.fits`."""
-        if self._next is not None:
-            legal = self._stack.legal()
-            if self._windows:  # what attaches to ROOT is followed by end-of-sentence, and nothing else is
-                legal &= (torch.arange(legal.shape[1], device=legal.device) == 0) == (
-                    token == self._model.eos_id
-                )
+    def choice_logprobs(self, tokens: Tensor, legal: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.choice_logprobs`."""
+        return self.model.attach_logprobs(self.state, tokens, legal)
+
+    def left(self, legal: Tensor, ends: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.left`: in windows the last token attaches to ROOT, and no other."""
+        if self._stack.root is None:
             return legal
-        return torch.arange(self._model.vocab_size, device=self._model.device)[None] == token
+        to_root = torch.arange(legal.shape[1], device=legal.device) == self._stack.root[:, None]  # (R, C)
+        return legal & (to_root == ends[:, None])
+
+    def extend(self, tokens: Tensor, choices: Tensor) -> None:
+        """See :meth:`TokenwiseDerivations.extend`."""
+        stack = self._stack
+        self._height = stack.height
+        stack.push(choices)
+        self.history[:, stack.position] = choices
+        if self.windows:
+            stack.begin(tokens == self.model.root_id)
+        self.model.advance(self.state, tokens, stack.tape_row())
+
+    def closed(self) -> Tensor:
+        """See :meth:`TokenwiseDerivations.closed`."""
+        return self._height + 1 - self._stack.height
 
     def generated(self, choices: Tensor) -> Tensor:
         """See :meth:`Derivations.generated`."""
-        if self._next is None:
-            return choices
-        ends = (choices == 0) & self._windows
-        return torch.where(ends, self._model.eos_id, -1)
-
-    def push(self, choices: Tensor) -> None:
-        """See :meth:`Derivations.push`."""
-        self.step += 1
-        if self._next is None:
-            self._next = choices
-            return
-        self._stack.push(choices)
-        self._model.advance(self._state, self._next, self._stack.tape_row())
-        self._next = None
+        if self._next is None or not self.windows:
+            return super().generated(choices)
+        return torch.where(choices == 0, self.model.eos_id, -1)
 
     def select(self, rows: Tensor) -> None:
         """See :meth:`Derivations.select`."""
-        self._state.select(rows)
+        super().select(rows)
         self._stack = self._stack.select(rows)
-        self._next = None if self._next is None else self._next[rows]
-
-    @property
-    def nbytes(self) -> int:
-        """See :attr:`Derivations.nbytes`."""
-        return int(self._state.nbytes)
 
     def derivation(self, choices: NDArray[np.int32]) -> Derivation:
         """See :meth:`Derivations.derivation`."""

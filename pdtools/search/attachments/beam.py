@@ -1,4 +1,5 @@
-"""Beam search over the attachments of given strings (section 3.3 of the Pushdown Layers paper).
+"""Beam search over the attachments of given strings (section 3.3 of the Pushdown Layers paper), or over any
+other derivations with one choice after each token (:mod:`pdtools.models.tokenwise`).
 
 The words are known, so all hypotheses of a string stand at the same token, and strings advance together: one
 step of the model serves every hypothesis of every string in the batch. Hypotheses are rows of tensors; there
@@ -12,8 +13,8 @@ A_t before is the log-probability of that last attachment.
 
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
-min(beam, Catalan(k)). With a margin, and where sentences end in windows, each prefix has as many as are left:
-nothing is fed to others.
+min(beam, Catalan(k)). With a margin, where sentences end in windows, and for kinds that are not regular, each
+prefix has as many as are left: nothing is fed to others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models import LanguageModel, NoRoomError, StackState
+from pdtools.models import LanguageModel, NoRoomError
+from pdtools.models.tokenwise import TokenwiseKind
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
@@ -54,7 +56,8 @@ class BeamResult:
             probability of the first t tokens and the attachments of the tokens before t; A_0 = 0.
         derivations: the best derivations, best first: log joint (nats) and attachments int32[n + 2] in
             the sentence layout (ROOT and end-of-sentence attach to 0), or in the window layout with
-            end-of-sentence, which attaches to 0, behind it.
+            end-of-sentence, which attaches to 0, behind it. Of other kinds what they note of their choices
+            (:attr:`pdtools.models.tokenwise.TokenwiseDerivations.history`).
         incremental: for every t from 0 to n, the attachments int32[t + 1] of the best hypothesis after
             token t was attached; for n + 1, those of the best derivation.
         log_share_kept: the sum over the attachments of log (what the hypotheses that were kept have of the
@@ -121,7 +124,8 @@ def beam_search(
     """Search the derivations of strings.
 
     Args:
-        model: a model with an attachment head, in evaluation mode.
+        model: a model whose derivations are :mod:`pdtools.models.tokenwise` (with an attachment head), in
+            evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence. For a model of windows
             more ROOTs, one before each sentence, may be among the n tokens.
         beam: which hypotheses are kept.
@@ -148,7 +152,8 @@ def beam_search(
         PdtoolsError: if the model has no attachment head, gives values that are not numbers, or the device
             is out of memory.
     """
-    if model.derivation_kind.name != "attachments":
+    kind = model.derivation_kind
+    if not isinstance(kind, TokenwiseKind):
         raise PdtoolsError("this model was trained without an attachment head: it has no parses to search")
     if k_best < 1:
         raise PdtoolsError(f"k-best must be at least 1, not {k_best}")
@@ -156,7 +161,7 @@ def beam_search(
         if next_tokens != "none":
             raise PdtoolsError("models of windows give no distribution of the next token after a prefix")
         token_ids = [_marked(ids, model) for ids in token_ids]
-    widths = beam_widths(beam.width, max(map(len, token_ids), default=0))
+    widths = kind.widths(beam.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     if widths:
         check_room(model, len(widths), sum(widths))
@@ -180,7 +185,7 @@ def beam_search(
         group, rest = strings.split(expected, most_entries, most_strings)
         try:
             with explained_memory_errors():
-                batch = _Batch(group, model, widths, most_entries, wanted)
+                batch = _Batch(group, model, kind, widths, most_entries, wanted)
                 found = batch.search()
         except NoRoomError:
             if guess >= beam.width:  # there was room for all
@@ -193,16 +198,6 @@ def beam_search(
             strings = rest
         del batch  # its memory is free before the next is made
     return [results[i] for i in range(len(token_ids))]
-
-
-def beam_widths(beam: int, length: int) -> list[int]:
-    """How many hypotheses there are after token k, for every k below ``length``: min(beam, Catalan(k))."""
-    widths, catalan = [], 1
-    for k in range(length):
-        widths.append(min(beam, catalan))
-        if catalan < beam:
-            catalan = catalan * 2 * (2 * k + 1) // (k + 2)
-    return widths
 
 
 def _marked(ids: NDArray[np.int32], model: LanguageModel) -> NDArray[np.int32]:
@@ -338,11 +333,13 @@ class _Batch:
         self,
         strings: SortedStrings,
         model: LanguageModel,
+        kind: TokenwiseKind,
         widths: Sequence[int],
         most_entries: int,
         wanted: _Wanted,
     ) -> None:
         self.model = model
+        self.regular = kind.regular
         self.wanted = wanted
         # For every level: (p, 2) of the prefixes before it, and (p', 2) of those that go on.
         self.summaries: list[Tensor] = []
@@ -361,12 +358,8 @@ class _Batch:
         self.score = torch.zeros(prefixes, dtype=torch.float64, device=self.device)  # (R,) log joint so far
         self.token_logprobs = self.score  # (R,) of the newest token; only with a trace
         self.kept = self.score  # (p,) log of the share that was kept so far
-        self.history = torch.zeros(prefixes, length, dtype=torch.int32, device=self.device)  # (R, N)
         self.windows = model.layout == "window"
-        # End-of-sentence is not fed; in windows it has no place of its own.
-        self.state = model.start(prefixes, length - self.windows, entries)
-        self.stack = StackState.start(prefixes, length, self.device, windows=self.windows)
-        model.advance(self.state, self._tensor(first.tokens), self.stack.tape_row())
+        self.made = kind.derive(model, prefixes, length, entries)  # R derivations
 
     def search(self) -> list[BeamResult]:
         """Advance token by token until every string has ended. Without a margin, nothing is read from the
@@ -391,7 +384,7 @@ class _Batch:
                 at_end = self._traced_end(level, k) if wanted.trace else None
             if len(level.going):
                 going = self._attach(k, level)
-                best.append(self.history[self.rows.first, : k + 1])
+                best.append(self.made.history[self.rows.first, : k + 1])
             traced.append((going, at_end))
         return self._results(reached, best, ended, following, traced)
 
@@ -416,13 +409,13 @@ class _Batch:
         following = {k: values.cpu().numpy() for k, values in following_on_device.items()}
         results = []
         for string, (scores, histories, kept) in sorted(ended.items()):
-            prefix, incremental = [0.0], [np.zeros(1, np.int32)]
             steps: list[BeamStep[NDArray[np.int32]]] = []
             derivations = tuple(
                 (score, history)
                 for score, history in zip(scores.tolist(), histories.cpu().numpy(), strict=True)
                 if score > -math.inf
             )
+            prefix, incremental = [0.0], [derivations[0][1][:1]]
             length = len(derivations[0][1])
             said, built = np.zeros((length - 1, 2)), np.zeros((length - 1, 2))
             for k in range(1, length):
@@ -469,7 +462,7 @@ class _Batch:
     def _summaries(self) -> Tensor:
         """What the mixtures over the hypotheses of prefixes say of next tokens: (p, 2)."""
         assert self.wanted.begins is not None
-        each = self.model.next_token_logprobs(self.state) + self._weights().float()[:, None]  # (R, V)
+        each = self.model.next_token_logprobs(self.made.state) + self._weights().float()[:, None]  # (R, V)
         return summaries(torch.logsumexp(self.rows.padded(each, -torch.inf), dim=1), self.wanted.begins)
 
     def _structure(self, attached: Tensor, closed: Tensor) -> Tensor:
@@ -479,18 +472,18 @@ class _Batch:
 
     def _next_logprobs(self) -> Tensor:
         """Log probabilities of the prefixes with every token that may follow: float64 (p, V)."""
-        joint = self.score[:, None] + self.model.next_token_logprobs(self.state).double()  # (R, V)
+        joint = self.score[:, None] + self.model.next_token_logprobs(self.made.state).double()  # (R, V)
         return torch.logsumexp(self.rows.padded(joint, -torch.inf), dim=1)
 
     def _score_token(self, level: Level) -> None:
         """Go on to prefixes that are one token longer: add log p(x_k | x_<k, W_{k−1})."""
         tokens = self._tensor(level.tokens) % self.model.vocab_size  # (c,)
         if np.array_equal(level.parents, np.arange(self.rows.prefixes)):
-            chosen = self.model.token_logprobs(self.state, self.rows.repeat(tokens))
+            chosen = self.model.token_logprobs(self.made.state, self.rows.repeat(tokens))
         else:
             parents = self._tensor(level.parents)
             rows, there = self.rows.of_prefixes(parents)
-            chosen = self.model.token_logprobs(self.state, there.repeat(tokens), rows)
+            chosen = self.model.token_logprobs(self.made.state, there.repeat(tokens), rows)
             self._keep(parents)
         if self.windows:  # what follows the end of a sentence is no question
             certain = (tokens == self.model.root_id) | (tokens == self.model.eos_id)
@@ -499,7 +492,7 @@ class _Batch:
         self.token_logprobs = chosen
 
     def _attach(self, k: int, level: Level) -> _Traced | None:
-        """Extend every hypothesis by every legal attachment of token k, keep the best, feed the token."""
+        """Extend every hypothesis by every legal choice of token k, keep the best, feed the token."""
         if len(level.going) < len(level.tokens):
             kept = self._keep(self._tensor(level.going))
             if self.wanted.trace:
@@ -507,20 +500,17 @@ class _Batch:
         marked = self._tensor(level.tokens[level.going])  # (p,)
         tokens = marked % self.model.vocab_size  # (p,)
         roots = tokens == self.model.root_id  # (p,)
-        legal = self.stack.legal()  # (R, k + 1)
+        of_rows = self.rows.repeat(tokens)  # (R,)
+        legal = self.made.legal(of_rows)  # (R, C)
+        chosen = self.made.choice_logprobs(of_rows, legal)  # (R, C)
         if self.windows:
-            legal[:, :k] &= ~self.rows.repeat(roots)[:, None]
-        attach = self.model.attach_logprobs(self.state, self.rows.repeat(tokens), legal)  # (R, k + 1)
-        if self.windows:
-            assert self.stack.root is not None
-            to_root = torch.arange(k + 1, device=self.device) == self.stack.root[:, None]  # (R, k + 1)
-            legal = legal & (to_root == self.rows.repeat(marked > tokens)[:, None])
-        joint = (self.score[:, None] + attach.double()).masked_fill(~legal, -torch.inf)  # (R, k + 1)
+            legal = self.made.left(legal, self.rows.repeat(marked > tokens))
+        joint = (self.score[:, None] + chosen.double()).masked_fill(~legal, -torch.inf)  # (R, C)
         most = self._of_prefixes(joint, torch.amax)  # (p,)
         margin, commit = self.wanted.margin, self.wanted.commit
         if self.wanted.draw is not None:
             joint, place, rows = self._drawn(joint, k, level)
-        elif margin is None and not self.windows:
+        elif margin is None and self.regular and not self.windows:
             place, rows = self._best(joint, self.widths[k])
         else:
             least = -torch.inf if margin is None else self.rows.repeat(most - margin)[:, None]
@@ -529,7 +519,7 @@ class _Batch:
             if commit:
                 widths[roots] = 1
             place, rows = self._best_of(joint, legal & ~behind, widths)
-        mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, k + 1)
+        mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, C)
         lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
         shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
 
@@ -541,50 +531,43 @@ class _Batch:
             self.score = joint.flatten()[place]
         self.kept = self.kept + torch.log1p(-shares)
         before, self.rows = self.rows, rows
-        parent, target = place // (k + 1), place % (k + 1)  # (R',)
-        self.history = self.history[parent]
-        self.history[:, k] = target
-        self._select(parent)
-        height = self.stack.height
-        self.stack.push(target)
+        parent, choice = place // joint.shape[1], place % joint.shape[1]  # (R',)
+        self.made.select(parent)
+        self.made.extend(rows.repeat(tokens), choice)
         if self.wanted.structure:
-            closed = height + 1 - self.stack.height
-            self.structure.append(self._structure(attach.flatten()[place], closed))
-        if self.windows:
-            self.stack.begin(rows.repeat(roots))
+            self.structure.append(self._structure(chosen.flatten()[place], self.made.closed()))
         self.fed, self.going = self.fed + len(place), self.going + rows.prefixes
-        self.model.advance(self.state, rows.repeat(tokens), self.stack.tape_row())
         if not self.wanted.trace:
             return None
-        by_target = before.padded(mass, 0.0).sum(1)  # (p, k + 1)
+        by_choice = before.padded(mass, 0.0).sum(1)  # (p, C)
         return self._traced(
             self._tensor(np.arange(rows.prefixes)),
             torch.arange(rows.widest, device=self.device).expand(rows.prefixes, -1),
             k,
             rows.padded(parent - rows.repeat(before.first), 0),
             rows.padded(self.token_logprobs[parent], 0.0),
-            by_target / by_target.sum(1, keepdim=True),
+            by_choice / by_choice.sum(1, keepdim=True),
         )
 
     def _of_prefixes(self, values: Tensor, reduce: Callable[..., Tensor], fill: float = -torch.inf) -> Tensor:
-        """Reduce values of extensions (R, k + 1) to those of prefixes (p,)."""
+        """Reduce values of extensions (R, C) to those of prefixes (p,)."""
         return reduce(self.rows.padded(reduce(values, dim=1), fill), dim=1)
 
     def _best(self, joint: Tensor, most: int) -> tuple[Tensor, _Rows]:
-        """The places in ``joint`` (R, k + 1), flat, of the best extensions of each prefix, best first; there
+        """The places in ``joint`` (R, C), flat, of the best extensions of each prefix, best first; there
         are at least ``most`` legal ones, of each the same number."""
         p = self.rows.prefixes
-        joint = joint.view(p, -1)  # (p, h·(k + 1))
+        joint = joint.view(p, -1)  # (p, h·C)
         place = torch.sort(joint, dim=1, descending=True, stable=True).indices[:, :most]
         place = place + torch.arange(p, device=self.device)[:, None] * joint.shape[1]
         return place.flatten(), _Rows(p, most, None, self.device)
 
     def _best_of(self, joint: Tensor, taken: Tensor, most: Tensor) -> tuple[Tensor, _Rows]:
-        """The same of those that are ``taken``, bool (R, k + 1), at least one of each prefix; at most so many
+        """The same of those that are ``taken``, bool (R, C), at least one of each prefix; at most so many
         of each, int64 (p,)."""
         p = self.rows.prefixes
-        place = taken.flatten().nonzero()[:, 0]  # (C,), by prefix, then rank, then position
-        prefix = self.rows.repeat(torch.arange(p, device=self.device))[place // joint.shape[1]]  # (C,)
+        place = taken.flatten().nonzero()[:, 0]  # (M,), by prefix, then rank, then choice
+        prefix = self.rows.repeat(torch.arange(p, device=self.device))[place // joint.shape[1]]  # (M,)
         order = torch.sort(joint.flatten()[place], descending=True, stable=True).indices
         order = order[torch.sort(prefix[order], stable=True).indices]
         counts = torch.bincount(prefix, minlength=p)
@@ -592,17 +575,17 @@ class _Batch:
         return place[order[rank < most[prefix]]], _Rows.of(counts.minimum(most))
 
     def _drawn(self, joint: Tensor, k: int, level: Level) -> tuple[Tensor, Tensor, _Rows]:
-        """The same by chance: log weights (R, k + 1), and where those that are left are among them."""
+        """The same by chance: log weights (R, C), and where those that are left are among them."""
         assert self.wanted.draw is not None
         if bool(joint.isnan().any()):
             raise PdtoolsError(NO_NUMBERS)
         leads = level.leads[level.going].tolist()
         numbers = [uniform_of(self.wanted.draw, self.strings.ids[string][: k + 1]) for string in leads]
         uniform = torch.tensor(numbers, dtype=torch.float64, device=self.device)  # (p,)
-        padded = self.rows.padded(joint, -torch.inf)  # (p, h, k + 1)
+        padded = self.rows.padded(joint, -torch.inf)  # (p, h, C)
         most = torch.full_like(uniform, self.widths[k], dtype=torch.int64)
         joint = self.rows.unpadded(thin(padded.flatten(1), most, uniform).view_as(padded))
-        left = joint > -torch.inf  # (R, k + 1)
+        left = joint > -torch.inf  # (R, C)
         counts = self._of_prefixes(left.long(), torch.sum, 0)  # (p,)
         return joint, left.flatten().nonzero()[:, 0], _Rows.of(counts)
 
@@ -610,21 +593,17 @@ class _Batch:
         """Go on with the hypotheses of the given prefixes, whose rows are returned; a prefix may go on as
         several."""
         rows, self.rows = self.rows.of_prefixes(prefixes)
-        self._select(rows)
-        self.score, self.history, self.kept = self.score[rows], self.history[rows], self.kept[prefixes]
+        self.made.select(rows)
+        self.score, self.kept = self.score[rows], self.kept[prefixes]
         return rows
-
-    def _select(self, rows: Tensor) -> None:
-        self.state.select(rows)
-        self.stack = self.stack.select(rows)
 
     def _derivations(self, level: Level, k: int, k_best: int) -> tuple[Tensor, Tensor, Tensor]:
         """Of the strings that end here: log joints (e, k_best), -inf where there are fewer, attachments
         (e, k_best, k + 1), and the log of the share that was kept (e,)."""
         prefixes = self._tensor(level.prefix_of[level.ending])
         scores, ranks = torch.sort(self._scores()[prefixes], dim=1, descending=True, stable=True)
-        rows = (self.rows.first[prefixes, None] + ranks[:, :k_best]).clamp(max=len(self.history) - 1)
-        return scores[:, :k_best], self.history[rows, : k + 1], self.kept[prefixes]
+        rows = (self.rows.first[prefixes, None] + ranks[:, :k_best]).clamp(max=len(self.made.history) - 1)
+        return scores[:, :k_best], self.made.history[rows, : k + 1], self.kept[prefixes]
 
     def _traced(
         self,
@@ -645,13 +624,13 @@ class _Batch:
         scores = self._scores()[prefixes]  # (e, h)
         counts = self.rows.counts
         best = ranks[:, : self.wanted.trace]  # (e, K)
-        rows = (self.rows.first[prefixes, None] + best).clamp(max=len(self.history) - 1)
+        rows = (self.rows.first[prefixes, None] + best).clamp(max=len(self.made.history) - 1)
         return _Traced(
             kept=torch.full_like(prefixes, self.rows.widest) if counts is None else counts[prefixes],
             total=scores.logsumexp(1),
             joints=scores.gather(1, best),
             parents=parents.gather(1, best),
-            histories=self.history[rows, : k + 1],
+            histories=self.made.history[rows, : k + 1],
             token_logprobs=token_logprobs.gather(1, best),
             attachment=attachment,
         )

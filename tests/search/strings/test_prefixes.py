@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from search_oracle import row, tiny_model
 
 from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.search import beam_search, memory
-from pdtools.search.attachments.beam import beam_widths
 from pdtools.search.options import AttachmentBeam
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.search.strings.scorer import string_logprobs
@@ -76,7 +76,7 @@ def test_without_sharing_every_string_has_its_own_path(tokens: list[list[int]]) 
 def test_groups_hold_as_much_as_they_may(
     tokens: list[list[int]], share: bool, most: int, most_strings: int
 ) -> None:
-    widths = beam_widths(3, 9)
+    widths = AttachmentKind().widths(3, 9)
 
     def entries(part: SortedStrings) -> int:
         return sum(len(level.going) * widths[k] for k, level in enumerate(part.levels()))
@@ -183,4 +183,4 @@ def test_pasts_are_read_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("beam", [1, 3, 50, 300])
 def test_widths_are_those_of_all_histories(beam: int) -> None:
-    assert beam_widths(beam, 9) == [min(beam, n) for n in (1, 1, 2, 5, 14, 42, 132, 429, 1430)]
+    assert AttachmentKind().widths(beam, 9) == [min(beam, n) for n in (1, 1, 2, 5, 14, 42, 132, 429, 1430)]

@@ -1,0 +1,146 @@
+"""Derivations in which one choice follows each token: what a beam search in lock-step works on.
+
+p(x, y) = Π p(x_k | x_<k, y_<k) · p(y_k | x_≤k, y_<k): a token, its choice, then the model reads both. So all
+hypotheses of a string stand at the same token. A kind of such derivations supplies two classes, which beam
+search (:func:`pdtools.search.beam_search`), sampling and particles use:
+
+- a :class:`TokenwiseKind`: ``derive``; ``widths``, if hypotheses are few at first;
+- a :class:`TokenwiseDerivations`: ``legal`` and ``choice_logprobs`` (the distribution of choices), ``extend``
+  (a choice is made, its token read), ``select`` for what it keeps beside the model's state, ``derivation``.
+
+The model supplies ``start``, ``next_token_logprobs`` and, where that is faster, ``token_logprobs``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.derivations import DerivationKind, Derivations
+
+if TYPE_CHECKING:
+    from pdtools.models.base import DecoderState, LanguageModel
+
+
+class TokenwiseKind(DerivationKind):
+    """A kind whose derivations have one choice after each token.
+
+    Attributes:
+        regular: whether :meth:`widths` is exact: after k tokens all strings have as many derivations.
+    """
+
+    regular: ClassVar[bool] = False
+
+    @abstractmethod
+    def derive(
+        self, model: LanguageModel, rows: int, length: int, entries: int | None = None
+    ) -> TokenwiseDerivations:
+        """See :meth:`DerivationKind.derive`; ``entries`` as in :meth:`pdtools.models.LanguageModel.start`."""
+
+    def widths(self, beam: int, length: int) -> list[int]:
+        """The most hypotheses of a string after token k (ROOT is 0), at most ``beam``, for k < ``length``."""
+        return [1, *[beam] * (length - 1)][:length]
+
+
+class TokenwiseDerivations(Derivations):
+    """R unfinished derivations: in turns a token and its choice, or both at once (:meth:`extend`).
+
+    Attributes:
+        model: whose derivations they are.
+        state: what it remembers of the tokens that it has read.
+        windows: whether rows may hold several sentences, each after its own ROOT.
+        history: int32 (R, length, …), what was chosen at each position; 0 at ROOT and where nothing is yet.
+    """
+
+    model: LanguageModel
+    state: DecoderState
+    windows: bool
+    history: Tensor
+
+    def __init__(self, model: LanguageModel, rows: int, length: int, entries: int | None = None) -> None:
+        """Make room for ``length`` positions, ROOT and end-of-sentence included; nothing is read yet."""
+        self.model = model
+        self.windows = model.layout == "window"
+        # End-of-sentence is not read; in windows it has no place of its own.
+        self.state = model.start(rows, length - self.windows, entries)
+        self.history = torch.zeros(rows, length, dtype=torch.int32, device=model.device)
+        self._next: Tensor | None = None  # int64 (R,), the token whose choice is next
+        self._never = [model.pad_id, model.root_id]
+        self.step, self.most_steps = 2, 2 * length
+
+    # --- what a kind supplies -----------------------------------------------------------------
+
+    @abstractmethod
+    def legal(self, tokens: Tensor) -> Tensor:
+        """Which choices the next tokens, int64 (R,), have: bool (R, C), one at least."""
+
+    @abstractmethod
+    def choice_logprobs(self, tokens: Tensor, legal: Tensor) -> Tensor:
+        """Log-probabilities of the choices of the next tokens, int64 (R,): float (R, C), nats; −inf where
+        they are not legal. Rows may be selected before :meth:`extend`."""
+
+    @abstractmethod
+    def extend(self, tokens: Tensor, choices: Tensor) -> None:
+        """Make the choices, int64 (R,), of the next tokens, int64 (R,): note them in :attr:`history`, and let
+        the model read the tokens."""
+
+    def select(self, rows: Tensor) -> None:
+        """See :meth:`Derivations.select`."""
+        self.state.select(rows)
+        self.history = self.history[rows]
+        self._next = None if self._next is None else self._next[rows]
+
+    def left(self, legal: Tensor, ends: Tensor) -> Tensor:
+        """The legal choices (R, C) that a string leaves; the others are dropped, not renormalised.
+
+        Args:
+            ends: bool (R,), in windows whether the next token is its sentence's last; elsewhere all false.
+        """
+        return legal
+
+    def closed(self) -> Tensor:
+        """How many constituents the choices made last have closed: int (R,).
+
+        Raises:
+            PdtoolsError: if choices of this kind close none.
+        """
+        raise PdtoolsError(f"{self.model.derivation_kind.name} close no constituents")
+
+    # --- choice by choice ---------------------------------------------------------------------
+
+    def logprobs(self) -> Tensor:
+        """See :meth:`Derivations.logprobs`. What little probability padding and ROOT are given is lost."""
+        if self._next is not None:
+            return self.choice_logprobs(self._next, self.legal(self._next)).double()  # (R, C)
+        logprobs = self.model.next_token_logprobs(self.state).double()  # (R, V)
+        logprobs[:, self._never] = -torch.inf
+        return logprobs
+
+    def fits(self, token: int) -> Tensor:
+        """See :meth:`Derivations.fits`."""
+        if self._next is not None:
+            ends = torch.full_like(self._next, self.windows and token == self.model.eos_id, dtype=torch.bool)
+            return self.left(self.legal(self._next), ends)
+        return torch.arange(self.model.vocab_size, device=self.model.device)[None] == token
+
+    def generated(self, choices: Tensor) -> Tensor:
+        """See :meth:`Derivations.generated`."""
+        return choices if self._next is None else torch.full_like(choices, -1)
+
+    def push(self, choices: Tensor) -> None:
+        """See :meth:`Derivations.push`."""
+        self.step += 1
+        if self._next is None:
+            self._next = choices
+            return
+        tokens, self._next = self._next, None
+        self.extend(tokens, choices)
+
+    @property
+    def nbytes(self) -> int:
+        """See :attr:`Derivations.nbytes`."""
+        return self.state.nbytes
