@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Union, run
 from pdtools.search.scores import Beginning, SentenceScore, Unscorable
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pdtools.tokenization import Sentence
 
 
@@ -66,7 +68,29 @@ STEPS = (
 )
 
 
-class Comparison(Protocol):
+class Width(NamedTuple):
+    """Columns of item tables: beam and margin (nats) of the last step; None without ``--beam auto``."""
+
+    beam: int | None = None
+    margin: float | None = None
+
+    @staticmethod
+    def types() -> dict[str, pa.DataType]:
+        """Of the columns."""
+        import pyarrow as pa
+
+        return {"beam": pa.int32(), "margin": pa.float64()}
+
+    @staticmethod
+    def of(found: Compared | None) -> Width:
+        """Where a contest ended."""
+        return NOT_WIDENED if found is None else Width(found.beam, found.margin)
+
+
+NOT_WIDENED = Width()
+
+
+class Contest(Protocol):
     """Sentences whose scores are compared.
 
     Attributes:

@@ -61,6 +61,7 @@ from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import decode_utf8, read_bytes
+from pdtools.search.widening import Width
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -76,8 +77,7 @@ _TAKEN = {
     "outcome",
     "correct",
     "reason",
-    "beam",
-    "margin",
+    *Width._fields,
     "overall",
     "score",
     "acceptable",

@@ -12,6 +12,7 @@ from pdtools.evaluation.benchmark.record import record_of
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Results, mean
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.widening import Width
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -300,8 +301,7 @@ class JudgedItems:
                 **dict.fromkeys(items.columns, pa.string()),
                 **dict.fromkeys(items.benchmark.flags, pa.list_(pa.string())),
                 **{f"{of}{name}": kind for name in items.names for of, kind in of_strings.items()},
-                "beam": pa.int32(),
-                "margin": pa.float64(),
+                **Width.types(),
                 "outcome": pa.string(),
                 "correct": pa.bool_(),
                 "reason": pa.string(),
@@ -320,7 +320,6 @@ class JudgedItems:
                 if isinstance(part, Part)
                 else [None] * 4
             )
-        wide = (None, None) if searched is None else (searched.beam, searched.margin)
         groups = self.items.groups(item.levels)
         for name, outcome, reason, more in self.judged(item, parts):
             self.tally(name, item, outcome)
@@ -330,7 +329,7 @@ class JudgedItems:
                 *groups,
                 *map(list, item.flags),
                 *strings,
-                *wide,
+                *Width.of(searched),
                 outcome,
                 is_right(outcome),
                 reason,

@@ -22,6 +22,7 @@ from pdtools.evaluation.benchmark.outcomes import (
 )
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.search.widening import Width
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,8 +119,7 @@ class _JudgedPairs(JudgedItems):
             {
                 **dict.fromkeys(texts, pa.string()),
                 **{f"{name}_{side}": kind for name, kind in of_sentence.items() for side in _SIDES},
-                "beam": pa.int32(),
-                "margin": pa.float64(),
+                **Width.types(),
                 "outcome": pa.string(),
                 "correct": pa.bool_(),
                 **{f"surprisals_{side}": surprisals_type() for side in _SIDES},
@@ -145,7 +145,7 @@ class _JudgedPairs(JudgedItems):
                 for name in ("text", "logprob", "tokens", "dropped")
                 for part in known
             ),
-            *((None, None) if searched is None else (searched.beam, searched.margin)),
+            *Width.of(searched),
             *(outcome, is_right(outcome)),
             *(None if part is None else part.surprisals for part in known),
             reason,

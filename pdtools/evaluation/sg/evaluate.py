@@ -17,6 +17,7 @@ from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
 from pdtools.search.adaptive_beam import Compared, Comparer
 from pdtools.search.scores import Beginning, Unscorable
+from pdtools.search.widening import Compared, Comparer, Width
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -383,11 +384,7 @@ class _Rows:
             for row in judge(suite, item, by_item[suite.name, item.number])
         ]
         if steps:
-            taken = [steps[row.suite, row.item] for row in judged]
-            judged = [
-                replace(row, beam=step.beam, margin=step.margin)
-                for row, step in zip(judged, taken, strict=True)
-            ]
+            judged = [replace(row, width=Width.of(steps[row.suite, row.item])) for row in judged]
         self._suites += len(suites)
         self._sentences += len(listed)
         for found in surprisals:
@@ -439,8 +436,7 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
                 "formula": formulas[row.suite][row.prediction - 1].text,
                 "correct": row.correct,
                 "dropped": row.dropped,
-                "beam": row.beam,
-                "margin": row.margin,
+                **row.width._asdict(),
                 "reason": row.reason,
             }
             for row in rows
@@ -454,8 +450,7 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
                 "formula": pa.string(),
                 "correct": pa.bool_(),
                 "dropped": pa.float64(),
-                "beam": pa.int32(),
-                "margin": pa.float64(),
+                **Width.types(),
                 "reason": pa.string(),
             }
         ),

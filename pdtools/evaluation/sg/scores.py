@@ -9,6 +9,7 @@ from typing import Any
 
 from pdtools.evaluation.results import mean
 from pdtools.evaluation.sg.circuits import LEFT_OUT, SCORED_31, SCORED_33
+from pdtools.search.widening import NOT_WIDENED, Width
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
 """The ways to make one number of all items, see :func:`sg_scores`."""
@@ -25,7 +26,7 @@ class ItemResult:
         prediction: which of the suite's predictions, from 1; the first is the scored one.
         correct: None if a sentence has no score.
         dropped: the largest share of the probability of one of its sentences that a search dropped.
-        beam, margin: of this item (nats), if it has its own.
+        width: of the search of this item, if it has its own.
         reason: why it has none.
     """
 
@@ -35,8 +36,7 @@ class ItemResult:
     prediction: int = 1
     correct: bool | None
     dropped: float | None = None
-    beam: int | None = None
-    margin: float | None = None
+    width: Width = NOT_WIDENED
     reason: str | None = None
 
 
