@@ -16,15 +16,16 @@ from pdtools.files import Rejects
 from pdtools.jobs import Plan
 from pdtools.parsers import Counts, TreeForm
 from pdtools.parsers.in_pieces import read_in_pieces
-from pdtools.trees import Tree
+from pdtools.trees import Graph, Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, form_of, read_block
 
 _CONLLU = (
     "# text = du 1 2\n1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\t_\tADP\t_\t_\t4\t_\t_\t_\n"
     "2\tle\t_\tDET\t_\t_\t0\t_\t_\t_\n3\t1 2\t_\t_\t_\t_\t1\t_\t_\tSpaceAfter=No\n"
     "3.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n"
-    "4\t(\t_\tX\t_\t_\t2\t_\t_\t_\n\n"
+    "4\t(\t_\tX\t_\t_\t2\t_\t2:x|3.1:y|4:z\t_\n\n"
 )
+_SDP = "#SDP 2015\n#1\n1\ta\t_\tA\t+\t+\t_\tx\t_\n2\t(\t_\tB\t-\t+\t_\ty\tz\n\n#2\n1\ta 1\t_\t_\t+\t-\n"
 _EXPORT = (
     "#FORMAT 4\n#BOS x 1\na x A -- -- 500\n, x $, -- -- 0\nb x B -- HD 501\nc x C -- -- 500\n. x $. -- -- 0\n"
     "#500 -- X -- -- 501 1 502\n#501 -- S -- -- 0\n#EOS x\n"
@@ -44,6 +45,7 @@ _HISTORICAL = (
 )
 BASES = {
     "conllu": _CONLLU,
+    "sdp": _SDP,
     "export": _EXPORT,
     "tiger-xml": _TIGER,
     "discbracket": "(S (NP 0=a (X 2=b)) (, 1=,) 3=c)\n(VROOT (S (A 0=a)) (. 1=.))\n",
@@ -69,6 +71,7 @@ def test_trees_or_reasons(name: str, data: Any, split: bool, surface: bool, tmp_
         discontinuous="split" if split else "raise",
         punctuation="root" if surface else "move",
         surface=surface,
+        enhanced=split,
         lemmas="keep" if split else "cut",
     )
     with refusing():
@@ -83,6 +86,8 @@ def test_trees_or_reasons(name: str, data: Any, split: bool, surface: bool, tmp_
                 assert len(tree) == 1 or (tree.starts[0], tree.ends[0]) == (0, len(tree))
                 assert Tree.from_brackets(str(tree)).words == tree.words
                 assert "\n" not in (found.written or "")
+                if found.graph is not None:
+                    assert Graph.from_text(str(found.graph), len(tree)).arcs == found.graph.arcs
 
 
 @pytest.mark.parametrize("name", FORMS)

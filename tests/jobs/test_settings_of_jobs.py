@@ -116,6 +116,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
     },
     "conllu": {
         "--surface": (["--surface"], {"surface"}),
+        "--from": (["--from", "conllu-enhanced"], {"enhanced"}),
         "--binarize": (["--binarize", "head"], {"binarize"}),
     },
     "export": {

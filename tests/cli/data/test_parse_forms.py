@@ -50,6 +50,7 @@ def test_dependencies(bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "(VERBP (PRON He) (VERBP|<VERB-PART> (VERB ca) (PART n't)))\n"
     )
     assert Path("out.trees.text").read_text() == "The dogs bark.\nHe can't\n"
+    assert Path("out.trees.arcs").read_text() == "2-1 0-3 3-2 3-4\n0-2 2-1 2-3\n"
     report = json.loads(captured.out)
     assert report["form"] == {"name": "conllu", "words of several syntactic words": 1}
     assert (report["counts"]["trees"], report["counts"]["tokens"], report["counts"]["files"]) == (2, 7, 1)
@@ -74,11 +75,35 @@ def test_splits_have_their_sentences(bank: Path) -> None:
     Path("bank/a.conllu").write_text("".join(CONLLU.replace("dogs", f"dogs{i}") for i in range(9)))
     assert run(["parse", "bank", "--from", "conllu", "--split", "0.5,0.5", "-o", "out", "-q"]) == 0
     for name in ("train", "valid"):
-        trees, texts = (Path(f"out/{name}.trees{end}").read_text().splitlines() for end in ("", ".text"))
-        assert len(trees) == len(texts) > 0
-        for tree, text in zip(trees, texts, strict=True):
+        ends = ("", ".text", ".arcs")
+        trees, texts, arcs = (Path(f"out/{name}.trees{end}").read_text().splitlines() for end in ends)
+        assert len(trees) == len(texts) == len(arcs) > 0
+        for tree, text, own in zip(trees, texts, arcs, strict=True):
             number = re.search(r"dogs\d", tree)
+            assert own == ("0-2 2-1 2-3" if number is None else "2-1 0-3 3-2 3-4")
             assert text == ("He can't" if number is None else f"The {number[0]} bark.")
+
+
+def test_enhanced_graphs_and_trees_without_arcs(bank: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bank/a.conllu").write_text(
+        "1\ta\t_\tX\t_\t_\t0\t_\t0:root|2:x\t_\n2\tb\t_\tX\t_\t_\t1\t_\t1:y\t_\n"
+    )
+    assert run(["parse", "bank", "--from", "conllu-enhanced", "-o", "out.trees"]) == 0
+    assert Path("out.trees.arcs").read_text() == "0-1 1-2 2-1\n"
+    assert "graphs with cycles: 1\n" in capsys.readouterr().err
+    Path("penn.mrg").write_text(PENN)
+    assert run(["parse", "penn.mrg", "--from", "treebank", "-o", "out.trees", "--overwrite"]) == 0
+    assert not Path("out.trees.arcs").exists()
+    Path("new.trees.arcs").write_text("0-1\n")
+    capsys.readouterr()
+    assert run(["parse", "penn.mrg", "--from", "treebank", "-o", "new.trees"]) == 1
+    assert capsys.readouterr().err == (
+        "pdtools: new.trees.arcs: these arcs would be taken for those of the new trees: move the file away\n"
+    )
+    Path("a.sdp").write_text("1\ta\ta\tA\t+\t+\t_\n2\tb\tb\tB\t-\t-\tx\n")
+    assert run(["parse", "a.sdp", "--from", "sdp", "-o", "a.trees", "-q"]) == 0
+    assert Path("a.trees").read_text() == "(X (A a) (B b))\n"
+    assert Path("a.trees.arcs").read_text() == "0-1 1-2\n"
 
 
 @pytest.mark.parametrize("more", [["--workers", "2"], ["--shard"]])
@@ -94,7 +119,7 @@ def test_work_in_pieces_gives_the_same(bank: Path, more: list[str], monkeypatch:
     if "--shard" in more:
         monkeypatch.setattr(sys, "argv", ["pdtools", "merge", "two.trees"])
         assert run(["merge", "two.trees"]) == 0
-    for end in ("", ".text", ".rejects.jsonl"):
+    for end in ("", ".text", ".arcs", ".rejects.jsonl"):
         assert Path(f"one.trees{end}").read_bytes() == Path(f"two.trees{end}").read_bytes()
 
 

@@ -1,0 +1,182 @@
+"""Graphs that readers of dependencies give: heads, enhanced graphs, and semantic dependencies (.sdp)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pdtools.trees.forms import ReadTree, form_of
+from trees.forms.reading import read_file
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a"
+
+
+def conllu(*words: tuple[str, int, str]) -> str:
+    return "".join(f"{i}\t{w}\t_\tX\t_\t_\t{h}\t_\t{d}\t_\n" for i, (w, h, d) in enumerate(words, 1)) + "\n"
+
+
+def graph_of(read: ReadTree) -> str:
+    return str(read.graph)
+
+
+def test_heads_as_the_file_has_them_not_lifted(file: Path) -> None:
+    file.write_text(conllu(("a", 3, "_"), ("b", 4, "_"), ("c", 4, "_"), ("d", 0, "_")))
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("conllu", file, counts)
+    assert graph_of(read) == "3-1 0-4 4-2 4-3"
+    assert read.heads is not None
+    assert (read.heads + 1).tolist() == [4, 4, 4, 0]
+    assert counts["arcs lifted"] == 1
+
+
+ENHANCED = """1	she	_	PRON	_	_	2	nsubj	2:nsubj|2:obj|4:nsubj|4.1:nsubj	_
+2	came	_	VERB	_	_	0	root	0:root|4:advcl	_
+3	and	_	CCONJ	_	_	4	cc	4:cc|3:x	_
+4	saw	_	VERB	_	_	2	conj	2:conj:and|0:root	_
+4.1	it	_	PRON	_	_	_	_	4:obj	_
+5	them	_	PRON	_	_	4	obj	4.1:dep	_
+
+"""
+
+
+def test_enhanced_graphs(file: Path) -> None:
+    file.write_text(ENHANCED)
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("conllu", file, counts, enhanced=True)
+    assert graph_of(read) == "0-2 2-1 0-4 2-4 4-1 4-2 4-3"  # word 5 hangs on the empty node alone
+    assert read.tree.words == ("she", "came", "and", "saw", "them")
+    assert {name: n for name, n in counts.items() if n} == {
+        "empty nodes left out": 1,
+        "enhanced arcs from empty nodes left out": 2,
+        "self-loops left out": 1,
+        "graphs with several roots": 1,
+        "graphs with cycles": 1,
+        "graphs with crossing arcs": 1,  # 0-4 and 4.. none; 2-4 lies inside 0-4; 0-2 and 4-1 cross
+        "sentences without text": 1,
+    }
+    (read,), _ = read_file("conllu", file)
+    assert graph_of(read) == "0-2 2-1 2-4 4-3 4-5"
+
+
+# "du" is "de" and "le", which hang on "chat"; "noir" hangs on "le" alone, and "le" on "de" too.
+RANGE = """1-2	du	_	_	_	_	_	_	_	_
+1	de	_	ADP	_	_	3	case	3:case	_
+2	le	_	DET	_	_	3	det	3:det|1:x	_
+3	chat	_	NOUN	_	_	0	root	0:root	_
+4	noir	_	ADJ	_	_	2	amod	2:amod	_
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("surface", "enhanced", "words", "arcs"),
+    [
+        (False, False, "de le chat noir", "0-3 3-1 3-2 2-4"),
+        (False, True, "de le chat noir", "1-2 0-3 3-1 3-2 2-4"),
+        (True, False, "du chat noir", "0-2 2-1 1-3"),
+        (True, True, "du chat noir", "0-2 2-1 1-3"),  # the arc inside of "du" is no arc any more
+    ],
+)
+def test_words_of_several(file: Path, surface: bool, enhanced: bool, words: str, arcs: str) -> None:
+    file.write_text(RANGE)
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file("conllu", file, counts, surface=surface, enhanced=enhanced)
+    assert " ".join(read.tree.words) == words
+    assert graph_of(read) == arcs
+    assert counts["self-loops left out"] == 0
+
+
+@pytest.mark.parametrize(
+    ("deps", "line", "reason"),
+    [
+        ("_", 1, "no enhanced dependencies in the ninth column, DEPS"),
+        ("x:nsubj", 1, "the enhanced head of word 1 is 'x', no number"),
+        ("1:a|", 1, "the enhanced head of word 1 is '', no number"),
+        ("-1:a", 1, "the enhanced head of word 1 is '-1', no number"),
+        ("7:a", 1, "the arc 7-1: outside of 2 words"),
+    ],
+)
+def test_bad_enhanced_graphs(file: Path, deps: str, line: int, reason: str) -> None:
+    file.write_text(conllu(("a", 0, deps), ("b", 1, "_")))
+    trees, (other,) = read_file("conllu", file, enhanced=True)
+    assert trees == []
+    assert (other.reason, other.line) == (reason, line)  # type: ignore[union-attr]
+
+
+# The examples' words, in the columns of 2014 and 2015: id form lemma pos top pred [frame] args.
+SDP_2014 = """#20001001
+1	A	a	DT	-	+	_	_	_
+2	cat	cat	NN	-	-	BV	ARG1	ARG1
+3	tried	try	VB	+	+	_	_	_
+4	to	to	TO	-	-	_	_	_
+5	sleep	sleep	VB	+	+	_	ARG2	_
+
+#20001002
+1	It	it	PRP	-	-
+2	rains	rain	VB	+	-
+"""
+SDP_2015 = """#SDP 2015
+#20001001
+1	A	a	DT	-	+	q:i-h-h	_	_	_
+2	cat	cat	NN	-	-	_	BV	ARG1	ARG1
+3	tried	try	VB	+	+	v:e-i-h	_	_	_
+4	to	to	TO	-	-	_	_	_	_
+5	sleep	sleep	VB	+	+	v:e-i	_	ARG2	_
+
+#20001002
+1	It	it	PRP	-	-	_
+2	rains	rain	VB	+	-	v:e
+"""
+
+
+@pytest.mark.parametrize("text", [SDP_2014, SDP_2015])
+def test_semantic_dependencies(file: Path, text: str) -> None:
+    file.write_text(text)
+    counts: Counter[str] = Counter()
+    read, others = read_file("sdp", file, counts)
+    assert others == []
+    assert [graph_of(one) for one in read] == ["1-2 0-3 3-2 0-5 3-5 5-2", "0-2"]
+    assert [str(one.tree) for one in read] == [
+        "(X (DT A) (NN cat) (VB tried) (TO to) (VB sleep))",
+        "(X (PRP It) (VB rains))",
+    ]
+    assert {name: n for name, n in counts.items() if n} == {
+        "graphs with several roots": 1,
+        "graphs with crossing arcs": 1,
+    }
+    assert form_of(str(file)).name == "sdp"  # type: ignore[union-attr]
+
+
+def test_ten_columns_are_not_conllu(file: Path) -> None:
+    rows = ["1\ta\ta\tA\t+\t+\t_\t_\t_\tx"] + [f"{k}\tb\tb\tB\t-\t+\t_\tx\t_\t_" for k in (2, 3, 4)]
+    file.write_text("\n".join(rows) + "\n")
+    (read,), _ = read_file("sdp", file)
+    assert graph_of(read) == "0-1 2-3 2-4 4-1"  # and 2 from itself, which is left out
+    assert form_of(str(file)).name == "sdp"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("2\tb\tb\tB\t-\t-\t_", "7 columns between tabs: with 1 words of pred + 8"),
+        ("2\tb\tb\tB\t-\t-\t_\t_\t_", "9 columns between tabs: with 1 words of pred + 8"),
+        ("3\tb\tb\tB\t-\t-\t_\t_", "word 3 where word 2 is to come"),
+        ("2\tb\tb\tB\t-", "no id, form, lemma, pos, top and pred"),
+        ("2\tb\tb\tB\t-\tx\t_\t_", "no id, form, lemma, pos, top and pred"),
+        (
+            "2\tb\tb\tB\t-\t+\t_\t_\n3\tc\tc\tC\t-\t+\t_\t_",
+            "8 columns between tabs: with 3 words of pred + 9, or 10 with",
+        ),
+    ],
+)
+def test_bad_semantic_dependencies(file: Path, row: str, reason: str) -> None:
+    file.write_text(f"1\ta\ta\tA\t+\t+\t_\t_\n{row}\n\n1\tit\tit\tA\t+\t-\n")
+    (read,), (other,) = read_file("sdp", file)
+    assert graph_of(read) == "0-1"
+    assert reason in other.reason
+    assert other.line in (1, 2)  # type: ignore[union-attr]
