@@ -36,6 +36,7 @@ class Actions(str, Enum):
     plm = "plm"
     plm_mask = "plm-mask"
     tg = "tg"
+    gilt = "gilt"
 
 
 # A constituent further inside is drawn further to the right.
@@ -82,7 +83,8 @@ def show(
     k and its reduces.
 
     --actions prints the row as action models read it: actions, depths, and what each position sees. For tg it
-    also prints pop, the position that takes this one off the stack.
+    also prints pop, the position that takes this one off the stack. For gilt it prints the dependency arcs of
+    each word, and its degree, depth and distance tapes, from the root on.
 
     --text takes a tree of your own. It is cleaned and right-binarized as by pdtools parse, and each word is
     one token.
@@ -120,6 +122,7 @@ def show(
         ShardSet,
         constituents_of_row,
         describe_actions,
+        describe_graph,
         describe_row,
         describe_tree,
         trees_of_row,
@@ -141,7 +144,9 @@ def show(
         trees = trees_of_row(rows, i) if labelled is None else [labelled]
         description = describe_row(rows, i)
         if actions is not None:
-            description |= {"actions": describe_actions(rows, i, actions.value)}
+            gilt = actions is Actions.gilt
+            found = describe_graph(rows, i) if gilt else describe_actions(rows, i, actions.value)
+            description |= {"actions": found}
             del description["tokens"]
     if tree is not None:
         if not trees:
@@ -160,6 +165,8 @@ def show(
     for brackets in (description["tree"], description.get("constituents"), *description.get("trees", ())):
         if brackets is not None:
             console.print(Text(visible(brackets)))
+    if arcs := description.get("arcs"):
+        console.print(Text(f"arcs {_arcs(arcs)}"))
     for each in trees:
         console.print(Text(tree_text(each)))
     console.print()
@@ -192,20 +199,32 @@ def _print_trees(trees: list[Tree], form: Drawn) -> None:
         out.write("\n".join(drawn))
 
 
+def _arcs(arcs: list[tuple[int, int]]) -> str:
+    return " ".join(f"{head}-{dependent}" for head, dependent in arcs)
+
+
 def _actions(positions: list[dict[str, Any]]) -> Table:
-    """A line for each action; what a position of a Transformer Grammar sees as a row of its mask."""
+    """A line for each action, or word; what a position of a Transformer Grammar sees as a row of its mask."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in positions[0]:
-        table.add_column({"position": "k"}.get(name, name), justify="left" if name == "action" else "right")
+        is_left = name in ("action", "word", "arcs") or (
+            isinstance(positions[0][name], list) and name != "sees"
+        )
+        table.add_column({"position": "k"}.get(name, name), justify="left" if is_left else "right")
     for found in positions:
         cells = {name: "" if value is None else str(value) for name, value in found.items()}
         if "sees" in found:
             seen = set(found["sees"])
             cells["sees"] = "".join("x" if j in seen else "." for j in range(len(positions)))
+        if "arcs" in found:
+            cells["arcs"] = _arcs(found["arcs"])
+            cells |= {
+                tape: " ".join(f"{n:>2}" for n in found[tape]) for tape in ("degree", "depth", "distance")
+            }
         table.add_row(*(Text(visible(cell)) for cell in cells.values()))
     return table
 

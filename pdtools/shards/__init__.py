@@ -10,6 +10,7 @@ from pdtools.shards.build import (
 from pdtools.shards.describe import (
     constituents_of_row,
     describe_actions,
+    describe_graph,
     describe_row,
     describe_tree,
     trees_of_row,
@@ -30,6 +31,7 @@ __all__ = [
     "build_shards",
     "constituents_of_row",
     "describe_actions",
+    "describe_graph",
     "describe_row",
     "describe_tree",
     "shards_from_files",

@@ -22,6 +22,7 @@ from pdtools.trees import (
     unescape,
 )
 from pdtools.trees.actions import ActionIds, action_rows
+from pdtools.trees.graph_features import graph_features
 
 ActionKind = Literal["plm", "plm-mask", "tg"]
 
@@ -96,7 +97,8 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
 
     Returns:
         ``id``, ``text``, ``tree`` (brackets, or None), ``constituents`` (the same, labelled and not
-        binarized; or None) and ``tokens``; for a window also ``document`` and its sentences' ``trees``.
+        binarized; or None) and ``tokens``; for a window also ``document`` and its sentences' ``trees``;
+        with dependencies ``arcs``, pairs of head and dependent.
         ``tokens`` has for each position of the row its ``position``, ``id``, ``token``, ``word`` (None for
         ROOT and EOS), ``attach``, ``shift`` (whether it only shifts) and ``tape`` (its row W_k, one depth per
         position up to its own).
@@ -115,6 +117,7 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
         "text": shards.text(i),
         "tree": None if tree is None else tree.to_brackets(),
         "constituents": None if constituents is None else constituents.to_brackets(),
+        **({"arcs": shards.graph(i).arcs} if shards.has_arcs else {}),
         **of_window,
         "tokens": [
             {
@@ -141,6 +144,33 @@ def _position(k: int, token: str, word: str | None, attach: int, depths: NDArray
         "shift": attach == k,
         "tape": depths[: k + 1].tolist(),
     }
+
+
+def describe_graph(shards: ShardSet, i: int) -> list[dict[str, Any]]:
+    """The dependencies of row i as GiLT reads them, JSON-ready.
+
+    Returns:
+        For each word t, from 1, its ``number``, ``word``, ``arcs`` ([head, dependent], of those that belong
+        to it), and its rows of the three tapes, t + 1 numbers for the root and the words up to t:
+        ``degree``, ``depth`` and ``distance`` (:func:`pdtools.trees.graph_features.graph_features`).
+
+    Raises:
+        PdtoolsError: if the shards have no arcs.
+    """
+    graph = shards.graph(i)
+    adjacency = np.zeros((1, graph.n_words + 1, graph.n_words + 1), dtype=np.bool_)
+    adjacency[0, graph.heads, graph.dependents] = True
+    tapes = graph_features(adjacency)
+    later = graph.later.tolist()
+    return [
+        {
+            "number": t,
+            "word": word,
+            "arcs": [arc for arc, end in zip(graph.arcs, later, strict=True) if end == t],
+            **{name: tape[0, t, : t + 1].tolist() for name, tape in tapes._asdict().items()},
+        }
+        for t, word in enumerate(_words(shards, i), 1)
+    ]
 
 
 def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[str, Any]]:

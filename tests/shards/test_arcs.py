@@ -90,6 +90,26 @@ def test_shards_without_arcs_say_so(trees: Path, tmp_path: Path, capsys: pytest.
         ShardSettings(layout="window", window=9, tape="none", arcs="unlabelled")
 
 
+def test_show_of_arcs_and_tapes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trees = tmp_path / "a.trees"
+    trees.write_text("(X (DT the) (NN cat) (VB saw) (DT a) (NN dog))\n")
+    Path(f"{trees}.arcs").write_text("2-1 3-2 0-3 5-4 3-5\n")
+    assert tapes(tmp_path / "shards", trees) == 0
+    assert run(["show", str(tmp_path / "shards"), "0"]) == 0
+    assert "\narcs 2-1 0-3 3-2 3-5 5-4\n" in capsys.readouterr().out
+    assert run(["show", str(tmp_path / "shards"), "0", "--actions", "gilt"]) == 0
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[-4:]]
+    # The specification's worked example, rows 3 to 5 over the root and words.
+    assert rows[0] == "3 saw 0-3 3-2 10 1 11 11 1 4 3 2 1 20 10 0"
+    assert rows[1] == "4 a 10 1 11 11 0 1 4 3 2 0 0 0 0 0 0"
+    assert rows[2] == "5 dog 3-5 5-4 10 1 11 21 1 11 1 4 3 2 4 3 2 21 11 1 10 0"
+    assert run(["show", str(tmp_path / "shards"), "0", "--actions", "gilt", "--json"]) == 0
+    described = json.loads(capsys.readouterr().out)
+    assert described["arcs"] == [[2, 1], [0, 3], [3, 2], [3, 5], [5, 4]]
+    found = {"number": 2, "word": "cat", "arcs": [[2, 1]], "degree": [0, 1, 10], "depth": [1, 0, 0]}
+    assert described["actions"][1] == {**found, "distance": [0, 10, 0]}
+
+
 @pytest.mark.parametrize(
     ("line", "change", "reason"),
     [
