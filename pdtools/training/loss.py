@@ -163,7 +163,46 @@ class NumberTerm(LossTerm):
         return {"mean_squared_error": sums[self.name] / sums["numbers"]} if sums["numbers"] else {}
 
 
-TERMS: tuple[LossTerm, ...] = (TokenTerm(), AttachmentTerm(), TreeRegTerm(), AnswerTerm(), NumberTerm())
+class CountTerm(LossTerm):
+    """−log p of how many arcs each word has (GiLT)."""
+
+    name = "count_nll"
+    counters = ("words", "counts_right")
+
+    def weight(self, config: TrainConfig) -> float:
+        """See :meth:`LossTerm.weight`."""
+        return config.count_weight
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """Log the share of words whose likeliest number is right."""
+        words = sums["words"]
+        return {"count_accuracy": sums["counts_right"] / words} if words else {}
+
+
+class ArcTerm(LossTerm):
+    """Binary cross-entropy of all arcs that there are or could be (GiLT)."""
+
+    name = "arc_bce"
+
+    def weight(self, config: TrainConfig) -> float:
+        """See :meth:`LossTerm.weight`."""
+        return config.arc_weight
+
+    def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
+        """Log its mean over words."""
+        words = sums["words"]
+        return {"arc_loss": sums[self.name] / words} if words else {}
+
+
+TERMS: tuple[LossTerm, ...] = (
+    TokenTerm(),
+    AttachmentTerm(),
+    TreeRegTerm(),
+    AnswerTerm(),
+    NumberTerm(),
+    CountTerm(),
+    ArcTerm(),
+)
 COUNTERS = tuple(counter for term in TERMS for counter in term.counters)
 # The order of sums in tensors.
 NAMES = (*(term.name for term in TERMS), *COUNTERS)

@@ -27,6 +27,8 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("plm", {**SMALL, "n_labels": 3}),
     ("plm-mask", {**SMALL, "n_labels": 3, "positions": "learned"}),
     ("tg", {**SMALL, "n_labels": 3, "output_bias": True}),
+    ("gilt", SMALL),
+    ("gilt", {**SMALL, "scorer_width": 4, "positions": "none"}),
     ("sclm", {**SMALL, "runs": ["", "(S"]}),
     ("rnn", {}),
     ("rnn", {"stack": "superposition", "controller": "rnn", "embedding_size": 5}),
