@@ -5,12 +5,17 @@ from __future__ import annotations
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search.actions.scorer import ActionSearch
+from pdtools.search.arcs.scorer import ArcSearch
 from pdtools.search.attachments.scorer import AttachmentSearch
 from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.options import SearchOptions
 
 # By the name of their kind (:class:`pdtools.models.derivations.DerivationKind`).
-SEARCHES: dict[str, DerivationSearch] = {"attachments": AttachmentSearch(), "actions": ActionSearch()}
+SEARCHES: dict[str, DerivationSearch] = {
+    "attachments": AttachmentSearch(),
+    "actions": ActionSearch(),
+    "arcs": ArcSearch(),
+}
 
 
 def search_of(model: LanguageModel) -> DerivationSearch:

@@ -252,33 +252,15 @@ class GiltLM(TransformerLM):
 
     # --- token by token -----------------------------------------------------------------------
 
-    def start(self, rows: int, length: int, entries: int | None = None) -> Any:
-        """Not without arcs: see :meth:`begin`.
-
-        Raises:
-            PdtoolsError: always.
-        """
-        raise PdtoolsError("a model with a graph is not read without arcs")
-
-    @torch.no_grad()
-    def begin(
-        self, rows: int, length: int, *, words: int | None = None, entries: int | None = None
-    ) -> ArcState:
-        """R hypotheses that have read ROOT.
-
-        Args:
-            rows: R.
-            length: the most positions of one, ROOT and end-of-sentence included.
-            words: the most words of one; by default as many as tokens.
-            entries: see :meth:`LanguageModel.start`.
-        """
+    def start(self, rows: int, length: int, entries: int | None = None) -> ArcState:
+        """See :meth:`LanguageModel.start`; W is the most words, and 1."""
         self.check_length(length)
         config, weight = self.config, self.embedding.weight
         past = Past(rows, rows * length if entries is None else entries, like=weight)
-        nodes = (max(0, length - 2) if words is None else words) + 1
+        nodes = max(1, length - 1)
         networks = weight.new_zeros(rows, nodes, 2, 2 * config.width)
-        networks[:, 0] = torch.stack(self.scorer.networks(self.scorer.root))
-        state = ArcState(
+        networks[:, 0] = torch.stack(self.scorer.networks(self.scorer.root)).detach()
+        return ArcState(
             position=-1,
             past=past,
             caches=[past.cache(2 * config.d_model) for _ in self.blocks],
@@ -287,10 +269,15 @@ class GiltLM(TransformerLM):
             word=torch.zeros(rows, 0, dtype=torch.int64, device=weight.device),
             networks=networks,
             graphs=GraphState.start(rows, nodes, weight.device),
-            arcs=torch.zeros(rows, nodes, 2 * nodes, dtype=torch.bool, device=weight.device),
         )
-        self._feed(state, torch.full((rows,), self.root_id, device=weight.device))
-        return state
+
+    def advance(self, state: Any, tokens: Tensor, tape_row: Tensor) -> None:
+        """Not by tapes: see :meth:`read`.
+
+        Raises:
+            PdtoolsError: always.
+        """
+        raise PdtoolsError("a model that reads dependency graphs has no stack tape")
 
     @torch.no_grad()
     def word_choice(self, state: ArcState, tokens: Tensor) -> WordChoice:
@@ -309,6 +296,7 @@ class GiltLM(TransformerLM):
         none = torch.full_like(counts, -torch.inf)
         none[:, 0] = 0
         return WordChoice(
+            tokens=tokens,
             starts=starts,
             counts=torch.where(starts[:, None], counts, none),
             scores=candidate_scores(found, pairs, nodes).masked_fill(~starts[:, None], -torch.inf),
@@ -320,7 +308,7 @@ class GiltLM(TransformerLM):
         """Read the next token of every hypothesis (in place), with the arcs of the word that it may begin.
 
         Args:
-            state: from :meth:`begin`.
+            state: from :meth:`start`, ROOT read.
             tokens: int64 (R,).
             word: what could be chosen.
             chosen: bool (R, 2W), columns of its candidates.
@@ -330,10 +318,12 @@ class GiltLM(TransformerLM):
         state.graphs.push(word.starts, heads, dependents)
         (row,) = torch.nonzero(word.starts, as_tuple=True)
         number = state.graphs.words[row]
-        state.networks[row, number], state.arcs[row, number] = word.networks[row], chosen[row]
-        self._feed(state, tokens)
+        state.networks[row, number] = word.networks[row]
+        self.feed(state, tokens)
 
-    def _feed(self, state: ArcState, tokens: Tensor) -> None:
+    @torch.no_grad()
+    def feed(self, state: ArcState, tokens: Tensor) -> None:
+        """Read the next token of every hypothesis, whose word has its arcs; or ROOT, the first."""
         state.position += 1
         state.past.feed()
         state.word = torch.cat([state.word, state.graphs.words[:, None]], 1)  # (R, k + 1)

@@ -176,7 +176,12 @@ def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
     scores = scores.double()
     size = chosen.sum(-1, keepdim=True)
     total = scores.masked_fill(~chosen, 0).sum(-1)
-    return total - log_polynomials(scores)[..., -1, :].gather(-1, size)[..., 0]
+    return total - log_set_sums(scores).gather(-1, size)[..., 0]
+
+
+def log_set_sums(scores: Tensor) -> Tensor:
+    """log e_k(exp s), of all sets of size k of candidates (…, C): float64 (…, COUNTS)."""
+    return log_polynomials(scores.double())[..., -1, :]
 
 
 def log_polynomials(scores: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from search_oracle import EOS, ROOT, row, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.models.dependency.batch import ArcBatch
+from pdtools.models.dependency.derivations import ArcDerivations, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.models.dependency.scorer import (
     Pairs,
@@ -212,11 +213,11 @@ def test_token_by_token_equals_one_pass(positions: str, norm: str) -> None:
     graphs = [random_graph(4, seed=2), random_graph(3, seed=3)]
     batch = model.pack([(row(tokens), graph) for tokens, graph in zip(strings, graphs, strict=True)])
     parts = model.forward_parts(batch)
-    state = model.begin(2, 7)
+    made = ArcDerivations(model, 2, 7)
+    state = made.state
     for k, tokens in enumerate(torch.tensor(strings).T, start=1):
         wanted = parts.token_logprobs[:, k]
         assert model.token_logprobs(state, tokens).tolist() == pytest.approx(wanted.tolist(), abs=1e-5)
-        word = model.word_choice(state, tokens)
         nodes = state.networks.shape[1]
         chosen = torch.zeros(2, 2 * nodes, dtype=torch.bool)
         for r, graph in enumerate(graphs):
@@ -225,8 +226,8 @@ def test_token_by_token_equals_one_pass(positions: str, norm: str) -> None:
                 of_t = [arc for arc in graph.arcs if max(arc) == t]
                 for head, dependent in of_t:
                     chosen[r, head if dependent == t else nodes + dependent] = True
-        model.read(state, tokens, word, chosen)
-    assert [str(state.graph(r)) for r in range(2)] == [str(graph) for graph in graphs]
+        made.read(tokens, chosen)
+    assert [str(graph_of_history(each)) for each in made.history.numpy()] == list(map(str, graphs))
     last = model.next_token_logprobs(state)[:, EOS]
     assert last.tolist() == pytest.approx(parts.token_logprobs[:, -1].tolist(), abs=1e-5)
 

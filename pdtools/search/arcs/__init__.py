@@ -1,0 +1,1 @@
+"""Search over the dependency graphs that a model makes of strings."""

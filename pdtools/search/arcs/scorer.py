@@ -1,0 +1,83 @@
+"""The scorer of models of strings and arcs: marginals by the beam search of attachments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
+from pdtools.models.dependency.model import GiltLM
+from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
+from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, merged_trees
+from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.derivation_search import DerivationSearch, ToEstimate
+from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.scores import PrefixScores, Unscorable
+from pdtools.tokenization import Sentence
+from pdtools.trees import escape, sentence_problem
+
+
+class ArcScorer(AttachmentScorer):
+    """A :class:`ModelScorer`, and a :class:`Searcher`, over a model of strings and arcs.
+
+    Args:
+        loaded, search, context: see :class:`AttachmentScorer`; no context: these models read sentences.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, search: SearchOptions = DEFAULT_SEARCH, *, context: Context = NO_CONTEXT
+    ) -> None:
+        super().__init__(loaded, search, context=context)
+        self.settings["kind"] = "arcs"
+
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """See :meth:`Searcher.score_with_parses`; of graphs their arcs, such as ``0-2 2-1``."""
+        for found in self.search(sentences):
+            if isinstance(found, Unscorable):
+                yield found
+            else:
+                graphs = map(graph_of_history, found.result.incremental[1:])
+                yield ParsedScore(self.as_score(found), tuple(map(str, graphs)))
+
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`Searcher.parse`; trees are those of :func:`.derivations.graph_tree`."""
+        merging = k_best > 1 and not derivations
+        for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
+            if isinstance(found, Unscorable):
+                yield found
+            elif problem := sentence_problem(found.encoded.sentence.words):
+                yield Unscorable(found.encoded.sentence.text, problem)
+            else:
+                words = [escape(word) for word in found.encoded.sentence.words]
+                word_of_token = found.encoded.encoding.word[1:-1].tolist()
+                trees = [(joint, best.tree(words, word_of_token)) for joint, best in arc_derivations(found)]
+                kept = (merged_trees(trees) if merging else trees)[:k_best]
+                yield Parsed(tuple(kept), found.marginal, found.result.dropped)
+
+
+def arc_derivations(found: Searched) -> list[tuple[float, ArcDerivation]]:
+    """The best derivations of a sentence, best first, with their log joints in nats."""
+    tokens = found.encoded.encoding.ids[1:-1]
+    return [
+        (joint, ArcDerivation(tokens, graph_of_history(history)))
+        for joint, history in found.result.derivations
+    ]
+
+
+class ArcSearch(AttachmentSearch):
+    """Arcs, by :func:`pdtools.search.beam_search`."""
+
+    can_widen = False  # how wide is wide enough was measured on attachments
+
+    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> ArcScorer:
+        """See :meth:`DerivationSearch.searcher`."""
+        return ArcScorer(loaded, search, context=context)
+
+    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
+        """See :meth:`DerivationSearch.particles`; sets are too many to weigh all at once."""
+        if cast(GiltLM, model).config.arcs == "set":
+            return DerivationSearch.particles(self, model, asked)
+        return super().particles(model, asked)

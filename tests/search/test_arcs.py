@@ -1,0 +1,112 @@
+"""Search over arcs: against enumeration, and a plain search written from the specification."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from gilt_oracle import PlainNetwork
+from search_oracle import EOS, ROOT, row, tiny_model
+from toy_grammar_lm import enumerate_derivations
+
+from pdtools.models.dependency.derivations import graph_of_history
+from pdtools.models.dependency.model import GiltLM
+from pdtools.search import beam_search, sample
+from pdtools.search.options import AttachmentBeam, Particles
+from pdtools.search.particles import particle_search
+
+STRINGS = [[3, 4, 3], [3, 5, 4], [4], [3, 4, 4], [], [3, 5]]
+
+
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Any]:
+    """The plain formulation of the benchmarks."""
+    sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+    try:
+        from plain import gilt
+
+        yield gilt
+    finally:
+        sys.path.pop(0)
+
+
+def gilt(arcs: str = "released", **settings: object) -> GiltLM:
+    model = cast(GiltLM, tiny_model("gilt", feature_width=6, arcs=arcs, **settings).double())
+    model.begins.copy_(torch.tensor([True] * 5 + [False]))  # token 5 goes on with a word
+    return model
+
+
+def joint_of(model: GiltLM, tokens: list[int], history: np.ndarray) -> float:
+    with torch.no_grad():
+        parts = model.forward_parts(model.pack([(row(tokens), graph_of_history(history))]))
+    return float(parts.token_logprobs.sum() + parts.attach_logprobs.sum())
+
+
+@pytest.mark.parametrize("arcs", ["released", "set"])
+def test_a_full_beam_is_the_sum_over_all(arcs: str) -> None:
+    model = gilt(arcs)
+    found = beam_search(model, [row(tokens) for tokens in STRINGS], beam=AttachmentBeam(600), k_best=600)
+    for tokens, result in zip(STRINGS, found, strict=True):
+        every = enumerate_derivations(model, row(tokens).tolist())
+        assert result.prefix_logprobs.tolist() == pytest.approx(every.prefix_logprobs, abs=1e-5)
+        best = [joint for joint, _ in every.joints]
+        assert [joint for joint, _ in result.derivations] == pytest.approx(best, abs=1e-5)
+        assert result.dropped == pytest.approx(0, abs=1e-9)
+        for joint, history in result.derivations[:3]:
+            assert joint_of(model, tokens, history) == pytest.approx(joint, abs=1e-5)
+
+
+@pytest.mark.parametrize(("arcs", "beam"), [("released", 1), ("released", 5), ("set", 3)])
+def test_a_narrow_beam_is_that_of_the_plain_search(plain: Any, arcs: str, beam: int) -> None:
+    model, tokens = gilt(arcs), [3, 4, 5, 3]
+    sums, hypotheses = plain.search(
+        PlainNetwork(model),
+        tokens,
+        [True, True, False, True],
+        root=ROOT,
+        eos=EOS,
+        beam=beam,
+        sets=arcs == "set",
+    )
+    (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(beam), k_best=beam)
+    assert found.prefix_logprobs[1:].tolist() == pytest.approx(sums, abs=1e-5)
+    graphs = [sorted(graph_of_history(history).arcs) for _, history in found.derivations]
+    assert graphs == [sorted(each.graph) for each in hypotheses]
+    assert found.dropped > 0
+
+
+def test_particles_are_unbiased() -> None:
+    for arcs, number in (("released", 5), ("set", 4)):
+        model, tokens = gilt(arcs), [3, 4, 3]
+        exact = enumerate_derivations(model, row(tokens).tolist()).prefix_logprobs[-1]
+        estimates = [
+            math.exp(
+                particle_search(model, [row(tokens)], Particles(number=number, seed=s))[0].marginal - exact
+            )
+            for s in range(25)
+        ]
+        error = float(np.std(estimates)) / math.sqrt(len(estimates))
+        assert 0 < error < 0.2
+        assert np.mean(estimates) == pytest.approx(1, abs=4 * error)
+
+
+@pytest.mark.parametrize("arcs", ["released", "set"])
+def test_samples_have_the_probabilities_of_strings_and_graphs(arcs: str) -> None:
+    model = gilt(arcs)
+    drawn = [each for each in sample(model, number=1500, seed=2, max_tokens=4) if each.complete]
+    for each in drawn[:40]:
+        with torch.no_grad():
+            parts = model.forward_parts(model.pack([(row(each.tokens.tolist()), each.derivation.graph)]))
+        joint = float(parts.token_logprobs.sum() + parts.attach_logprobs.sum())
+        assert each.logprob == pytest.approx(joint, abs=1e-4)
+    counts = Counter(tuple(each.tokens.tolist()) for each in drawn)
+    for tokens in ([], [3], [4, 3]):
+        p = math.exp(enumerate_derivations(model, row(tokens).tolist()).prefix_logprobs[-1])
+        assert counts[tuple(tokens)] == pytest.approx(1500 * p, abs=5 * math.sqrt(1500 * p) + 3)
