@@ -19,7 +19,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, kind_of, read_json
 from pdtools.models.base import LanguageModel
 from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, load_checkpoint
-from pdtools.models.grammar.config import PlmConfig
+from pdtools.models.grammar.config import ActionModelConfig
 from pdtools.models.registry import model_kind
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.pretrained import (
@@ -151,7 +151,7 @@ def _check_kinds(model: str, kind: str) -> None:
         return
     for name in (model, kind):
         config_class = model_kind(name).config_class
-        if issubclass(config_class, PlmConfig):
+        if issubclass(config_class, ActionModelConfig):
             raise PdtoolsError(f"--init is not for model {name}, whose vocabulary has actions in it")
         if not issubclass(config_class, TransformerConfig):
             raise PdtoolsError(f"--init: a {model} cannot start from the weights of a {kind}")

@@ -12,7 +12,13 @@ from pdtools.errors import PdtoolsError
 from pdtools.models.base import LanguageModel
 from pdtools.models.dependency.config import GiltConfig
 from pdtools.models.dependency.model import GiltLM
-from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig, TransformerGrammarConfig
+from pdtools.models.grammar.config import (
+    DependencyGrammarConfig,
+    PlmConfig,
+    PlmMaskConfig,
+    TransformerGrammarConfig,
+)
+from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.recurrent.config import RecurrentConfig
 from pdtools.models.recurrent.model import RecurrentLM
@@ -51,6 +57,7 @@ register("pushdown", PushdownConfig, build_pushdown)
 register("plm", PlmConfig, GrammarLM)
 register("plm-mask", PlmMaskConfig, GrammarLM)
 register("tg", TransformerGrammarConfig, GrammarLM)
+register("dtg", DependencyGrammarConfig, DependencyGrammarLM)
 register("sclm", ScaffoldConfig, ScaffoldLM)
 register("gilt", GiltConfig, GiltLM)
 register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)

@@ -20,9 +20,9 @@ from pdtools.trees.arc_standard import ArcActions
 
 @dataclass(frozen=True)
 class ArcIds(ActionIds):
-    """Numbers of arc-standard actions: tokens come first, then left_arc, right_arc and pop_root.
+    """Numbers of arc-standard actions: tokens come first, then pop_root, left_arc and right_arc.
 
-    There are no openers; to a search arcs and pop_root are closers.
+    There are no openers; to a search pop_root and arcs are closers.
     """
 
     labels: int = 0
@@ -35,18 +35,18 @@ class ArcIds(ActionIds):
         return 3
 
     @property
-    def left(self) -> int:
-        """That of left_arc."""
+    def pop_root(self) -> int:
+        """The number of pop_root."""
         return self.tokens
 
     @property
-    def right(self) -> int:
-        """That of right_arc."""
+    def left(self) -> int:
+        """The number of left_arc."""
         return self.tokens + 1
 
     @property
-    def pop_root(self) -> int:
-        """That of pop_root."""
+    def right(self) -> int:
+        """The number of right_arc."""
         return self.tokens + 2
 
     def positions(self, tokens: ArrayLike, words: ArrayLike) -> Int64:

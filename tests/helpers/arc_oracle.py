@@ -7,7 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
+from pdtools.models import build_model, make_config
+from pdtools.models.grammar.model import GrammarLM
 from pdtools.trees.arc_standard import ArcActions
 
 L, R, POP = "L", "R", "pop"
@@ -155,3 +158,18 @@ def positions_by_hand(tokens: Sequence[int], actions: ArcActions, start: int) ->
             row.append(Position(action, row[-1].head, sees_stack() | {len(row): 0}, len(stack) - 1))
     compose(POP)
     return row
+
+
+def arc_model(*, words: int = 3, continuing: int = 0, zero: bool = False, **settings: object) -> GrammarLM:
+    """A model whose tokens are 3, 4, …; the first ``continuing`` of them continue words. With ``zero`` all
+    that is allowed is as likely."""
+    torch.manual_seed(0)
+    special = {"vocab_size": 3 + words, "pad_id": 0, "root_id": 1, "eos_id": 2}
+    shape = {"layers": 2, "d_model": 16, "heads": 4, "d_ff": 32}
+    model = build_model("dtg", make_config("dtg", {**special, **shape, **settings})).eval()
+    assert isinstance(model, GrammarLM)
+    model.continuing[3 : 3 + continuing] = True
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_() if zero else parameter.normal_(std=0.3)
+    return model

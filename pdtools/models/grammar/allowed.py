@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pdtools.trees.actions import ActionIds
+from pdtools.trees.arc_rows import ArcIds
 
 
 class Prefix(NamedTuple):
@@ -15,7 +16,7 @@ class Prefix(NamedTuple):
 
     Attributes:
         last: int64, the last action.
-        n_open: int, constituents that are open after it.
+        n_open: int, constituents that are open after it; of arcs, words on the stack.
         label: int64, of the innermost one of them; anything where none is open.
     """
 
@@ -29,7 +30,7 @@ class Allowed(NamedTuple):
 
     Attributes:
         structure: bool (S, labels + closers).
-        tokens: bool (S,), whether a token may.
+        tokens: bool (S,), whether a token may; of arcs, one that begins a word.
         continuing: bool (S,), whether one may that continues a word.
     """
 
@@ -57,3 +58,18 @@ def allowed(prefix: Prefix, ids: ActionIds, start: int, max_open: int) -> Allowe
         closers = closers & (label[:, None] == torch.arange(ids.labels, device=last.device))
     structure = torch.cat([may_open[:, None].expand(-1, ids.labels), closers], 1)
     return Allowed(structure, n_open > 0, (last < ids.tokens) & ~is_start)
+
+
+def allowed_arcs(prefix: Prefix, ids: ArcIds, start: int, max_open: int) -> Allowed:
+    """The arc-standard actions that may follow: arcs between two words, pop_root of a single one, tokens.
+
+    Args:
+        prefix: S of them, nothing after pop_root.
+        ids: numbers of actions; the columns of structure are pop_root, left_arc and right_arc.
+        start: the start token's number.
+        max_open: the most words on the stack.
+    """
+    last, n_open, _ = prefix
+    arcs = n_open > 1
+    structure = torch.stack([n_open == 1, arcs, arcs], 1)
+    return Allowed(structure, n_open < max_open, (last < ids.tokens) & (last != start))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from pdtools.models.batch import Batch
-from pdtools.trees.actions import ActionIds, action_rows, padded
+from pdtools.trees.actions import ActionIds, ActionRows, action_rows, padded
+from pdtools.trees.arc_rows import ArcIds, arc_rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,33 +42,62 @@ class ActionBatch(Batch):
             start, pad: numbers of the start token and of padding.
         """
         if not rows:
-            one, two = torch.tensor([1]), torch.tensor([[start, pad]])
-            zero = torch.zeros(1, 2, dtype=torch.int32)
-            own = torch.arange(2, dtype=torch.int32)[None]
-            nothing = torch.zeros(1, 2, dtype=torch.bool)
-            return cls(
-                two, own.long(), one, scored=nothing, n_open=zero, depth=zero, innermost=zero - 1, pop=own
-            )
+            return cls._of_nothing(start, pad)
         made = action_rows([(tokens[1:-1], tree) for tokens, tree in rows], ids, start)
+        return cls._of(made, pad, doubled=ids.doubled)
+
+    @classmethod
+    def _of_nothing(cls, start: int, pad: int, **more: Tensor) -> Self:
+        one, two = torch.tensor([1]), torch.tensor([[start, pad]])
+        zero = torch.zeros(1, 2, dtype=torch.int32)
+        own = torch.arange(2, dtype=torch.int32)[None]
+        nothing = torch.zeros(1, 2, dtype=torch.bool)
+        return cls(
+            two, own.long(), one, scored=nothing, n_open=zero, depth=zero, innermost=zero - 1, pop=own, **more
+        )
+
+    @classmethod
+    def _of(cls, made: ActionRows, pad: int, *, doubled: bool, **more: Tensor) -> Self:
         lengths = np.diff(made.begins)
         position = np.arange(int(lengths.max()))
         pop = padded(made, made.pop, None)
         # The start and the second one of doubled closers are not predicted.
         scored = (position < lengths[:, None]) & (position > 0)
-        if ids.doubled:
+        if doubled:
             scored &= pop != position
         return cls(
             tokens=torch.from_numpy(padded(made, made.actions, pad)),
-            attach=torch.from_numpy(np.tile(position, (len(rows), 1))),
+            attach=torch.from_numpy(np.tile(position, (len(lengths), 1))),
             lengths=torch.from_numpy(lengths),
             scored=torch.from_numpy(scored),
             n_open=torch.from_numpy(padded(made, made.n_open, 0)),
             depth=torch.from_numpy(padded(made, made.depth, 0)),
             innermost=torch.from_numpy(padded(made, made.innermost, -1)),
             pop=torch.from_numpy(pop),
+            **more,
         )
 
     def ends(self, eos_id: int) -> Tensor:
         """See :meth:`Batch.ends`: where the last constituent is closed."""
         assert self.scored is not None
         return self.scored & (self.n_open == 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArcBatch(ActionBatch):
+    """Rows of arc-standard actions; see :class:`pdtools.trees.arc_rows.ArcRows`.
+
+    Attributes:
+        head: int64 (B, N), of arcs the last token of the head, of pop_root the start; -1 of others.
+    """
+
+    head: Tensor
+
+    @classmethod
+    def of_arcs(cls, rows: Sequence[tuple[Any, Any]], ids: ArcIds, start: int, pad: int) -> ArcBatch:
+        """Rows of tokens, ROOT and end-of-sentence included, with
+        :class:`~pdtools.trees.arc_standard.ArcActions`; none: as :meth:`ActionBatch.of_rows`."""
+        if not rows:
+            return cls._of_nothing(start, pad, head=torch.full((1, 2), -1))
+        made = arc_rows([(tokens[1:-1], actions) for tokens, actions in rows], ids, start)
+        return cls._of(made, pad, doubled=True, head=torch.from_numpy(padded(made, made.head, -1)))

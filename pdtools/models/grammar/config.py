@@ -7,31 +7,22 @@ from typing import Literal
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
+from pdtools.models.grammar.arc_derivations import ArcKind
 from pdtools.models.grammar.derivations import ActionKind
 from pdtools.models.transformer.config import Positions, TransformerConfig
 from pdtools.trees.actions import ActionIds
+from pdtools.trees.arc_rows import ArcIds
 
 Normalize = Literal["allowed", "all"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlmConfig(TransformerConfig):
-    """Shape of a PLM (Qian et al. 2021): an action model, one closer for all labels.
-
-    Attributes:
-        n_labels: of constituents: the tokenizer's.
-        max_open: the most constituents that may be open at once.
-        normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution;
-            or over "all" of them, as in effect the released code does: then probability is lost.
-    """
-
-    n_labels: int
-    max_open: int = 50
-    normalize: Normalize = "allowed"
+class ActionModelConfig(TransformerConfig):
+    """Shape of a model of actions; subclasses say of which."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("n_labels", "max_open"):
+        for name in self._counts():
             if getattr(self, name) < 1:
                 raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.objective != "causal" or self.attachment_head or self.as_released:
@@ -46,13 +37,18 @@ class PlmConfig(TransformerConfig):
             )
 
     @classmethod
+    def _counts(cls) -> tuple[str, ...]:
+        """Settings of its own that are at least 1."""
+        return ("max_open",)
+
+    @classmethod
     def _positions(cls) -> tuple[Positions, ...]:
-        return ("learned", "relative", "alibi", "none")
+        return ("relative",)
 
     @property
     def actions(self) -> ActionIds:
         """Numbers of its actions."""
-        return ActionIds(self.vocab_size, self.n_labels, typed=False, doubled=False)
+        raise NotImplementedError
 
     @property
     def n_inputs(self) -> int:
@@ -63,6 +59,35 @@ class PlmConfig(TransformerConfig):
     def position_dropout(self) -> float:
         """See :attr:`TransformerConfig.position_dropout`: as Sartran et al. (2022) have it."""
         return self.input_dropout
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlmConfig(ActionModelConfig):
+    """Shape of a PLM (Qian et al. 2021): a language model of actions, one closer for all labels.
+
+    Attributes:
+        n_labels: of constituents: the tokenizer's.
+        max_open: the most constituents that may be open at once.
+        normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution;
+            or over "all" of them, as in effect the released code does: then probability is lost.
+    """
+
+    n_labels: int
+    max_open: int = 50
+    normalize: Normalize = "allowed"
+
+    @classmethod
+    def _counts(cls) -> tuple[str, ...]:
+        return ("n_labels", "max_open")
+
+    @classmethod
+    def _positions(cls) -> tuple[Positions, ...]:
+        return ("learned", "relative", "alibi", "none")
+
+    @property
+    def actions(self) -> ActionIds:
+        """Numbers of its actions."""
+        return ActionIds(self.vocab_size, self.n_labels, typed=False, doubled=False)
 
     @property
     def derivation_kind(self) -> DerivationKind:
@@ -105,3 +130,30 @@ class TransformerGrammarConfig(PlmConfig):
     def actions(self) -> ActionIds:
         """See :attr:`PlmConfig.actions`."""
         return ActionIds(self.vocab_size, self.n_labels, typed=True, doubled=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DependencyGrammarConfig(ActionModelConfig):
+    """Shape of a Dependency Transformer Grammar (Zhao et al. 2024): arc-standard actions, of which positions
+    see what is on the stack, and relative positions count its items.
+
+    Attributes:
+        max_open: the most words that may be on the stack at once. Those of a chain of right arcs are.
+    """
+
+    max_open: int = 100
+
+    @property
+    def relative_to(self) -> Literal["places", "depths"]:
+        """See :attr:`TransformerConfig.relative_to`."""
+        return "depths"
+
+    @property
+    def actions(self) -> ArcIds:
+        """See :attr:`ActionModelConfig.actions`."""
+        return ArcIds(self.vocab_size)
+
+    @property
+    def derivation_kind(self) -> DerivationKind:
+        """Arc-standard actions, on which tokens depend."""
+        return ArcKind(reach_words=True)

@@ -181,4 +181,4 @@ class ActionDerivations(Derivations):
     def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
         """See :meth:`Derivations.derivation`; what is open where it was cut off is closed after the last
         token."""
-        return read_actions(choices, self._ids)
+        return cast("ActionDerivation", self._model.read_derivation(choices))

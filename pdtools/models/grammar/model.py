@@ -19,9 +19,10 @@ from pdtools.models.batch import Batch
 from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
-from pdtools.models.grammar.state import ActionState
+from pdtools.models.grammar.derivations import read_actions
+from pdtools.models.grammar.state import ActionState, Step
 from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
-from pdtools.models.kernels.grammar_attention import visible_keys
+from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
 from pdtools.models.transformer.score_terms import ScoreInputs
@@ -39,6 +40,7 @@ class GrammarLM(TransformerLM):
 
     config: PlmConfig
     continuing: Tensor
+    state_class: type[ActionState] = ActionState
 
     def __init__(self, config: PlmConfig) -> None:
         super().__init__(config)
@@ -95,17 +97,8 @@ class GrammarLM(TransformerLM):
         hidden = self._read_actions(batch)[:, :-1]  # (B, N - 1, D)
         scored = batch.scored[:, 1:]  # (B, N - 1)
         targets = batch.tokens[:, 1:][scored]  # (S,)
-        output = hidden[scored], self._output_weight, self._output_bias
-        prefix = self._prefix(batch, scored) if self.config.normalize == "allowed" else None
-
-        def rule_out(logits: Tensor, rows: slice) -> None:
-            if prefix is not None:
-                self._rule_out(logits, Prefix(*(each[rows] for each in prefix)))
-
-        found = -linear_cross_entropy(*output, targets, rule_out)  # (S,)
+        found, structure = self._score(hidden[scored], targets, self._prefix(batch, scored))
         logprobs = F.pad(found.new_zeros(scored.shape).masked_scatter(scored, found), (1, 0))  # (B, N)
-
-        structure = self._best_structure(*output, prefix)  # (S,)
         best = F.pad(torch.zeros_like(scored, dtype=torch.int64).masked_scatter(scored, structure), (1, 0))
         is_token = (batch.tokens < self.vocab_size) | batch.ends(self.eos_id)
         return TokenParts(
@@ -114,6 +107,23 @@ class GrammarLM(TransformerLM):
             attach_best=best,
             n_clamped=batch.lengths.new_zeros(()),
         )
+
+    def _score(self, hidden: Tensor, targets: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of given actions, and the likeliest of those that are no tokens: (S,) each.
+
+        Args:
+            hidden: (S, D), final hidden states before them.
+            targets: int64 (S,).
+            prefix: of each.
+        """
+        output = hidden, self._output_weight, self._output_bias
+        ruled = prefix if self.config.normalize == "allowed" else None
+
+        def rule_out(logits: Tensor, rows: slice) -> None:
+            if ruled is not None:
+                self._rule_out(logits, Prefix(*(each[rows] for each in ruled)))
+
+        return -linear_cross_entropy(*output, targets, rule_out), self._best_structure(*output, ruled)
 
     def loss(self, batch: Batch) -> LossParts:
         """See :meth:`LanguageModel.loss`; what counts as right is the likeliest of opening and closing."""
@@ -138,17 +148,25 @@ class GrammarLM(TransformerLM):
         if self.sees_stack:
             position = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
             is_compose = (batch.tokens >= self.actions.first_closer) & (batch.pop != position)
-            inputs = replace(inputs, on_stack=visible_keys(batch.pop, is_compose, batch.depth))
+            inputs = replace(inputs, on_stack=self._visible(batch, is_compose))
         elif isinstance(self.config, PlmMaskConfig):
             inputs = replace(inputs, innermost=batch.innermost)
         else:
             n = batch.tokens.shape[1]
             causal = torch.ones(n, n, dtype=torch.bool, device=batch.tokens.device).tril()
             inputs = replace(inputs, causal=causal)
-        x = self._input(self.embedding(batch.tokens), first=0, lengths=batch.lengths)  # (B, N, D)
+        x = self._input(self._embedded(batch), first=0, lengths=batch.lengths)  # (B, N, D)
         for block in self.blocks:
             x = block(x, inputs)
         return self._final(x)
+
+    def _embedded(self, read: ActionBatch | Step) -> Tensor:
+        """Embeddings of what is read: (B, N, D), or of a step (M, D)."""
+        return self.embedding(read.actions if isinstance(read, Step) else read.tokens)
+
+    def _visible(self, batch: ActionBatch, is_compose: Tensor) -> Visible:
+        """What positions see of the stack."""
+        return visible_keys(batch.pop, is_compose, batch.depth)
 
     def _prefix(self, batch: ActionBatch, scored: Tensor) -> Prefix:
         """Before the actions that are scored, bool (B, N - 1)."""
@@ -218,7 +236,7 @@ class GrammarLM(TransformerLM):
     def begin(self, rows: int) -> ActionState:
         """R prefixes that have read the start."""
         config, weight = self.config, self.embedding.weight
-        state = ActionState.empty(
+        state = self.state_class.empty(
             rows,
             layers=config.layers,
             d_model=config.d_model,
@@ -237,12 +255,10 @@ class GrammarLM(TransformerLM):
             state: from :meth:`begin`; none of its prefixes has ended.
             actions: int64 (R,), allowed ones.
         """
-        config = self.config
-        n_heads = config.heads if isinstance(config, PlmMaskConfig) else None
-        step = state.push(actions, self.actions, n_heads)
-        x = self._scaled(self.embedding(step.actions))[:, None]  # (M, 1, D)
+        step = self._pushed(state, actions)
+        x = self._scaled(self._embedded(step))[:, None]  # (M, 1, D)
         if self.position_embedding is not None:
-            x = x + self.position_embedding(step.positions.clamp(max=config.max_length - 1))[:, None]
+            x = x + self.position_embedding(step.positions.clamp(max=self.config.max_length - 1))[:, None]
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         inputs = ScoreInputs(
             causal=None, tape=None, visible=step.visible, depth_difference=step.depth_difference
@@ -250,6 +266,15 @@ class GrammarLM(TransformerLM):
         for block, cache in zip(self.blocks, step.caches, strict=True):
             x = block(x, inputs, cast(Any, cache))
         state.take(self._final(x)[:, 0])
+
+    def _pushed(self, state: ActionState, actions: Tensor) -> Step:
+        """Note the next action of every prefix, int64 (R,), and say what is to be read."""
+        n_heads = self.config.heads if isinstance(self.config, PlmMaskConfig) else None
+        return state.push(actions, self.actions, n_heads)
+
+    def read_derivation(self, actions: NDArray[np.integer]) -> Any:
+        """The derivation of a sequence of actions without the start."""
+        return read_actions(actions, self.actions)
 
     @torch.no_grad()
     def action_logprobs(self, state: ActionState, tokens: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -263,20 +288,18 @@ class GrammarLM(TransformerLM):
             Of opening and closing float (R, labels + closers), and of the tokens float (R,) or (R, V), nats;
             -inf where one is not allowed, or there is no room for more positions.
         """
-        v = self.vocab_size
         rows = max(1, (LOGIT_CELLS_CPU if self.device.type == "cpu" else LOGIT_CELLS) // self.actions.number)
-        structure, chosen = [], []
         prefix = state.prefix()
-        for first in range(0, len(state.hidden), rows):
-            part = slice(first, first + rows)
-            logits = self._logits(state.hidden[part]).float()
-            over_all = self.config.normalize == "all"
-            total = _logsumexp(logits) if over_all else None
-            self._rule_out(logits, Prefix(*(each[part] for each in prefix)))
-            total = _logsumexp(logits) if total is None else total  # (r,)
-            of_tokens = logits[:, :v] if tokens is None else logits.gather(1, tokens[part, None])
-            structure.append(logits[:, v:] - total[:, None])
-            chosen.append((of_tokens - total[:, None]) if tokens is None else of_tokens[:, 0] - total)
+        parts = [slice(first, first + rows) for first in range(0, len(state.hidden), rows)]
+        every = [
+            self._next(
+                state.hidden[part],
+                Prefix(*(each[part] for each in prefix)),
+                None if tokens is None else tokens[part],
+            )
+            for part in parts
+        ]
+        structure, chosen = zip(*every, strict=True)
         found = torch.cat(structure), torch.cat(chosen)
         if self.max_length is not None:
             full = state.read >= self.max_length  # (R,)
@@ -284,8 +307,20 @@ class GrammarLM(TransformerLM):
             found[1].masked_fill_(full if tokens is not None else full[:, None], -torch.inf)
         return found
 
+    def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
+        """What :meth:`action_logprobs` says of some prefixes with room, from their hidden states (r, D)."""
+        v = self.vocab_size
+        logits = self._logits(hidden).float()
+        over_all = self.config.normalize == "all"
+        total = logsumexp_of(logits) if over_all else None
+        self._rule_out(logits, prefix)
+        total = logsumexp_of(logits) if total is None else total  # (r,)
+        of_tokens = logits[:, :v] if tokens is None else logits.gather(1, tokens[:, None])
+        chosen = of_tokens - total[:, None]
+        return logits[:, v:] - total[:, None], chosen if tokens is None else chosen[:, 0]
 
-def _logsumexp(logits: Tensor) -> Tensor:
+
+def logsumexp_of(logits: Tensor) -> Tensor:
     """log Σ exp of rows (R, A), in C where that works: (R,)."""
     return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +16,9 @@ from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
 from pdtools.models.transformer.score_terms import depth_differences
 from pdtools.trees.actions import ActionIds
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 class Step(NamedTuple):
     """M positions that are read at once: of every prefix one, then a second one of those that close, if
@@ -26,6 +29,7 @@ class Step(NamedTuple):
         visible: bool (M, 1 or H, 1, K), keys that each may see; the last is its own.
         depth_difference: int16 (M, 1, 1, K), for Transformer Grammars.
         caches: of the layers.
+        head: int64 (M,), of arcs the head's last token, -1 of tokens; None of other actions.
     """
 
     actions: Tensor
@@ -33,6 +37,7 @@ class Step(NamedTuple):
     visible: Tensor
     depth_difference: Tensor | None
     caches: list[StepCache]
+    head: Tensor | None = None
 
 
 @dataclass
@@ -123,7 +128,7 @@ class ActionState(DecoderState):
     @classmethod
     def empty(
         cls, rows: int, *, layers: int, d_model: int, max_open: int, like: Tensor, has_stack: bool
-    ) -> ActionState:
+    ) -> Self:
         """Prefixes of which nothing was read.
 
         Args:
@@ -218,7 +223,7 @@ class ActionState(DecoderState):
         seen, count = self.entries, self.count - first
         depth = (self.n_open + torch.where(closing, 0, 1)).short()
         depth = torch.where(is_start, 0, depth)
-        keys, real, left = _aligned(seen, first, count)  # (R, K) each
+        keys, real, left = aligned(seen, first, count)  # (R, K) each
         keys = torch.cat([keys, own[:, None]], 1)
         depths = None if self.depths is None else self.depths.gather(1, left.clamp(min=0))
 
@@ -248,7 +253,7 @@ class ActionState(DecoderState):
             if len(second):
                 # The second closers see the new stack and themselves, and are not put on it.
                 self.closing, self.read = second, self.read + closing.long()
-                after, is_there, place = _aligned(
+                after, is_there, place = aligned(
                     self.entries[second], torch.zeros_like(second), self.count[second]
                 )
                 after = torch.cat(
@@ -258,9 +263,9 @@ class ActionState(DecoderState):
                 on_stack = self.depths[second].gather(1, place.clamp(min=0))
                 again = depth[second]
                 on_stack = depth_differences(again[:, None], torch.cat([on_stack, again[:, None]], 1))
-                keys, difference = _stacked(keys, after), _stacked(difference, on_stack)
+                keys, difference = stacked(keys, after), stacked(difference, on_stack)
                 is_there = F.pad(is_there, (0, 1), value=True)
-                visible = _stacked(visible[:, 0], is_there)[:, None]
+                visible = stacked(visible[:, 0], is_there)[:, None]
                 actions = torch.cat([actions, actions[second]])
                 positions = torch.cat([positions, positions[second] + 1])
         self.memory.take(len(actions))
@@ -302,7 +307,7 @@ class ActionState(DecoderState):
         return torch.cat([special, rest], 1) & visible
 
 
-def _aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Of rows ``count`` entries from the first on, to the right of as few columns as do.
 
     Returns:
@@ -315,7 +320,7 @@ def _aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Ten
     return entries.gather(1, place.clamp(min=0, max=max(entries.shape[1] - 1, 0))), column >= 0, place
 
 
-def _stacked(upper: Tensor, lower: Tensor) -> Tensor:
+def stacked(upper: Tensor, lower: Tensor) -> Tensor:
     """Tables one above the other, filled up at the left: (a + b, K)."""
     width = max(upper.shape[1], lower.shape[1])
     return torch.cat([F.pad(each, (width - each.shape[1], 0)) for each in (upper, lower)])

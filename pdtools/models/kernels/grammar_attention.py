@@ -57,7 +57,7 @@ class Visible:
         return distances.view(shape), seen.view(shape)
 
 
-def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor) -> Visible:
+def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor, mirrored: Tensor | None = None) -> Visible:
     """What the positions of Transformer Grammars see: themselves, and what has not been popped before.
 
     Args:
@@ -65,6 +65,8 @@ def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor) -> Visible:
             none does, at most the position itself if it is never on the stack. Of padding, at the end: any.
         compose: bool (B, N), whether a position is a COMPOSE step, which sees only what it pops.
         depth: int (B, N), constituents that are open, those that the position opens or closes included.
+        mirrored: bool (B, N), COMPOSE steps whose distances 0 and -1, but for their own, are exchanged: of
+            arcs to the left, whose dependent is the lower item. None: there are none.
     """
     batch, n = pop.shape
     row = torch.arange(n, device=pop.device)
@@ -78,11 +80,14 @@ def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor) -> Visible:
     query, order = query[seen].sort(stable=True)
     key = key[seen][order]
     levels = depth.flatten()
+    distance = levels[query] - levels[key]
+    if mirrored is not None:
+        distance = torch.where(mirrored.flatten()[query] & (query != key), -1 - distance, distance)
     counts = query.bincount(minlength=batch * n)
     return Visible(
         offsets=F.pad(counts.cumsum(0), (1, 0)),
         keys=(key % n).int(),
-        distances=((levels[query] - levels[key]).clamp(NEAREST, FARTHEST) - NEAREST).to(torch.uint8),
+        distances=(distance.clamp(NEAREST, FARTHEST) - NEAREST).to(torch.uint8),
         n=n,
     )
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.derivations import ActionDerivation, read_actions
+from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.state import ActionState
 from pdtools.search.attachments.beam import dropped_share
@@ -524,7 +524,8 @@ class _Batch:
         return results
 
     def _derivation(self, node: int) -> ActionDerivation:
-        return read_actions(self.history.path(int(node)), self.ids)
+        derivation: ActionDerivation = self.model.read_derivation(self.history.path(int(node)))
+        return derivation
 
 
 def _thinned(score: Tensor, string: Tensor, most: int, uniform: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,129 @@
+"""Derivations of arc-standard actions: those of Dependency Transformer Grammars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdtools.models.derivations import Derivations
+from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
+from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
+from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcActions, dependency_text, heads_of
+from pdtools.trees.forms.dependencies import bottom_up, spans
+
+if TYPE_CHECKING:
+    from pdtools.models.base import LanguageModel
+    from pdtools.models.grammar.dependency import DependencyGrammarLM
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArcDerivation(ArcActions):
+    """A string and the arcs in it.
+
+    Attributes:
+        tokens: int32[n].
+    """
+
+    tokens: NDArray[np.int32]
+
+    @property
+    def closes(self) -> NDArray[np.int32]:
+        """Int32[n], arcs after each token."""
+        return self.arcs
+
+    def text(self, words: Sequence[str], labels: Sequence[str] = ()) -> str:
+        """Such as ``((the) cat) saw | a``: dependents in parentheses, items of the stack between bars.
+
+        Args:
+            words: of the tokens, which may be more than these.
+            labels: nothing: arcs have none.
+        """
+        bounds = [*np.flatnonzero(self.begins).tolist(), len(self.tokens)]
+        joined = ["".join(words[first:past]) for first, past in pairwise(bounds)]
+        return dependency_text(joined, heads_of(self).tolist())
+
+    def tree(
+        self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None
+    ) -> Tree:
+        """See :class:`~pdtools.models.derivations.AnyDerivation`: each head with dependents spans what it
+        dominates. What is left on the stack depends on what lies beneath it."""
+        heads = heads_of(self).tolist()
+        roots = [word for word, head in enumerate(heads) if head < 0]
+        for below, word in pairwise(roots):
+            heads[word] = below
+        found = spans(heads, bottom_up(heads))
+        assert found is not None
+        n = len(self.tokens)
+        bounds = np.append(np.flatnonzero(self.begins), n)
+        first, last = (np.array(each, np.int64) for each in found)
+        nodes = np.flatnonzero(first < last)
+        nodes = nodes[np.lexsort((-last[nodes], first[nodes]))]
+        tree = Tree(
+            ("",) * n,
+            ("",) * n,
+            (UNKNOWN_LABEL,) * len(nodes),
+            bounds[first[nodes]].astype(np.int32),
+            bounds[last[nodes] + 1].astype(np.int32),
+        )
+        return constituents_of_words(tree, word_of_token, words)
+
+
+def read_arcs(actions: NDArray[np.integer], ids: ArcIds, continues: NDArray[np.bool_]) -> ArcDerivation:
+    """A sequence of actions without the start, arcs once; pop_root may be missing.
+
+    Args:
+        ids: numbers of actions.
+        continues: bool (V,), tokens that continue a word.
+    """
+    is_token, is_arc = actions < ids.tokens, actions > ids.pop_root
+    tokens = actions[is_token].astype(np.int32)
+    after = (np.cumsum(is_token) - 1)[is_arc]
+    return ArcDerivation(
+        begins=~continues[tokens],
+        arcs=np.bincount(after, minlength=len(tokens)).astype(np.int32),
+        left=actions[is_arc] == ids.left,
+        tokens=tokens,
+    )
+
+
+class ArcKind(ActionKind):
+    """Arc-standard actions: a dependency tree is written into the string."""
+
+    name = "arc-standard"
+    labelled = False
+
+    def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
+        """See :meth:`DerivationKind.derive`."""
+        return ArcDerivations(cast("DependencyGrammarLM", model), rows, length)
+
+    def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
+        """See :meth:`DerivationKind.given`."""
+        return "no dependency tree"
+
+    def problem(self, model: LanguageModel, given: Any) -> str | None:
+        """See :meth:`DerivationKind.problem`."""
+        if given.most_words > (most := model.config.max_open):
+            return f"more than {most} words on the stack at once (config.max_open)"
+        return None
+
+    def content(self, given: Any) -> bytes:
+        """See :meth:`DerivationKind.content`."""
+        return b"".join(array.tobytes() for array in (given.begins, given.arcs, given.left))
+
+    def read(self, tokens: NDArray[np.int32], given: Any) -> ArcDerivation:
+        """See :meth:`DerivationKind.read`."""
+        return ArcDerivation(given.begins, given.arcs, given.left, tokens[1:-1])
+
+
+class ArcDerivations(ActionDerivations):
+    """Prefixes of actions of one length: tokens, then pop_root, left_arc and right_arc are the columns."""
+
+    def __init__(self, model: DependencyGrammarLM, rows: int, length: int) -> None:
+        super().__init__(model, rows, length)
+        self.most_steps = 2 * length  # n tokens, n - 1 arcs, and pop_root

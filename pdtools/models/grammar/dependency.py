@@ -1,0 +1,166 @@
+"""Dependency Transformer Grammars (Zhao et al. 2024)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from pdtools.errors import PdtoolsError
+from pdtools.models.base import initialize, initialize_by_fan_in
+from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_arcs
+from pdtools.models.grammar.arc_derivations import ArcDerivation, read_arcs
+from pdtools.models.grammar.arc_state import ArcState
+from pdtools.models.grammar.batch import ActionBatch, ArcBatch
+from pdtools.models.grammar.model import GrammarLM, logsumexp_of
+from pdtools.models.grammar.state import ActionState, Step
+from pdtools.models.kernels.grammar_attention import Visible, visible_keys
+from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
+from pdtools.models.transformer.block import activation
+from pdtools.tokenization import Tokenizer
+from pdtools.trees.arc_rows import ArcIds
+
+if TYPE_CHECKING:
+    from pdtools.models.grammar.config import DependencyGrammarConfig
+
+# Columns of the action's distribution: left_arc and right_arc in the order of their numbers, then GEN.
+_GEN = 2
+
+
+class DependencyGrammarLM(GrammarLM):
+    """A model of arc-standard actions: p(action) p(token | GEN), each over what is allowed.
+
+    To the second pop_root is one more token. After it the end has probability 1. The released model has a
+    fourth action, for padding, and does not rule out what is not allowed: neither is copied.
+    """
+
+    config: DependencyGrammarConfig  # type: ignore[assignment]
+    state_class = ArcState
+
+    def __init__(self, config: DependencyGrammarConfig) -> None:
+        super().__init__(cast(Any, config))
+        d = config.d_model
+        self.action_head = nn.Sequential(nn.Linear(d, d), activation(config.activation), nn.Linear(d, 3))
+        self.action_head.apply(initialize_by_fan_in if config.initialization == "fan-in" else initialize)
+
+    @property
+    def actions(self) -> ArcIds:
+        """See :attr:`GrammarLM.actions`."""
+        return self.config.actions
+
+    def use_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """See :meth:`LanguageModel.use_tokenizer`.
+
+        Raises:
+            PdtoolsError: for tokens that do not show where words begin.
+        """
+        if tokenizer.text_style == "raw":
+            raise PdtoolsError(
+                "tokens of text style raw do not show where words begin, on which arcs of model dtg depend"
+                " (make the shards with pdtools tapes --text-style ptb)"
+            )
+        super().use_tokenizer(tokenizer)
+
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> ArcBatch:
+        """See :meth:`LanguageModel.pack`: (tokens, :class:`~pdtools.trees.arc_standard.ArcActions`)."""
+        return ArcBatch.of_arcs(rows, self.actions, self.root_id, self.pad_id)
+
+    def row_length(self, tokens: Any, derivation: Any) -> int:
+        """See :meth:`LanguageModel.row_length`: its actions, arcs twice."""
+        return int(self.actions.positions(len(tokens) - 2, derivation.begins.sum()))
+
+    def read_derivation(self, actions: NDArray[np.integer]) -> ArcDerivation:
+        """See :meth:`GrammarLM.read_derivation`."""
+        return read_arcs(actions, self.actions, self.continuing.cpu().numpy())
+
+    # --- input --------------------------------------------------------------------------------
+
+    def _embedded(self, read: ActionBatch | Step) -> Tensor:
+        """See :meth:`GrammarLM._embedded`; that of the head's last token is added to an arc's."""
+        assert isinstance(read, ArcBatch | Step)
+        head = read.head
+        assert head is not None
+        of_head = self.embedding(head.clamp(min=0)).masked_fill((head < 0)[..., None], 0)
+        return super()._embedded(read) + of_head
+
+    def _visible(self, batch: ActionBatch, is_compose: Tensor) -> Visible:
+        """See :meth:`GrammarLM._visible`."""
+        mirrored = is_compose & (batch.tokens == self.actions.left)
+        return visible_keys(batch.pop, is_compose, batch.depth, mirrored)
+
+    def _pushed(self, state: ActionState, actions: Tensor) -> Step:
+        """See :meth:`GrammarLM._pushed`."""
+        return cast(ArcState, state).push_arcs(actions, self.actions, self.continuing)
+
+    def _prefix(self, batch: ActionBatch, scored: Tensor) -> Prefix:
+        """See :meth:`GrammarLM._prefix`; arcs have no labels."""
+        last = batch.tokens[:, :-1][scored]
+        return Prefix(last=last, n_open=batch.n_open[:, :-1][scored], label=last)
+
+    # --- output -------------------------------------------------------------------------------
+
+    def _score(self, hidden: Tensor, targets: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor]:
+        """See :meth:`GrammarLM._score`; log-probabilities are summed over tokens only where one follows."""
+        may = self._allowed(prefix)
+        actions = self._action_logprobs(hidden, may)  # (S, 3)
+        generated = torch.nonzero(targets <= self.actions.pop_root)[:, 0]
+        words = Allowed(*(each[generated] for each in may))
+
+        def rule_out(logits: Tensor, rows: slice) -> None:
+            self._rule_out_tokens(logits, Allowed(*(each[rows] for each in words)))
+
+        nll = linear_cross_entropy(hidden[generated], *self._token_output, targets[generated], rule_out)
+        column = (targets - self.actions.left).where(targets > self.actions.pop_root, _GEN)
+        found = actions.gather(1, column[:, None])[:, 0].index_add(0, generated, -nll)
+        return found, actions[:, :_GEN].argmax(1) + self.actions.left
+
+    def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
+        """See :meth:`GrammarLM._next`."""
+        v, may = self.vocab_size, self._allowed(prefix)
+        actions = self._action_logprobs(hidden, may)  # (r, 3)
+        logits = F.linear(hidden, *self._token_output).float()  # (r, V + 1)
+        self._rule_out_tokens(logits, may)
+        # Where there is none, all logits are -inf, and GEN has no probability either.
+        total = logsumexp_of(logits).clamp(min=torch.finfo(torch.float32).min)  # (r,)
+        gen = actions[:, _GEN] - total
+        structure = torch.cat([(logits[:, v] + gen)[:, None], actions[:, :_GEN]], 1)
+        if tokens is None:
+            return structure, logits[:, :v] + gen[:, None]
+        return structure, logits.gather(1, tokens[:, None])[:, 0] + gen
+
+    @property
+    def _token_output(self) -> tuple[Tensor, Tensor | None]:
+        """Weight (V + 1, D) and bias of the tokens and pop_root."""
+        n, bias = self.actions.pop_root + 1, self._output_bias
+        return self._output_weight[:n], None if bias is None else bias[:n]
+
+    def _allowed(self, prefix: Prefix) -> Allowed:
+        return allowed_arcs(prefix, self.actions, self.root_id, self.config.max_open)
+
+    def _action_logprobs(self, hidden: Tensor, may: Allowed) -> Tensor:
+        """Of left_arc, right_arc and GEN, over those that are allowed: float (S, 3)."""
+        logits = self.action_head(hidden).float()
+        generates = may.tokens | may.structure[:, 0]
+        if bool(self.continuing.any()):
+            generates = generates | may.continuing
+        ruled_out = ~torch.cat([may.structure[:, 1:], generates[:, None]], 1)
+        return logits.masked_fill(ruled_out, -torch.inf).log_softmax(1)
+
+    @torch.no_grad()
+    def _rule_out_tokens(self, logits: Tensor, may: Allowed) -> None:
+        """Make logits (S, V + 1) -inf where a token, or pop_root, is not allowed; see
+        :meth:`GrammarLM._rule_out`."""
+        logits, v = logits.detach(), self.vocab_size
+        logits[:, v].masked_fill_(~may.structure[:, 0], -torch.inf)
+        logits[:, [self.pad_id, self.root_id, self.eos_id]] = -torch.inf
+        for rows, tokens in ((~may.continuing, self.continuing), (~may.tokens, ~self.continuing)):
+            # Added, which is faster than a mask (S, V).
+            row = torch.nonzero(rows)[:, 0]
+            if len(row) and bool(tokens.any()):
+                never = torch.where(tokens, -torch.inf, 0.0).to(logits.dtype)
+                logits[:, :v].index_add_(0, row, never.expand(len(row), -1))
