@@ -191,7 +191,7 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
             f"the gold tree is not one of this sentence: its words are {row.text!r}, "
             f"not {' '.join(encoded.sentence.words)!r}"
         )
-    given = kind.given(row.attach, row.constituents)
+    given = kind.of_row(row)
     if isinstance(given, str):
         raise PdtoolsError(f"the gold tree cannot be used: {given}")
     found = kind.read(ids, given)

@@ -22,6 +22,7 @@ from pdtools.trees import Constituents, Tree, merge_subwords, tree_from_attachme
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
+    from pdtools.shards.rows import ShardRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,7 @@ class DerivationKind(ABC):
         name: of the kind.
         exist: whether there are any, and so trees.
         labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
+        has_arcs: whether they give them as dependency arcs.
         written: whether the tree is written into the string: what a batch has as tokens are its choices then.
         unit: what its choices are called in scores of training.
     """
@@ -45,6 +47,7 @@ class DerivationKind(ABC):
     name: ClassVar[str]
     exist: ClassVar[bool] = True
     labelled: ClassVar[bool] = False
+    has_arcs: ClassVar[bool] = False
     written: ClassVar[bool] = False
     unit: ClassVar[str] = "attachment"
 
@@ -65,6 +68,10 @@ class DerivationKind(ABC):
             It, or as text why the kind has none for this tree.
         """
         return attach
+
+    def of_row(self, row: ShardRow) -> Any:
+        """The derivation of a tokenized sentence with its tree; see :meth:`given`."""
+        return self.given(row.attach, row.constituents)
 
     def problem(self, model: LanguageModel, given: Any) -> str | None:
         """Why a model can take a derivation at no length; None if it can."""

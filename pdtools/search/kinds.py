@@ -14,7 +14,7 @@ from pdtools.search.options import SearchOptions
 SEARCHES: dict[str, DerivationSearch] = {
     "attachments": AttachmentSearch(),
     "actions": ActionSearch(),
-    "arc-standard": ActionSearch(),
+    "transitions": ActionSearch(),
 }
 
 

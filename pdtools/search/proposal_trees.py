@@ -193,7 +193,7 @@ def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDeriva
         if isinstance(row, str):
             left_out[row] += 1
             continue
-        ids, given = row.encoding.ids, kind.given(row.attach, row.constituents)
+        ids, given = row.encoding.ids, kind.of_row(row)
         if problem := given if isinstance(given, str) else _problem(loaded.model, ids, given):
             left_out[problem] += 1
             unusable.setdefault(ids.tobytes(), problem)

@@ -3,7 +3,7 @@
 GEN puts a word on the stack; *left_arc* makes the top the head of the second, which goes; *right_arc* makes
 the second the head of the top, which goes; *pop_root* ends a sentence of whose words one is left. A tree has
 several sequences; the static oracle's takes left before right before GEN, and right once the dependent has
-all its own. Words are numbers from 0; a word's head is -1 if it is the root.
+all its own. No arcs of these trees cross. Words are numbers from 0; a word's head is -1 if it is the root.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from pdtools.errors import InputError
-from pdtools.trees.forms.dependencies import bottom_up, project, spans
-
-CROSSING = "arcs cross (lift takes them)"
+CROSSING = "arcs cross (config.lift=true lifts them)"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,31 +38,13 @@ class ArcActions:
         return int(before.max(initial=0))
 
 
-def projective_heads(heads: ArrayLike, *, lift: bool = False) -> NDArray[np.int32] | str:
-    """Heads of a projective tree, or why they are none.
-
-    Args:
-        heads: int (m), of each word its head.
-        lift: lift arcs until none crosses another (:func:`pdtools.trees.forms.dependencies.project`).
-    """
-    parents = np.asarray(heads).tolist()
-    try:
-        if lift:
-            project(parents)
-        elif spans(parents, bottom_up(parents)) is None:
-            return CROSSING
-    except InputError as error:
-        return error.reason
-    return np.array(parents, np.int32)
-
-
 def static_oracle(heads: NDArray[np.int32], pieces: NDArray[np.integer] | None = None) -> ArcActions:
     """The actions of a projective tree.
 
     Left arcs follow their head; the right arc of a dependent follows the last word of what it dominates.
 
     Args:
-        heads: int32 (m), see :func:`projective_heads`.
+        heads: int32 (m), of each word its head.
         pieces: int (m), tokens of each word, at least one; None: one each.
     """
     m = len(heads)

@@ -10,7 +10,6 @@ from arc_oracle import (
     R,
     as_actions,
     heads_by_hand,
-    is_projective,
     oracle_by_hand,
     positions_by_hand,
     projective_trees,
@@ -21,11 +20,9 @@ from hypothesis import strategies as st
 
 from pdtools.trees.arc_rows import ArcIds, arc_rows
 from pdtools.trees.arc_standard import (
-    CROSSING,
     ArcActions,
     dependency_text,
     heads_of,
-    projective_heads,
     static_oracle,
 )
 
@@ -72,34 +69,6 @@ def test_words_of_several_tokens() -> None:
     assert found.arcs.tolist() == [0, 0, 1, 1, 0, 0, 0, 2]
     assert found.left.tolist() == [True, True, True, False]
     assert heads_of(found).tolist() == CAT.tolist()
-
-
-@pytest.mark.parametrize(
-    ("heads", "problem"),
-    [
-        ([-1, -1], "2 roots, not one"),
-        ([1, 0, -1], "the heads form a cycle"),
-        ([1, 0], "the heads form a cycle"),
-        ([2, 3, -1, 2], CROSSING),
-    ],
-)
-def test_heads_without_actions(heads: list[int], problem: str) -> None:
-    assert not is_projective(heads)
-    assert projective_heads(heads) == problem
-    if problem != CROSSING:
-        assert projective_heads(heads, lift=True) == problem
-        return
-    lifted = projective_heads(heads, lift=True)
-    assert isinstance(lifted, np.ndarray)
-    assert lifted.tolist() == [2, 2, -1, 2]
-    assert heads == [2, 3, -1, 2]  # as it was
-
-
-def test_whatever_is_projective_has_actions() -> None:
-    for words in range(1, 5):
-        every = np.stack(np.meshgrid(*[range(-1, words)] * words), -1).reshape(-1, words)
-        for heads in every.tolist():
-            assert isinstance(projective_heads(heads), np.ndarray) == is_projective(heads)
 
 
 def test_rows_of_the_example() -> None:

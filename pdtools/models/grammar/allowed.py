@@ -60,7 +60,7 @@ def allowed(prefix: Prefix, ids: ActionIds, start: int, max_open: int) -> Allowe
     return Allowed(structure, n_open > 0, (last < ids.tokens) & ~is_start)
 
 
-def allowed_arcs(prefix: Prefix, ids: ArcIds, start: int, max_open: int) -> Allowed:
+def allowed_transitions(prefix: Prefix, ids: ArcIds, start: int, max_open: int) -> Allowed:
     """The arc-standard actions that may follow: arcs between two words, pop_root of a single one, tokens.
 
     Args:

@@ -84,7 +84,7 @@ class ActionBatch(Batch):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArcBatch(ActionBatch):
+class TransitionBatch(ActionBatch):
     """Rows of arc-standard actions; see :class:`pdtools.trees.arc_rows.ArcRows`.
 
     Attributes:
@@ -94,7 +94,9 @@ class ArcBatch(ActionBatch):
     head: Tensor
 
     @classmethod
-    def of_arcs(cls, rows: Sequence[tuple[Any, Any]], ids: ArcIds, start: int, pad: int) -> ArcBatch:
+    def of_transitions(
+        cls, rows: Sequence[tuple[Any, Any]], ids: ArcIds, start: int, pad: int
+    ) -> TransitionBatch:
         """Rows of tokens, ROOT and end-of-sentence included, with
         :class:`~pdtools.trees.arc_standard.ArcActions`; none: as :meth:`ActionBatch.of_rows`."""
         if not rows:

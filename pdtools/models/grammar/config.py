@@ -7,8 +7,8 @@ from typing import Literal
 
 from pdtools.models.derivations import DerivationKind
 from pdtools.models.errors import bad_config
-from pdtools.models.grammar.arc_derivations import ArcKind
 from pdtools.models.grammar.derivations import ActionKind
+from pdtools.models.grammar.transition_derivations import TransitionKind
 from pdtools.models.transformer.config import Positions, TransformerConfig
 from pdtools.trees.actions import ActionIds
 from pdtools.trees.arc_rows import ArcIds
@@ -139,9 +139,11 @@ class DependencyGrammarConfig(ActionModelConfig):
 
     Attributes:
         max_open: the most words that may be on the stack at once. Those of a chain of right arcs are.
+        lift: lift crossing arcs of the data, to the head of their head; else sentences with such are unfit.
     """
 
     max_open: int = 100
+    lift: bool = False
 
     @property
     def relative_to(self) -> Literal["places", "depths"]:
@@ -154,6 +156,6 @@ class DependencyGrammarConfig(ActionModelConfig):
         return ArcIds(self.vocab_size)
 
     @property
-    def derivation_kind(self) -> DerivationKind:
+    def derivation_kind(self) -> TransitionKind:
         """Arc-standard actions, on which tokens depend."""
-        return ArcKind(reach_words=True)
+        return TransitionKind(reach_words=True, lift=self.lift)

@@ -13,20 +13,22 @@ from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import initialize, initialize_by_fan_in
-from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_arcs
-from pdtools.models.grammar.arc_derivations import ArcDerivation, read_arcs
-from pdtools.models.grammar.arc_state import ArcState
-from pdtools.models.grammar.batch import ActionBatch, ArcBatch
+from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_transitions
+from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
 from pdtools.models.grammar.model import GrammarLM, logsumexp_of
 from pdtools.models.grammar.state import ActionState, Step
+from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
+from pdtools.models.grammar.transition_state import TransitionState
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.block import activation
 from pdtools.tokenization import Tokenizer
 from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcActions
 
 if TYPE_CHECKING:
     from pdtools.models.grammar.config import DependencyGrammarConfig
+    from pdtools.shards import ShardSet
 
 # Columns of the action's distribution: left_arc and right_arc in the order of their numbers, then GEN.
 _GEN = 2
@@ -40,7 +42,7 @@ class DependencyGrammarLM(GrammarLM):
     """
 
     config: DependencyGrammarConfig  # type: ignore[assignment]
-    state_class = ArcState
+    state_class = TransitionState
 
     def __init__(self, config: DependencyGrammarConfig) -> None:
         super().__init__(cast(Any, config))
@@ -66,23 +68,61 @@ class DependencyGrammarLM(GrammarLM):
             )
         super().use_tokenizer(tokenizer)
 
-    def pack(self, rows: Sequence[tuple[Any, Any]]) -> ArcBatch:
+    def pack(self, rows: Sequence[tuple[Any, Any]]) -> TransitionBatch:
         """See :meth:`LanguageModel.pack`: (tokens, :class:`~pdtools.trees.arc_standard.ArcActions`)."""
-        return ArcBatch.of_arcs(rows, self.actions, self.root_id, self.pad_id)
+        return TransitionBatch.of_transitions(rows, self.actions, self.root_id, self.pad_id)
+
+    def derivation_of(self, shards: ShardSet, row: int) -> ArcActions:
+        """See :meth:`LanguageModel.derivation_of`: the actions of its dependency tree.
+
+        Raises:
+            PdtoolsError: if the row is unfit.
+        """
+        found = self._of_row(shards, row)
+        if isinstance(found, str):
+            raise PdtoolsError(found)
+        return found
+
+    def _of_row(self, shards: ShardSet, row: int) -> ArcActions | str:
+        """The actions of a row, or why it is unfit."""
+        kind = self.config.derivation_kind
+        found = kind.of_graph(shards.graph(row), shards.word(row))
+        if isinstance(found, str):
+            return found
+        if not np.array_equal(found.begins, ~self._continues[shards.tokens(row)[1:-1]]):
+            return "words that begin where no token shows it"
+        return kind.problem(self, found) or found
+
+    @property
+    def _continues(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.continuing.cpu().numpy()
+        return found
+
+    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`LanguageModel.unfit_rows`."""
+        found = np.array(
+            [each if isinstance(each := self._of_row(shards, row), str) else "" for row in range(len(shards))]
+        )
+        return [(found == reason, reason) for reason in sorted({*found.tolist()} - {""})]
+
+    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`LanguageModel.row_lengths`: its actions, arcs twice."""
+        words = [int(shards.word(row).max()) + 1 for row in range(len(shards))]
+        return self.actions.positions(np.asarray(shards.lengths) - 2, np.array(words, np.int64))
 
     def row_length(self, tokens: Any, derivation: Any) -> int:
         """See :meth:`LanguageModel.row_length`: its actions, arcs twice."""
         return int(self.actions.positions(len(tokens) - 2, derivation.begins.sum()))
 
-    def read_derivation(self, actions: NDArray[np.integer]) -> ArcDerivation:
+    def read_derivation(self, actions: NDArray[np.integer]) -> TransitionDerivation:
         """See :meth:`GrammarLM.read_derivation`."""
-        return read_arcs(actions, self.actions, self.continuing.cpu().numpy())
+        return read_transitions(actions, self.actions, self._continues)
 
     # --- input --------------------------------------------------------------------------------
 
     def _embedded(self, read: ActionBatch | Step) -> Tensor:
         """See :meth:`GrammarLM._embedded`; that of the head's last token is added to an arc's."""
-        assert isinstance(read, ArcBatch | Step)
+        assert isinstance(read, TransitionBatch | Step)
         head = read.head
         assert head is not None
         of_head = self.embedding(head.clamp(min=0)).masked_fill((head < 0)[..., None], 0)
@@ -95,7 +135,7 @@ class DependencyGrammarLM(GrammarLM):
 
     def _pushed(self, state: ActionState, actions: Tensor) -> Step:
         """See :meth:`GrammarLM._pushed`."""
-        return cast(ArcState, state).push_arcs(actions, self.actions, self.continuing)
+        return cast(TransitionState, state).push_transition(actions, self.actions, self.continuing)
 
     def _prefix(self, batch: ActionBatch, scored: Tensor) -> Prefix:
         """See :meth:`GrammarLM._prefix`; arcs have no labels."""
@@ -140,7 +180,7 @@ class DependencyGrammarLM(GrammarLM):
         return self._output_weight[:n], None if bias is None else bias[:n]
 
     def _allowed(self, prefix: Prefix) -> Allowed:
-        return allowed_arcs(prefix, self.actions, self.root_id, self.config.max_open)
+        return allowed_transitions(prefix, self.actions, self.root_id, self.config.max_open)
 
     def _action_logprobs(self, hidden: Tensor, may: Allowed) -> Tensor:
         """Of left_arc, right_arc and GEN, over those that are allowed: float (S, 3)."""

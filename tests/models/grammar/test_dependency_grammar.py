@@ -9,15 +9,24 @@ import math
 import numpy as np
 import pytest
 import torch
-from arc_oracle import arc_model, heads_by_hand, positions_by_hand, projective_trees, sequences
+from arc_oracle import (
+    arc_model,
+    heads_by_hand,
+    is_projective,
+    positions_by_hand,
+    projective_trees,
+    sequences,
+)
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.batch import ArcBatch
+from pdtools.models.grammar.batch import TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.transition_derivations import TransitionKind
 from pdtools.models.kernels import grammar_attention
 from pdtools.models.kernels.grammar_attention import NEAREST
 from pdtools.search.sampling import sample
+from pdtools.trees import Graph
 from pdtools.trees.arc_standard import heads_of, static_oracle
 
 
@@ -89,7 +98,7 @@ def test_what_positions_see_and_how_far_it_is() -> None:
     for ids in ([1, 4, 5, 3, 5, 4, 2], [1, 4, 3, 3, 5, 2]):
         _, rows = rows_of(model, ids)
         batch = model.pack(rows)
-        assert isinstance(batch, ArcBatch)
+        assert isinstance(batch, TransitionBatch)
         position = torch.arange(batch.tokens.shape[1])
         distances, seen = model._visible(
             batch, (batch.tokens >= model.vocab_size) & (batch.pop != position)
@@ -164,6 +173,35 @@ def test_trees_of_derivations() -> None:
     assert cut.text(["the", "cat", "s", "saw", "dogs"]) == "(the) cats | saw | dogs"
     brackets = cut.tree(words, word_of_token, None).to_brackets()
     assert brackets == "(X (XX the) (XX cats) (X (XX saw) (XX dogs)))"
+
+
+@pytest.mark.parametrize(
+    ("heads", "problem"),
+    [
+        ([0, 0], "2 roots, not one"),
+        ([2, 1, 0], "the heads form a cycle"),
+        ([3, 4, 0, 3], "arcs cross (config.lift=true lifts them)"),
+    ],
+)
+def test_trees_without_actions(heads: list[int], problem: str) -> None:
+    word = np.array([-1, *range(len(heads)), -1], np.int32)
+    assert not is_projective([head - 1 for head in heads])
+    found = TransitionKind().of_graph(Graph.of_heads(heads), word)
+    assert found == problem
+    lifted = TransitionKind(lift=True).of_graph(Graph.of_heads(heads), word)
+    if isinstance(lifted, str):
+        assert lifted == problem
+    else:
+        assert heads_of(lifted).tolist() == [2, 2, -1, 2]
+
+
+def test_projective_trees_alone_have_actions() -> None:
+    for words in range(1, 5):
+        word = np.array([-1, *range(words), -1], np.int32)
+        for heads in itertools.product(range(-1, words), repeat=words):
+            if all(head != k for k, head in enumerate(heads)):
+                found = TransitionKind().of_graph(Graph.of_heads(np.array(heads) + 1), word)
+                assert isinstance(found, str) != is_projective(heads)
 
 
 def test_draws_are_those_of_the_distribution() -> None:

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.models.derivations import Derivations
 from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
-from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
+from pdtools.trees import UNKNOWN_LABEL, Graph, Tree, constituents_of_words
 from pdtools.trees.arc_rows import ArcIds
-from pdtools.trees.arc_standard import ArcActions, dependency_text, heads_of
+from pdtools.trees.arc_standard import CROSSING, ArcActions, dependency_text, heads_of, static_oracle
 from pdtools.trees.forms.dependencies import bottom_up, spans
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
     from pdtools.models.grammar.dependency import DependencyGrammarLM
+    from pdtools.shards.rows import ShardRow
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ArcDerivation(ArcActions):
+class TransitionDerivation(ArcActions):
     """A string and the arcs in it.
 
     Attributes:
@@ -74,7 +75,9 @@ class ArcDerivation(ArcActions):
         return constituents_of_words(tree, word_of_token, words)
 
 
-def read_arcs(actions: NDArray[np.integer], ids: ArcIds, continues: NDArray[np.bool_]) -> ArcDerivation:
+def read_transitions(
+    actions: NDArray[np.integer], ids: ArcIds, continues: NDArray[np.bool_]
+) -> TransitionDerivation:
     """A sequence of actions without the start, arcs once; pop_root may be missing.
 
     Args:
@@ -84,7 +87,7 @@ def read_arcs(actions: NDArray[np.integer], ids: ArcIds, continues: NDArray[np.b
     is_token, is_arc = actions < ids.tokens, actions > ids.pop_root
     tokens = actions[is_token].astype(np.int32)
     after = (np.cumsum(is_token) - 1)[is_arc]
-    return ArcDerivation(
+    return TransitionDerivation(
         begins=~continues[tokens],
         arcs=np.bincount(after, minlength=len(tokens)).astype(np.int32),
         left=actions[is_arc] == ids.left,
@@ -92,19 +95,43 @@ def read_arcs(actions: NDArray[np.integer], ids: ArcIds, continues: NDArray[np.b
     )
 
 
-class ArcKind(ActionKind):
-    """Arc-standard actions: a dependency tree is written into the string."""
+@dataclass(frozen=True, kw_only=True)
+class TransitionKind(ActionKind):
+    """Arc-standard actions: a dependency tree is written into the string.
 
-    name = "arc-standard"
-    labelled = False
+    Attributes:
+        lift: whether crossing arcs are lifted; else trees with such arcs are refused.
+    """
+
+    lift: bool = False
+    name: ClassVar[str] = "transitions"
+    labelled: ClassVar[bool] = False
+    has_arcs: ClassVar[bool] = True
 
     def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
         """See :meth:`DerivationKind.derive`."""
-        return ArcDerivations(cast("DependencyGrammarLM", model), rows, length)
+        return TransitionDerivations(cast("DependencyGrammarLM", model), rows, length)
 
-    def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
-        """See :meth:`DerivationKind.given`."""
-        return "no dependency tree"
+    def of_row(self, row: ShardRow) -> ArcActions | str:
+        """See :meth:`DerivationKind.of_row`."""
+        if row.graph is None:
+            return "a tree of constituents has no dependency arcs"
+        return self.of_graph(row.graph, row.encoding.word)
+
+    def of_graph(self, graph: Graph, word: NDArray[np.int32]) -> ArcActions | str:
+        """The static oracle's actions, or why there are none.
+
+        Args:
+            graph: of the words.
+            word: int32 (n + 2), of each token, from 0; -1 of ROOT and end-of-sentence.
+        """
+        if (problem := graph.problem) is not None:
+            return problem
+        if not self.lift and graph.n_crossings:
+            return CROSSING
+        tree = graph.projected()[0] if self.lift else graph
+        pieces = np.bincount(word[1:-1], minlength=graph.n_words)
+        return static_oracle(tree.tree_heads() - np.int32(1), pieces)
 
     def problem(self, model: LanguageModel, given: Any) -> str | None:
         """See :meth:`DerivationKind.problem`."""
@@ -116,12 +143,12 @@ class ArcKind(ActionKind):
         """See :meth:`DerivationKind.content`."""
         return b"".join(array.tobytes() for array in (given.begins, given.arcs, given.left))
 
-    def read(self, tokens: NDArray[np.int32], given: Any) -> ArcDerivation:
+    def read(self, tokens: NDArray[np.int32], given: Any) -> TransitionDerivation:
         """See :meth:`DerivationKind.read`."""
-        return ArcDerivation(given.begins, given.arcs, given.left, tokens[1:-1])
+        return TransitionDerivation(given.begins, given.arcs, given.left, tokens[1:-1])
 
 
-class ArcDerivations(ActionDerivations):
+class TransitionDerivations(ActionDerivations):
     """Prefixes of actions of one length: tokens, then pop_root, left_arc and right_arc are the columns."""
 
     def __init__(self, model: DependencyGrammarLM, rows: int, length: int) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ArcState(ActionState):
+class TransitionState(ActionState):
     """R prefixes of arc-standard actions. In place of open constituents there are words on the stack:
 
     Attributes:
@@ -34,7 +34,7 @@ class ArcState(ActionState):
         """See :meth:`ActionState.empty`."""
         return super().empty(rows, max_open=max_open + 1, **model)
 
-    def push_arcs(self, actions: Tensor, ids: ArcIds, continuing: Tensor) -> Step:
+    def push_transition(self, actions: Tensor, ids: ArcIds, continuing: Tensor) -> Step:
         """Note the next action of every prefix, and say what is to be read; see :meth:`ActionState.push`.
 
         Args:
