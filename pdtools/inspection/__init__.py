@@ -1,1 +1,1 @@
-"""What a model does while it reads: its stacks, position by position, and how that changes in training."""
+"""Inspection of models while they read: their stacks by position, and how these change in training."""

@@ -19,12 +19,13 @@ from pdtools.models.transformer.score_terms import ScoreTerm
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Of a batch of rows; those of padding mean nothing.
+    """Attention weights of a batch of rows; undefined for padding.
 
     Attributes:
-        weights: float (B, L, H, N, N), in layer l and head h that of query i to key j; rows sum to one.
-        without: by the name of a score term the weights without it. It is left out of the scores of each
-            layer; the layer's input is still that of the whole model.
+        weights: float (B, L, H, N, N), in layer l and head h the weight of query i for key j; rows sum to
+            one.
+        without: by the name of a score term, the weights without it. It is removed from the scores of each
+            layer; the layer's input is still the whole model's.
     """
 
     weights: Tensor
@@ -32,26 +33,26 @@ class AttentionWeights:
 
 
 def has_attention(model: LanguageModel) -> bool:
-    """Whether there is attention that can be looked at: of transformers that read from left to right."""
+    """Return whether a model has attention that can be inspected: a causal transformer."""
     return isinstance(model, TransformerLM) and model.objective == "causal"
 
 
 def score_terms(model: LanguageModel) -> list[str]:
-    """The names of the score terms that some layer of a model has, in their order."""
+    """The names of the score terms in any layer of a model, in order."""
     terms = (cast(ScoreTerm, term) for layer in _layers(model) for term in layer.terms)
     return list(dict.fromkeys(term.name for term in terms))
 
 
 @torch.no_grad()
 def attention_weights(model: LanguageModel, batch: Batch, without: Collection[str] = ()) -> AttentionWeights:
-    """Let a model read rows with given derivations, and look at its attention.
+    """Run a model on rows with given derivations, and collect its attention weights.
 
     The weights are those of the plain formulation, softmax of (q·k + terms) / sqrt(d_head), whatever kernel
     the model's pass uses.
 
     Args:
         model: a transformer, in evaluation mode.
-        batch: on the model's device, of :meth:`pdtools.models.LanguageModel.pack`.
+        batch: on the model's device, from :meth:`pdtools.models.LanguageModel.pack`.
         without: names of :func:`score_terms`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How pages show what a model derives: a class for each kind of which they show more than trees."""
+"""Views of derivations for pages: a class for each kind that shows more than trees."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Read:
 
     Attributes:
         rows: tokens with their derivations, as :meth:`pdtools.models.LanguageModel.pack` takes them.
-        row_of: for each of T positions the row that shows it.
+        row_of: for each of T positions, the row that shows it.
         derivation, positions: see :class:`AttentionTrace`.
     """
 
@@ -49,7 +49,7 @@ class Read:
 
 
 class DerivationView:
-    """How derivations are shown; of a kind without a view of its own, the best tree alone."""
+    """The view of a kind of derivations; by default the best tree alone."""
 
     def trace(
         self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
@@ -57,7 +57,7 @@ class DerivationView:
         """Search a sentence.
 
         Returns:
-            The trace without attention, and what the model reads to show it; None: it is not shown.
+            The trace without attention, and the model's input that shows attention; None: it is not shown.
         """
         searcher = search_of(loaded.model).searcher(loaded, search, context=NO_CONTEXT)
         score = known(next(iter(searcher.score([encoded.sentence]))))
@@ -67,7 +67,7 @@ class DerivationView:
         return replace(traced, dropped=score.dropped, best=best), None
 
     def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation | None:
-        """A derivation as traces have it: its attachments, if it has any; None: its tree alone."""
+        """A derivation in a trace's form: its attachments, if it has any; None: only its tree."""
         return (0, *(derivation.attach + 1).tolist(), 0) if isinstance(derivation, Derivation) else None
 
     def parse(
@@ -81,18 +81,18 @@ class DerivationView:
         return Parse(self.sequence(loaded, found), tree.to_brackets(), joint)
 
     def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
-        """The input before a token is predicted, to be packed.
+        """The input with which a token is predicted, to be packed.
 
         Args:
-            ids: int32 (n + 2), of the sentence.
+            ids: int32 (n + 2), the sentence's tokens.
             token: the predicted one, from 1.
-            found: the best derivation after each token, or that of the whole sentence as it is given.
+            found: the best derivation after each token, or the given derivation of the whole sentence.
         """
         return ids[:token], found[:token] if isinstance(found, np.ndarray) else found[token - 1]
 
 
 class AttachmentView(DerivationView):
-    """Attachments: the beam after each token."""
+    """The view of attachments: the beam after each token."""
 
     def trace(
         self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
@@ -109,7 +109,7 @@ class AttachmentView(DerivationView):
         )
         histories = list(found.result.incremental[:-1])
         if loaded.model.layout == "window":
-            histories[-1][-1] = 0  # as shards have the last token of a sentence
+            histories[-1][-1] = 0  # the last token's attachment in shards
         longest, row_of = _longest(histories)
         rows = [(encoded.encoding.ids[: len(history)], history) for history in longest]
         positions = tuple(range(len(histories)))
@@ -117,7 +117,7 @@ class AttachmentView(DerivationView):
 
 
 class ActionView(DerivationView):
-    """Actions: the beam after each token, and attention to what opens and closes."""
+    """The view of actions: the beam after each token, and attention to openers and closers."""
 
     def trace(
         self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
@@ -150,7 +150,7 @@ class ActionView(DerivationView):
         )
 
     def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation:
-        """See :meth:`DerivationView.sequence`: the actions, what is open left open."""
+        """See :meth:`DerivationView.sequence`: the actions, with open constituents left open."""
         labels, typed = loaded.tokenizer.labels, cast(GrammarLM, loaded.model).actions.typed
         names = iter([labels[label] if label >= 0 else "?" for label in derivation.labels.tolist()])
         path: list[str] = []
@@ -168,21 +168,21 @@ class ActionView(DerivationView):
         return tuple(sequence)
 
     def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
-        """See :meth:`DerivationView.beginning`; of actions the token is read too."""
+        """See :meth:`DerivationView.beginning`; with actions, the token is read too."""
         if isinstance(found, Constituents):
             return ids, found
         best: ActionDerivation = found[token - 1]
         closes = best.closes.copy()
-        closes[-1] += best.opens.sum() - closes.sum()  # what is open then; nothing looks at it
+        closes[-1] += best.opens.sum() - closes.sum()  # constituents open then; nothing looks at it
         return np.append(ids[: token + 1], ids[-1]), Constituents(best.labels, best.opens, closes)
 
 
-# By the name of the kind.
+# Views by the name of the kind.
 VIEWS: dict[str, DerivationView] = {"attachments": AttachmentView(), "actions": ActionView()}
 
 
 def view_of(model: LanguageModel) -> DerivationView:
-    """How a model's derivations are shown."""
+    """The view of a model's derivations."""
     return VIEWS.get(model.derivation_kind.name, DerivationView())
 
 
@@ -193,7 +193,7 @@ def trace_of_score(
     words: Sequence[str],
     first: str = ROOT,
 ) -> Trace:
-    """A trace of what every scorer gives; ``first`` stands before it."""
+    """A trace with the values that every scorer gives; ``first`` is the text of position 0."""
     return Trace(
         model={"folder": str(folder), **settings},
         derivations="none",
@@ -238,7 +238,7 @@ def _step(position: int, step: BeamStep[Any], derivations: Sequence[TracedDeriva
 
 
 def _longest(histories: Sequence[NDArray[np.int32]]) -> tuple[list[NDArray[np.int32]], list[int]]:
-    """Histories that all others are beginnings of, and which of them each is the beginning of."""
+    """Histories that are no beginnings of others, and the index of the one that extends each history."""
     rows: list[NDArray[np.int32]] = []
     row_of = []
     for history in reversed(histories):
@@ -251,7 +251,7 @@ def _longest(histories: Sequence[NDArray[np.int32]]) -> tuple[list[NDArray[np.in
 
 
 def known(found: Any) -> Any:
-    """The result of a sentence that has a score.
+    """Return a sentence's result if it has a score.
 
     Raises:
         PdtoolsError: if it has none.

@@ -1,4 +1,4 @@
-"""How a stack's actions change while a model is trained (figure 3 of the nondeterministic-stacks paper)."""
+"""A stack's actions over the course of training (figure 3 of the nondeterministic-stacks paper)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def action_history(
     valid: str | Path | None = None,
     device: str = "cpu",
 ) -> list[StackRunView]:
-    """Train a model, and look at its stack on one string every so many steps.
+    """Train a model, and inspect its stack on one string at regular steps.
 
-    The run is stopped for each look and resumed; its end is that of a run without looks.
+    The run is stopped for each inspection and resumed; its end is the same as without inspections.
 
     Args:
         shards, output, recipe, valid, device: as in :func:`pdtools.training.train`; an earlier run in the
             folder is resumed.
         text: words between spaces.
-        every: steps between looks.
+        every: number of steps between inspections.
 
     Returns:
-        What was seen each time, oldest first; the last one is of the end of the run.
+        All inspections, oldest first; the last one is at the end of the run.
     """
     history: list[StackRunView] = []
     seen = -1
@@ -49,13 +49,13 @@ def action_history(
 
 
 class _Pause(Silence):
-    """Asks a run to stop once it has done so many steps."""
+    """Asks a run to stop after a number of steps."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
 
     def stepped(self, step: int) -> None:
-        """One less."""
+        """Count down."""
         self.left -= 1
 
     def __call__(self) -> bool:
@@ -65,18 +65,18 @@ class _Pause(Silence):
 def shares_of(
     history: list[StackRunView], wanted: list[str], *, everywhere: bool = False
 ) -> list[list[float]]:
-    """The share of the wanted kind of action at each token, a row for every look.
+    """The share of the wanted kind of action at each token, a row for every inspection.
 
     Args:
-        history: what was seen.
+        history: the inspections.
         wanted: a kind for each token.
-        everywhere: of a nondeterministic stack, ``shares_everywhere`` instead of ``shares``.
+        everywhere: for a nondeterministic stack, ``shares_everywhere`` instead of ``shares``.
 
     Returns:
-        Shares from 0 to 1: (looks, n).
+        Shares from 0 to 1: (inspections, n).
 
     Raises:
-        ValueError: if another kind of stack is to be looked at everywhere.
+        ValueError: if ``everywhere`` is requested for another kind of stack.
     """
     rows = []
     for view in history:

@@ -1,4 +1,4 @@
-"""What the stacks of a model did: actions and attention of every layer with stack attention."""
+"""Actions and attention of a model's stacks, in every layer with stack attention."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pdtools.models.transformer.stack_attention import StackAttention
 
 @dataclass(frozen=True)
 class StackView:
-    """A layer's stacks for some rows. The model's first position may be the second of a row, see ``first``.
+    """A layer's stacks for some rows. The model's first position may be the rows' second, see ``first``.
 
     Attributes:
         layer: from 0.
         actions: float (B, n, 3), probabilities of push, pop and no-op; the first position's are not used.
         attention: float (B, n, n), α_i.
-        first: the position in the rows that the layer's first one stands for.
+        first: the position in the rows that corresponds to the layer's first one.
     """
 
     layer: int
@@ -35,7 +35,7 @@ class StackView:
 
 @torch.no_grad()
 def stack_views(model: LanguageModel, batch: Batch) -> list[StackView]:
-    """Let a model read rows, and keep what its stacks do; empty for a model without stack attention."""
+    """Run a model on rows, and keep its stacks' actions; empty for a model without stack attention."""
     found: list[StackView] = []
     if any(_stack_attentions(model)):
         with _watched(model, found, batch.tokens.shape[1]):

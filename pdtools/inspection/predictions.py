@@ -1,4 +1,4 @@
-"""Where a model's attention is when it predicts a token: under its best derivation there, or a given one."""
+"""A model's attention when it predicts a token: under its best derivation there, or a given one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import Sentence
 
-# Sentences that are looked at together: all their weights are in memory.
+# Sentences inspected together: all their weights are in memory.
 _TOGETHER = 16
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a model attends to when it predicts a token.
+    """A model's attention when it predicts a token.
 
     Attributes:
         encoded: the sentence.
@@ -45,24 +45,24 @@ class Prediction:
 
     @property
     def starts(self) -> list[int]:
-        """The first character of each token before it, ROOT aside."""
+        """The first character of each token before it, without ROOT."""
         starts: list[int] = self.encoded.encoding.starts[1 : self.token].tolist()
         return starts
 
 
 class Predictions:
-    """Looks at sentences with one model.
+    """Predictions of one model on sentences.
 
     Args:
-        loaded: a transformer that reads from left to right.
-        search: for derivations, of models whose words depend on them; of its trees the first of each sentence
+        loaded: a causal transformer.
+        search: for derivations, for models whose words depend on them; with trees, the first of each sentence
             is read.
 
     Attributes:
-        settings: of the scorer that searches, see :class:`pdtools.search.Scorer`.
+        settings: the scorer's settings, see :class:`pdtools.search.Scorer`.
 
     Raises:
-        PdtoolsError: if the model has no attention to look at, or no use for trees.
+        PdtoolsError: if the model has no attention to inspect, or no use for trees.
     """
 
     def __init__(self, loaded: LoadedModel, search: SearchOptions) -> None:
@@ -77,7 +77,7 @@ class Predictions:
         self.settings = self._scorer.settings
 
     def at(self, sentences: Iterable[tuple[Sentence, int]]) -> Iterator[Prediction | Unscorable]:
-        """Look at sentences: one result each, in order, lazily.
+        """Inspect sentences: one result each, in order, lazily.
 
         Args:
             sentences: each with a character: the predicted token is the first that begins there or later.
@@ -95,8 +95,10 @@ class Predictions:
                 yield next(predictions) if isinstance(encoded, Encoded) else encoded
 
     def _derived(self, sentences: list[Sentence]) -> Iterator[tuple[Encoded | Unscorable, Any]]:
-        """Encoded sentences, each with its derivations: the best one after each token from 0 (of actions from
-        1) on, or that of the whole sentence."""
+        """Encoded sentences, each with its derivations.
+
+        These are the best one after each token from 0 (actions: from 1) on, or the whole sentence's.
+        """
         scorer, loaded = self._scorer, self._loaded
         if isinstance(scorer, (AttachmentScorer, ActionScorer)):
             for found in scorer.search(sentences):
@@ -128,12 +130,12 @@ class Predictions:
                 places = np.flatnonzero(read < model.vocab_size)[: token + 1]
             query = row[:, :, places[token] - 1]  # (L, H, N)
             own = query[:, :, places[:token]]
-            # Not one less the others, which is seldom 0.
+            # Summed, not subtracted from 1, which would seldom give 0.
             rest = np.delete(query, places[:token], axis=2).sum(2)
             yield Prediction(encoded, token, own, rest)
 
     def _row(self, encoded: Encoded, token: int, derivations: Any) -> tuple[Any, Any]:
-        """The tokens before the predicted one (of actions with it) and their derivation, to be packed."""
+        """The tokens before the predicted one (with actions, including it), and their derivation."""
         model, ids = self._loaded.model, encoded.ids
         if derivations is None:
             return ids[:token], model.no_derivation(ids[:token])

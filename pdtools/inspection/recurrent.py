@@ -1,4 +1,4 @@
-"""Looking inside recurrent models: what their stacks do while they read one string."""
+"""Inspection of recurrent models: their stacks' actions while they read one string."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ ACTIONS = {
 
 @dataclass(frozen=True)
 class StackRunView:
-    """What a stack did over n tokens.
+    """A stack's actions over n tokens.
 
     Attributes:
-        tokens: that were read.
-        surprisal: of each of them, and of end-of-sentence: n + 1 values in bits; None of a masked model.
+        tokens: the tokens read.
+        surprisal: of each token, and of end-of-sentence: n + 1 values in bits; None for a masked model.
         stack: its kind.
         actions: names of the actions' kinds.
-        shares: for each token how much of each kind is done after it. Of the nondeterministic stack the
-            weight of the transitions of a kind from where the automaton is then, over the weight of all
-            (whether or not the stack allows them); of superposition the mixture; of stratification the two
-            amounts, which need not make up 1.
-        shares_everywhere: of the nondeterministic stack, the same for the transitions from all configurations
-            alike, whether or not the automaton can be there (figure 3 of the paper); else None.
-        tops: of the nondeterministic stack, for each token the distribution of the symbol that is on top
+        shares: for each token the share of each kind of action after it. For the nondeterministic stack, the
+            weight of a kind's transitions from the automaton's present configurations, over the weight of all
+            (whether or not the stack allows them); for superposition the mixture; for stratification the two
+            amounts, which need not sum to 1.
+        shares_everywhere: for the nondeterministic stack, the same for the transitions from all
+            configurations alike, whether or not the automaton can be there (figure 3 of the paper); else
+            None.
+        tops: for the nondeterministic stack, for each token the distribution of the symbol on top
             afterwards; else None.
         states: the same for the automaton's state.
-        run: of the nondeterministic stack, the heaviest run: for each token the transition after it, the
+        run: for the nondeterministic stack, the heaviest run: for each token the transition after it, the
             state, and the symbols on the stack, bottom first; else None.
         run_log_share: its share of the weight of all runs, as a logarithm (nats).
-        predicted: what a masked model of a task says at each token of y, None at those of x; else None.
+        predicted: a masked task model's predictions at each token of y, None at the tokens of x; else None.
     """
 
     tokens: list[str]
@@ -59,14 +60,14 @@ class StackRunView:
     predicted: list[str | None] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The view, JSON-ready."""
         return asdict(self)
 
 
 def inspect_run(loaded: LoadedModel, text: str | Sentence) -> StackRunView:
-    """Read one string and look at the stack.
+    """Read one string and inspect the stack.
 
-    The actions after the last token are listed too, though no reading follows.
+    The actions after the last token are included, though no reading follows.
 
     Args:
         loaded: a checkpoint of a recurrent model with a stack.
@@ -122,7 +123,7 @@ def _encoded(loaded: LoadedModel, text: str | Sentence) -> Tensor:
 
 
 def _actions_at_once(model: RecurrentLM, tokens: Tensor) -> Tensor:
-    """What the action layer makes after every token of one row (1, 1 + n), in :func:`_read`'s order."""
+    """The output of the action layer after every token of one row (1, 1 + n), in :func:`_read`'s order."""
     assert model.actions is not None
     hidden = model.hidden_states(tokens.to(model.device))[0]  # (1 + n, H)
     actions: Tensor = model.actions(hidden if model.config.first_input != "none" else hidden[1:])
@@ -132,7 +133,7 @@ def _actions_at_once(model: RecurrentLM, tokens: Tensor) -> Tensor:
 def _read(model: RecurrentLM, ids: Tensor) -> tuple[Tensor, list[float], Tensor]:
     """Tokens (n,), surprisals of them and end-of-sentence, and the actions (n, A) after every token.
 
-    Where something is read before the first token, its actions come first: (n + 1, A).
+    If something is read before the first token, its actions come first: (n + 1, A).
     """
     import torch
 
@@ -149,12 +150,12 @@ def _read(model: RecurrentLM, ids: Tensor) -> tuple[Tensor, list[float], Tensor]
 
 
 def _automaton(stack: NondeterministicStack, actions: Tensor, before: int) -> dict[str, Any]:
-    """What there is to tell of the automaton after every token.
+    """The automaton's values after every token, for a :class:`StackRunView`.
 
     Args:
-        stack: of the model.
-        actions: (before + n, A), all that were done.
-        before: how many of them come before the first token's: they are done, and not told.
+        stack: the model's stack.
+        actions: (before + n, A), all actions.
+        before: the number of actions before the first token's, which are carried out but not reported.
     """
     import torch
 

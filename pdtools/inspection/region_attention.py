@@ -1,6 +1,6 @@
 """Attention to regions of test suites when a model predicts a later one.
 
-In the paper: of the three suites of subject-verb agreement, attention to the distractor noun, and to all
+In the paper: in the three suites of subject-verb agreement, attention to the distractor noun, and to all
 regions, when the verb is predicted.
 """
 
@@ -29,18 +29,18 @@ from pdtools.search.scores import Unscorable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# What gets the rest of the attention where all regions are looked at.
+# Names for the rest of the attention when all regions are inspected.
 ROOT_REGION, STRUCTURE = "(root)", "(structure)"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked of suites.
+    """The predicted region, and the regions whose attention is measured.
 
     Attributes:
-        at: the region that is predicted, a name or number: attention is that of the last position before it.
-        regions: those that attention goes to, names or numbers; none: all before ``at``, ROOT too.
-        suites: names; none: all that have ``at`` and one of ``regions``.
+        at: the predicted region, a name or number: attention is taken at the last position before it.
+        regions: the regions that receive attention, names or numbers; empty: all before ``at``, and ROOT.
+        suites: names; empty: all that have ``at`` and one of ``regions``.
     """
 
     at: str
@@ -50,11 +50,11 @@ class Question:
 
 @dataclass(frozen=True)
 class _Asked:
-    """A sentence that is looked at.
+    """A sentence to be inspected.
 
     Attributes:
-        at: which of the condition's regions is predicted.
-        regions: names of those that attention goes to, by their places in the condition.
+        at: the index of the predicted region in the condition.
+        regions: names of the regions that receive attention, by their indices in the condition.
     """
 
     suite: Suite
@@ -79,21 +79,21 @@ def evaluate_attention(
     seed: int = 0,
     progress: Progress = no_progress,
 ) -> Results:
-    """Look at the attention of models (Murty et al. 2023, section 5, fig. 5 and fig. 6).
+    """Measure models' attention to regions (Murty et al. 2023, section 5, fig. 5 and fig. 6).
 
-    The weights of a region's tokens are summed, those of an item's conditions averaged, then those of the
-    items. Items that lack a value under one of the models are left out of all. Intervals (95 %) are those of
-    the bootstrap over items; where a model has several seeds, Student's t over seeds and items
+    The weights of a region's tokens are summed, then averaged over an item's conditions, then over
+    items. Items that lack a value under one of the models are excluded for all. Intervals (95 %) are
+    from the bootstrap over items; if a model has several seeds, Student's t over seeds and items
     (:class:`pdtools.evaluation.comparison.statistics.Spread`).
 
     Args:
-        suites: gone through once.
-        models: by the name that results have, the folders of one or several seeds.
-        question: what to look at.
-        search: for the best incremental parse before the predicted region; of its trees the first of each
+        suites: read once.
+        models: for each name in the results, the folders of one or several seeds.
+        question: the regions to measure.
+        search: for the best incremental parse before the predicted region; with trees, the first of each
             sentence is read instead.
         device: to load the models on.
-        samples, seed: of the bootstrap.
+        samples, seed: for the bootstrap.
         progress: wraps the iterator over the sentences of all models.
 
     Returns:
@@ -101,7 +101,7 @@ def evaluate_attention(
         an ``items`` table with a row for each model, seed, item, condition and region.
 
     Raises:
-        PdtoolsError: if no suite has the regions, or a model has no attention to look at.
+        PdtoolsError: if no suite has the regions, or a model has no attention to inspect.
     """
     asked = _asked(suites, question)
     scorers: dict[str, Any] = {}
@@ -148,7 +148,7 @@ def evaluate_attention(
 
 
 def _asked(suites: Suites, question: Question) -> list[_Asked]:
-    """The sentences of the suites that the question is about."""
+    """The sentences of the suites that have the question's regions."""
     found: list[_Asked] = []
     names: set[str] = set()
     for suite in suites:
@@ -186,7 +186,7 @@ def _of_condition(suite: Suite, item: Item, condition: Condition, question: Ques
 
 
 def _names(suite: Suite, condition: Condition) -> list[str]:
-    """Names of a condition's regions: their numbers where they have none, or one that another has."""
+    """Names of a condition's regions: their numbers if they have no names, or share one."""
     names = [suite.region_names.get(number, str(number)) for number in condition.numbers]
     return [
         name if names.count(name) == 1 else str(number)
@@ -200,7 +200,7 @@ def _names(suite: Suite, condition: Condition) -> list[str]:
 def _by_region(
     one: _Asked, presented: Presented, prediction: Prediction | Unscorable, *, everything: bool
 ) -> _ByRegion | str:
-    """Attention to the regions that have tokens; or why there is none."""
+    """Attention to the regions that have tokens; or the reason why there is none."""
     if isinstance(prediction, Unscorable):
         return prediction.reason
     places = np.array(regions_of(presented.sentence.text, presented.spans, prediction.starts))
@@ -220,7 +220,7 @@ class _Rows:
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
 
     def add(self, model: str, number: int, one: _Asked, found: _ByRegion | str) -> None:
-        """Add a sentence; without attention its regions have none, and a reason."""
+        """Add a sentence; without attention, its regions have a reason instead."""
         attention: Mapping[str, NDArray[np.float64] | None]
         reason = found if isinstance(found, str) else None
         attention = dict.fromkeys(one.regions.values()) if isinstance(found, str) else found
@@ -249,7 +249,7 @@ class _Rows:
                 without one; ``(root)``, and of action models ``(structure)``, what opens and closes.
             attention: mean over layers and heads, from 0 to 1; null if the sentence has none.
             by_head: for each layer a list with a number for each head.
-            reason: why the sentence has none.
+            reason: the reason why the sentence has none.
         """
         import pyarrow as pa
 
@@ -263,17 +263,17 @@ _COLUMNS = ("model", "seed", "suite", "item", "condition", "region", "attention"
 
 
 class _Values:
-    """Means over conditions, by suite and region, of the items that all models have a value of.
+    """Means over conditions, by suite and region, for the items that have a value under all models.
 
     Args:
-        samples, seed: of the bootstrap.
+        samples, seed: for the bootstrap.
     """
 
     def __init__(self, samples: int, seed: int) -> None:
         self._samples, self._seed = samples, seed
-        # By suite and region, then item, then model and seed: of each condition (L, H).
+        # By suite and region, then item, then model and seed: a value (L, H) per condition.
         self._found: dict[tuple[str, str], dict[int, dict[tuple[str, int], list[NDArray[np.float64]]]]] = {}
-        self._runs: dict[str, int] = {}  # how many seeds a model has
+        self._runs: dict[str, int] = {}  # number of a model's seeds
         self._items: set[tuple[str, int]] = set()
         self._without: set[tuple[str, int]] = set()
 
@@ -334,12 +334,12 @@ class _Values:
 def mean_and_interval(
     values: NDArray[np.float64], less: NDArray[np.float64] | None = None, *, seed: int, samples: int
 ) -> dict[str, Any]:
-    """The mean of values of items, or its difference from that of others, with an interval.
+    """The mean of items' values, or of their difference from others, with an interval.
 
     Args:
         values: (seeds, items).
-        less: (seeds, items), what is taken away.
-        seed, samples: of the bootstrap.
+        less: (seeds, items), subtracted.
+        seed, samples: for the bootstrap.
     """
     groups = [values] if less is None else [values, less]
     by_item = values.mean(0) if less is None else values.mean(0) - less.mean(0)  # (items,)

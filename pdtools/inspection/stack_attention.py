@@ -1,4 +1,4 @@
-"""Looking inside: what the stacks of a model do while it reads one string."""
+"""Inspection of stack attention: a model's stacks while it reads one string."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class LayerStacks:
 
     Attributes:
         layer: from 1.
-        actions: n rows of three probabilities: push, pop, no-op; at the first position, the empty stack, none
-            is used.
-        attention: n rows of n: α_i(j), how likely the token at j is on top after position i.
+        actions: n rows of three probabilities: push, pop, no-op; the first position has an empty stack, and
+            its row is not used.
+        attention: n rows of n: α_i(j), the probability that the token at j is on top after position i.
         replayed: the likeliest action at each position, carried out on a real stack: the positions in it
             afterwards, bottom first. (The first position's stays empty.)
     """
@@ -36,12 +36,12 @@ class LayerStacks:
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was looked at.
+    """The inspection of one string.
 
     Attributes:
-        tokens: that the model read.
-        predicted: what it says at each position, of models of a task where y stands; else None.
-        layers: those that have stacks.
+        tokens: the tokens read.
+        predicted: for task models, the prediction at each position of y; else None.
+        layers: the layers that have stacks.
     """
 
     tokens: list[str]
@@ -49,24 +49,24 @@ class Inspection:
     layers: list[LayerStacks]
 
     def as_json(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The inspection, JSON-ready."""
         return asdict(self)
 
 
 def inspect_stacks(
     loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
 ) -> Inspection:
-    """Read one string and look at the stacks.
+    """Read one string and inspect the stacks.
 
     Args:
         loaded: a checkpoint of a model with stack attention.
-        text: words between spaces, or split; for a model of a task the symbols of x. Such a model answers: a
+        text: words between spaces, or split; for a task model the symbols of x. Such a model answers: a
             masked one at once, a causal one symbol by symbol.
-        layers: which ones, from 1; None: all that have stacks.
+        layers: numbers of layers, from 1; None: all that have stacks.
 
     Raises:
-        PdtoolsError: if the model, or one of ``layers``, has no stack attention, or the string is none of
-            its.
+        PdtoolsError: if the model, or one of ``layers``, has no stack attention, or the string does not
+            suit it.
     """
     from pdtools.evaluation.formal.transduction import read_task
     from pdtools.inspection.layers import stack_views
@@ -108,7 +108,7 @@ def inspect_stacks(
 
 
 def replay(actions: Sequence[int]) -> list[list[int]]:
-    """A stack of positions after each action (0 push, 1 pop, 2 no-op); the first action is not taken."""
+    """The stack of positions after each action (0 push, 1 pop, 2 no-op); the first action is not taken."""
     stack: list[int] = []
     states: list[list[int]] = []
     for position, action in enumerate(actions):

@@ -1,4 +1,4 @@
-"""What a model does with one sentence, token by token, in a form that anything can draw: schema 1.
+"""The trace of a model on one sentence, token by token, in a form that anything can draw: schema 1.
 
 docs/reference/files/trace.md shows the lists of attributes below as the form of the JSON.
 """
@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 SCHEMA = 1
 
-# Of attachments the position that each token attaches to, its own for a shift; of actions a token's position,
-# or what opens or closes: "(NP", ")", "NP)".
+# For attachments, the position that each token attaches to, its own for a shift; for actions, a token's
+# position, or an opener or closer: "(NP", ")", "NP)".
 Derivation = tuple[int | str, ...]
 
 
@@ -22,7 +22,7 @@ class Hypothesis:
     Attributes:
         derivation: up to the token.
         joint: log2 p of the tokens so far and the derivation.
-        share: its part of the probability of all hypotheses that were kept.
+        share: its share of the probability of all hypotheses that were kept.
         parent: rank, from 0, of the hypothesis that it extends, among all that were kept one step before; a
             rank beyond the list is one that is not listed.
         surprisal: of the token under this hypothesis alone, bits; null for action models.
@@ -40,8 +40,8 @@ class Step:
     """The beam after a token was generated and attached.
 
     Attributes:
-        position: of the token, from 1; the last step is end-of-sentence.
-        kept: how many hypotheses the beam held.
+        position: the token's, from 1; the last step is end-of-sentence.
+        kept: number of hypotheses in the beam.
         hypotheses: the best of them, best first.
         rest: the share of the others.
         attachment: for each position up to the token's: the probability that the token attaches to it, summed
@@ -62,7 +62,7 @@ class Parse:
     Attributes:
         derivation: null for a tree that is none of the model's derivations.
         tree: brackets over the words.
-        joint: log2 p(x, y); null where the model has none, or it was not computed.
+        joint: log2 p(x, y); null if the model has none, or it was not computed.
     """
 
     derivation: Derivation | None
@@ -72,13 +72,13 @@ class Parse:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where a node of the tree splits that hidden states give (TreeReg), and what else it could have done.
+    """The split of a node in the tree that hidden states give (TreeReg), and its alternatives.
 
     Attributes:
         first, past: the node covers words ``first`` to ``past`` - 1, from 0.
-        split: the word that its right child begins with.
-        scores: for each place where it could split, before words ``first`` + 1 to ``past`` - 1; the highest
-            is at ``split`` - ``first`` - 1.
+        split: the first word of its right child.
+        scores: for each possible split, before words ``first`` + 1 to ``past`` - 1; the highest is at
+            ``split`` - ``first`` - 1.
     """
 
     first: int
@@ -89,7 +89,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class AttentionTrace:
-    """Attention weights of T positions, those of position i as the model reads under one derivation.
+    """Attention weights of T positions, with each position's derivation.
 
     Attributes:
         derivation: under which one position i reads: ``incremental`` (the best hypothesis after the token at
@@ -100,8 +100,8 @@ class AttentionTrace:
         weights: Base64 of unsigned bytes, round(255 · weight): layer by layer, head by head, the lower
             triangle row by row. The weight of query i and key j in head h of layer l is byte (l · heads + h)
             · T (T + 1) / 2 + i (i + 1) / 2 + j.
-        without: the same for each named score term that was left out of the scores of every layer (``depth``:
-            the term of the pushdown layer); queries and keys stay those of the model.
+        without: the same for each named score term, removed from the scores of every layer (``depth``:
+            the term of the pushdown layer); queries and keys stay the whole model's.
     """
 
     derivation: Literal["incremental", "best", "none"]
@@ -114,15 +114,15 @@ class AttentionTrace:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a model did with a sentence. Logarithms are to the base 2.
+    """A model's trace on a sentence. Logarithms are to the base 2.
 
     Attributes:
         model: ``folder``, and the settings of its scorer: ``model`` (its name), ``kind``, ``beam``.
-        derivations: what they are made of: ``none``, ``attachments`` or ``actions``.
+        derivations: the kind of derivations: ``none``, ``attachments`` or ``actions``.
         text, words: the sentence as the model read it.
         tokens: text of the token at each position: ROOT (or BOS), the sentence's, end-of-sentence if the
             model has one.
-        word: for each position, which word the token belongs to, from 0; -1 for none.
+        word: for each position, the index of the token's word, from 0; -1 for none.
         starts, ends: for each position, the token's characters in ``text``.
         surprisals: for each position, bits; null without a score (ROOT, a masked model).
         dropped: the estimated share of p(x) that the search dropped; null without a search.
@@ -131,9 +131,9 @@ class Trace:
         gold: the same for a given tree; null without.
         splits: for models trained with TreeReg, the nodes of the greedy tree, from the top down, left before
             right; null for others.
-        attention: null if it was not asked for, or the model has none that can be shown.
-        stacks: what stack attention or a stack RNN did (``kind``: ``attention`` or ``run``, and the keys of
-            ``pdtools inspect --json``); null without.
+        attention: null if it was not requested, or the model has none that can be shown.
+        stacks: the actions of stack attention or of a stack RNN (``kind``: ``attention`` or ``run``, and the
+            keys of ``pdtools inspect --json``); null without.
     """
 
     model: dict[str, Any]
@@ -154,5 +154,5 @@ class Trace:
     stacks: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings."""
+        """The trace as plain lists, numbers and strings."""
         return {"schema": SCHEMA, **asdict(self)}

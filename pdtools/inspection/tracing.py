@@ -1,4 +1,4 @@
-"""Makes traces: what a model of any kind did with one sentence."""
+"""Traces of models of any kind on one sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import Sentence, split_text_words
 from pdtools.trees import Tree
 
-# The term whose share in the attention is shown, where a model has it.
+# The score term whose effect on attention is shown, if a model has it.
 _DEPTH = "depth"
 _PER_NAT = 1 / math.log(2)
 
@@ -47,20 +47,20 @@ def trace(
     gold: Tree | None = None,
     device: str = "cpu",
 ) -> Trace:
-    """Let a model read a sentence, and keep what it does after every token.
+    """Run a model on a sentence, and record its state after every token.
 
     Args:
-        model: a checkpoint in memory, or the folder of a checkpoint, a run or a Hugging Face model (of
-            which there are surprisals only). Of a model of a task there are its stacks only.
+        model: a checkpoint in memory, or the folder of a checkpoint, a run or a Hugging Face model (which
+            has only surprisals). A task model has only its stacks.
         sentence: running text, or words already split.
-        search: where there is one; see :func:`pdtools.search.load_scorer`.
-        hypotheses: how many of each beam are kept.
-        attention: whether attention weights are; of transformers that read from left to right.
-        gold: the tree of the sentence, as a treebank has it.
+        search: search options, if the model needs a search; see :func:`pdtools.search.load_scorer`.
+        hypotheses: number of hypotheses kept of each beam.
+        attention: whether attention weights are included, for causal transformers.
+        gold: the sentence's tree, as in a treebank.
         device: to load the model on.
 
     Raises:
-        PdtoolsError: if the sentence cannot be scored, the tree is not one of its, or the folder holds no
+        PdtoolsError: if the sentence cannot be scored, the tree does not fit it, or the folder holds no
             model.
     """
     search.check_number()
@@ -100,7 +100,7 @@ def _of_huggingface(folder: str | Path, sentence: str | Sentence, device: str) -
 
 
 def _of_task(loaded: LoadedModel, text: str) -> Trace:
-    """Of a model that reads x and answers."""
+    """The trace of a model that reads x and answers."""
     view = stack_view(loaded, text)
     assert view is not None
     nothing = (0,) * len(view.tokens)
@@ -131,7 +131,7 @@ def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, Read]:
 
 
 def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Trace:
-    """With the tree that hidden states give; it is the best one of a model without another."""
+    """Add the tree that hidden states give; it is the best one of a model without another."""
     encoded: Encoded = known(parser.encode(sentence))
     (scores,) = parser.split_scores([encoded])
     nodes = parser.nodes(scores)
@@ -147,10 +147,10 @@ def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Tra
 def stack_view(
     loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
 ) -> StackRunView | Inspection | None:
-    """What the stacks of a model do while it reads; None of one that has none.
+    """The stacks of a model while it reads; None if it has none.
 
     Args:
-        loaded: a checkpoint; of a task, it reads x.
+        loaded: a checkpoint; a task model reads x.
         text, layers: see :func:`inspect_run` and :func:`inspect_stacks`.
     """
     model, is_task = loaded.model, "task" in loaded.config["shards"]
@@ -161,7 +161,7 @@ def stack_view(
 
 
 def _stacks(view: StackRunView | Inspection | None) -> dict[str, Any] | None:
-    """Of a trace."""
+    """A view of stacks in a trace's form."""
     if view is None:
         return None
     return {"kind": "run" if isinstance(view, StackRunView) else "attention", **view.as_json()}
@@ -171,10 +171,10 @@ def _stacks(view: StackRunView | Inspection | None) -> dict[str, Any] | None:
 
 
 def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
-    """The given tree as the model would have it.
+    """The given tree as a derivation of the model.
 
     Raises:
-        PdtoolsError: if it is not one of this sentence.
+        PdtoolsError: if it does not fit this sentence.
     """
     model, ids = loaded.model, encoded.encoding.ids
     kind = model.derivation_kind

@@ -11,14 +11,14 @@ from pdtools.report.tables import Cell, print_table
 
 
 def _named(outcomes: Outcomes) -> list[str]:
-    """Scores that are no groups that items have as flags."""
+    """Names of scores, as opposed to groups that items have as flags."""
     levels = [f"by_{level}" for level in (*outcomes.levels, outcomes.unit)]
     of_labels = [f"{name}_by_{outcomes.unit}" for name in ("mcc", "auc")]
     return ["overall", "mean_of_items", "by_prediction", "mcc", "auc", *levels, *of_labels]
 
 
 def print_benchmark(results: Results, *, details: bool = False) -> None:
-    """Accuracy overall and by level; with ``details``, or with one level only, by the finest groups too."""
+    """Print accuracy overall and by level; the finest groups with ``details``, or if there is one level."""
     scores, counts = results.scores, results.counts
     assert results.evaluation is not None
     outcomes = results.evaluation.outcomes

@@ -21,10 +21,10 @@ class TooManyErrors(Exception):
 
 
 def evalb_lines(rows: Iterable[SentenceRow], parameters: Parameters) -> Iterator[tuple[str, bool]]:
-    """What EVALB prints: (line, whether it goes to standard error), without line ends.
+    """The lines that EVALB prints: (line, whether it goes to standard error), without line ends.
 
     Raises:
-        TooManyErrors: where EVALB gives up, after the error that was one too many.
+        TooManyErrors: where EVALB gives up, after the first error over its limit.
     """
     for line in _HEAD:
         yield line, False

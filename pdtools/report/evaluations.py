@@ -1,4 +1,4 @@
-"""What each evaluation prints."""
+"""Printing of each evaluation's results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from pdtools.report.tables import (
     scores_table,
 )
 
-_MARKS = ("†", "‡", "††", "‡‡")  # of footnotes
-_NAMES_WIDTH = 24  # of two models, as headings of columns
+_MARKS = ("†", "‡", "††", "‡‡")  # footnote marks
+_NAMES_WIDTH = 24  # width of two models' names as headings of columns
 
 
 def percent(score: float | None) -> float | None:
@@ -35,12 +35,12 @@ def percent(score: float | None) -> float | None:
 
 
 def with_bound(name: str, bound: str | None) -> str:
-    """The name of a row; a score that is a bound says so."""
+    """The name of a row, with the bound that its score is, if any."""
     return name if bound is None else f"{name}, {bound}"
 
 
 def print_scores(results: Results) -> None:
-    """The main scores of any evaluation that has a record."""
+    """Print the main scores of any evaluation that has a record."""
     document = results.document({})
     record = results.evaluation
     assert record is not None
@@ -51,7 +51,7 @@ def print_scores(results: Results) -> None:
 
 
 def print_parse(results: Results) -> None:
-    """Bracketing scores, over all sentences and up to the length limit."""
+    """Print bracketing scores, over all sentences and up to the length limit."""
     scores, counts, cutoff = results.scores, results.counts, results.settings["cutoff_len"]
     names = [name for name in scores if name != "up_to_cutoff"]
     rows: list[tuple[Cell, ...]] = [
@@ -68,7 +68,7 @@ def print_parse(results: Results) -> None:
 
 
 def print_blimp(results: Results, *, details: bool = False) -> None:
-    """Accuracy overall, by field and phenomenon; with ``details``, or without phenomena, by paradigm too."""
+    """Print accuracy overall, by field and phenomenon; by paradigm with ``details``, or without phenomena."""
     scores, counts = results.scores, results.counts
     overall = (percent(scores["overall"]), *(counts[key] for key in ("pairs", "pairs_scored", "ties")))
     columns = ["accuracy", "pairs", "scored", "ties"]
@@ -95,7 +95,7 @@ def print_blimp(results: Results, *, details: bool = False) -> None:
 
 
 def _shown(levels: tuple[str, ...], finest: str, scores: Mapping[str, Any], details: bool) -> list[str]:
-    """The levels that have names; the finest is asked for, or the only one."""
+    """The levels that have names, and the finest if requested or alone."""
     named = [level for level in levels if scores[f"by_{level}"]]
     return [*named, finest] if details or not named else named
 
@@ -105,13 +105,13 @@ def _members(results: Results, level: str, unit: str) -> dict[str, list[str]]:
     items = results.table("items").select(list(dict.fromkeys((level, unit)))).to_pydict()
     members: dict[str, dict[str, None]] = {}
     for name, member in zip(items[level], items[unit], strict=True):
-        if name is not None:  # pairs of one's own may have no phenomenon or field
+        if name is not None:  # a user's own pairs may have no phenomenon or field
             members.setdefault(name, {})[member] = None
     return {name: list(members[name]) for name in sorted(members)}
 
 
 def print_sg(results: Results, *, details: bool = False) -> None:
-    """SG scores in their conventions, then by circuit; with ``details`` by suite and prediction too."""
+    """Print SG scores in their conventions, then by circuit; with ``details`` by suite and prediction too."""
     scores = results.scores
     rows = [(name.replace("_", " "), percent(scores[name])) for name in CONVENTIONS]
     print_table(["Syntactic generalization (percent)", "score"], rows)
@@ -132,7 +132,7 @@ def print_sg(results: Results, *, details: bool = False) -> None:
 
 
 def print_sg_runs(results: Results) -> None:
-    """SG scores of many runs: in their conventions, then by circuit."""
+    """Print SG scores of many runs: in their conventions, then by circuit."""
     runs = results.scores["runs"]
 
     def names(run: dict[str, Any]) -> tuple[Cell, ...]:
@@ -161,7 +161,7 @@ def print_sg_runs(results: Results) -> None:
 
 
 def print_perplexity(results: Results) -> None:
-    """Perplexities, and over what."""
+    """Print perplexities, with the numbers of tokens, words and sentences."""
     document = {"settings": results.settings}
     rows: list[tuple[Cell, ...]] = [
         (with_bound(name, perplexity.bound(name, document)), score) for name, score in results.scores.items()
@@ -173,7 +173,7 @@ def print_perplexity(results: Results) -> None:
 
 
 def print_attention(results: Results, *, details: bool = False) -> None:
-    """Attention to regions by suite and model, with intervals; with ``details`` by layer too."""
+    """Print attention to regions by suite and model, with intervals; with ``details`` by layer too."""
     scores, settings = results.scores, results.settings
     for suite, regions in scores["by_suite"].items():
         rows: list[tuple[Cell, ...]] = []
@@ -197,7 +197,7 @@ def _of_interval(score: Mapping[str, float]) -> str:
 
 
 def print_classification(results: Results) -> None:
-    """Scores of a task with their intervals, and how many items there are of each label."""
+    """Print scores of a task with their intervals, and the number of items of each label."""
     scores, counts = dict(results.scores), results.counts
     spans = scores.pop("intervals") or {}
     title = f"{results.settings['prompt_task']} (percent)"
@@ -220,13 +220,13 @@ def print_classification(results: Results) -> None:
 
 
 def print_comparison(found: dict[str, Any], first: str, second: str, *, details: bool = False) -> None:
-    """Two runs side by side: overall, then by group; with ``details`` also by paradigm or suite."""
+    """Print two runs as columns: overall, then by group; with ``details`` also by paradigm or suite."""
     _print_names(first, second)
     levels: dict[str, list[Difference]] = {}
     for group in found["groups"]:
         levels.setdefault(group.level, []).append(group)
     columns = ["a", "b", "b - a", "95%", "p"]
-    for each in levels.pop("overall", []):  # there is none if all suites are such as it leaves out
+    for each in levels.pop("overall", []):  # there is none if all suites are excluded from it
         rows = [(each.name or "overall", *_scores(each), _interval(each), _p(each))]
         print_table([f"{found['task']} (percent)", *columns], rows)
         only = "" if each.only_a is None else f": right in only a {each.only_a}, in only b {each.only_b}"
@@ -260,7 +260,7 @@ def _p(group: Difference) -> str:
 
 
 def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
-    """Means and deviations of groups of seeds: models × scores for LaTeX; a row for each score otherwise."""
+    """Print means and deviations of groups of seeds: models × scores for LaTeX; else a row for each score."""
     together = Counter(each.score for each in found.scores)
     labels = [
         each.score if together[each.score] == 1 else f"{each.score}, {each.evaluation}"
@@ -298,7 +298,7 @@ def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
 
 
 def _with_bounds(label: str, groups: Collection[str], bounds: Mapping[str, str]) -> str:
-    """A row's name, with the bound that all groups' scores are, or with each and whose it is."""
+    """A row's name, with the bound that its scores are; with the groups' names if their bounds differ."""
     of: dict[str, list[str]] = {}
     for group, bound in bounds.items():
         of.setdefault(bound, []).append(group)
@@ -309,7 +309,7 @@ def _with_bounds(label: str, groups: Collection[str], bounds: Mapping[str, str])
 
 
 def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str, Sequence[str]]) -> None:
-    """Notes on evaluations, and the results that are left out of them."""
+    """Print notes on evaluations, and the results excluded from them."""
     for evaluation, said in notes.items():
         _print_notes(f"{evaluation}: ", said)
     for evaluation, reasons in refused.items():
@@ -317,7 +317,7 @@ def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str,
 
 
 def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
-    """The main scores of two models, one a line."""
+    """Print the main scores of two models, one a line."""
     digits = [decimals(headline.a, headline.b) for headline in headlines]
     rows: list[tuple[Cell, ...]] = [
         (
@@ -346,7 +346,7 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
 
 
 def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], list[str]]:
-    """What is to be said of scores, and of which."""
+    """Notes on scores, each with the names of its scores."""
     found: dict[tuple[str, ...], list[str]] = {}
     for headline in headlines:
         notes = headline.notes if headline.refused is None else (headline.refused,)
@@ -366,7 +366,7 @@ def _print_names(a: str, b: str) -> None:
 
 
 def print_many(found: ManyComparison, *, details: bool = False) -> None:
-    """Groups of models: every score of each, then their differences.
+    """Print comparisons of groups of models: every score of each, then their differences.
 
     Coarser levels follow if only one evaluation is compared; with ``details`` all do.
     """
@@ -428,18 +428,18 @@ def _print_overall(name: str, score: Score) -> None:
 
 
 def digits_of_score(score: Score) -> int:
-    """Decimals of the means of a score."""
+    """The number of decimals for a score's means."""
     return decimals(*(each.mean for each in score.groups))
 
 
 def digits_of_difference(pair: PairDifference, digits: int) -> int:
-    """Decimals of a difference and its interval: those of the means, or more where all would be 0."""
+    """The number of decimals for a difference and its interval: the means', or more if all would be 0."""
     shown = (pair.difference, *(pair.over_seeds or pair.over_items or ()))
     return digits if any(float(f"{each:.{digits}f}") for each in shown) else decimals(*shown)
 
 
 def _print_level(name: str, level: str, scores: Sequence[Score]) -> None:
-    """A table for each pair: all its differences."""
+    """Print a table for each pair: all its differences."""
     rows: dict[tuple[str, str], list[tuple[Cell, ...]]] = {}
     pairs: dict[tuple[str, str], list[PairDifference]] = {}
     for score in scores:

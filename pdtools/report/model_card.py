@@ -1,4 +1,4 @@
-"""The card of an exported model: what it is, what it was trained on and how, its scores, how it is used."""
+"""The card of an exported model: description, training, scores and use."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def model_card(
     results: Sequence[str | Path] = (),
     about: str | None = None,
 ) -> str:
-    """A card in Markdown.
+    """Write a card in Markdown.
 
     Args:
         loaded: the checkpoint.
-        name: of the model, as the folder is called.
+        name: the model's name, as its folder is called.
         training: its ``run.json``.
-        results: folders that evaluations of it wrote; their scores, settings and commands are listed.
-        about: a paragraph of one's own.
+        results: folders of its evaluations; their scores, settings and commands are listed.
+        about: a paragraph by the user.
 
     Raises:
-        InputError: if a folder holds no results, or none of a kind whose scores are known.
+        InputError: if a folder holds no results, or results whose scores are not known.
     """
     model, tokenizer = loaded.model, loaded.tokenizer
     kind = model.derivation_kind

@@ -15,7 +15,7 @@ _SIZE = (6.0, 3.7)  # inches
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One line of a figure, with an interval around each point or without.
+    """One line of a figure, with or without an interval around each point.
 
     Attributes:
         label: for the legend.
@@ -44,7 +44,7 @@ def draw_lines(
 
     Args:
         path: the file.
-        lines: what to draw; empty ones are left out.
+        lines: the lines; empty ones are dropped.
         x, y: what the axes show, with their units.
         percent: the y axis goes from 0 to 100.
         log_x: the x axis is logarithmic.
@@ -83,11 +83,11 @@ def draw_categories(
     """Draw values by category: names from top to bottom, at each a point of every line, with its interval.
 
     Args:
-        path: as of :func:`draw_lines`.
-        names: of the categories.
-        lines: what to draw; their ``x`` are places of names.
-        value: what the axis below shows, with its unit.
-        percent: it goes from 0 to 100.
+        path: see :func:`draw_lines`.
+        names: the categories' names.
+        lines: the lines; their ``x`` are indices of names.
+        value: the quantity on the axis below, with its unit.
+        percent: the axis goes from 0 to 100.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
@@ -120,7 +120,7 @@ def draw_categories(
 
 
 def style(font_size: float) -> dict[str, Any]:
-    """Settings of every figure: the same numbers make the same file, and tokens (``$x$``) are no formulas."""
+    """Settings of every figure: equal numbers make equal files, and tokens (``$x$``) are no formulas."""
     return {"svg.hashsalt": "pdtools", "font.size": font_size, "text.parse_math": False}
 
 
@@ -128,7 +128,7 @@ def save_figure(figure: Any, path: str | Path) -> None:
     """Write a figure of matplotlib, whole or not at all; the suffix names its kind."""
     kind = Path(path).suffix[1:]
     with atomic_path(path) as temporary:
-        # Without a date, the same numbers make the same file.
+        # Without a date, equal numbers make equal files.
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else None)
 
 

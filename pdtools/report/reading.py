@@ -1,4 +1,4 @@
-"""Tables of what predicts reading times."""
+"""Tables of reading-time predictors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALPHA = 0.05  # below it differences are called significant
 
 
 def print_reading(results: Results) -> None:
-    """Gains over the baseline, milliseconds a unit, pairs of models, and what was left out."""
+    """Print gains over the baseline, milliseconds per unit, pairs of models, and exclusions."""
     scores, counts = results.scores, results.counts
     baseline = " + ".join(results.settings["baseline"])
     if "effects" in scores:
@@ -73,7 +73,7 @@ def print_reading(results: Results) -> None:
 
 
 def print_effects(effects: Sequence[dict[str, Any]]) -> None:
-    """People's effects, and each model's, at the critical word and after it: a table for each contrast."""
+    """Print people's effects, and each model's, at the critical word and after it: a table per contrast."""
     for i, (contrast, of_contrast) in enumerate(itertools.groupby(effects, lambda each: each["contrast"])):
         rows: list[list[Cell]] = []
         for roi, of_place in itertools.groupby(of_contrast, lambda each: each["roi"]):
@@ -94,7 +94,7 @@ def _bounds(estimate: dict[str, float]) -> list[Cell]:
 
 
 def digits_of_gain(gain: Sequence[Cell]) -> int:
-    """Decimals of a gain and its interval."""
+    """The number of decimals for a gain and its interval."""
     return max(4, decimals(*(cell for cell in gain if isinstance(cell, float))))
 
 

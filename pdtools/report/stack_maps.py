@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from pdtools.inspection.stack_attention import Inspection, LayerStacks
 
 _LETTERS = {0: "push", 1: "pop", 2: "-"}
-_CELL = 0.22  # inches of a position, if there are few
+_CELL = 0.22  # inches per position, if there are few
 _LEAST, _MOST = 2.2, 6.6  # inches of a map
-_WIDEST = 40.0  # inches of maps side by side
+_WIDEST = 40.0  # inches of all maps in a row
 _MOST_NAMES = 45  # positions that are named on an axis
 _MOST_WRITTEN = 30  # positions of a string whose replayed stacks are written
-_LETTERS_OF_CELL = 5  # of a token's name in the replayed stack
+_LETTERS_OF_CELL = 5  # letters of a token's name in the replayed stack
 
 
 def print_stacks(inspection: Inspection) -> None:
-    """For each layer a line for each position: α, actions, the likeliest action, the replayed stack."""
+    """Print for each layer a line for each position: α, actions, the likeliest action, the replayed stack."""
     from rich.console import Console
     from rich.text import Text
 
@@ -63,12 +63,12 @@ def _lines(inspection: Inspection, layer: LayerStacks) -> list[Text]:
 def draw_stacks(path: str | Path, inspection: Inspection) -> None:
     """Draw every layer: α with tokens on both axes, the probabilities of its actions, and the replayed stack.
 
-    The stack is the one that the likeliest actions make: after each position, a column of the tokens in it.
-    Of a long string the stack is a column of its height, and only some of the positions are named.
+    The stack is made by the likeliest actions: after each position, a column of the tokens in it. For a long
+    string, each column is the stack's height, and only some of the positions are named.
 
     Args:
         path: the file; its suffix names its kind (``.svg``, ``.png``, ``.pdf``).
-        inspection: what to draw.
+        inspection: the inspection to draw.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
@@ -106,7 +106,7 @@ def draw_stacks(path: str | Path, inspection: Inspection) -> None:
 
 
 def _draw_layer(axes: Sequence[Any], layer: LayerStacks, tokens: Sequence[str], height: int) -> None:
-    """α, actions and the replayed stack, from top to bottom."""
+    """Draw α, actions and the replayed stack, from top to bottom."""
     top, middle, bottom = axes
     look = {"cmap": "Greys", "vmin": 0, "vmax": 1, "aspect": "auto", "interpolation": "nearest"}
     named = range(0, len(tokens), -(-len(tokens) // _MOST_NAMES))
@@ -127,7 +127,7 @@ def _draw_layer(axes: Sequence[Any], layer: LayerStacks, tokens: Sequence[str], 
 
 
 def _write_stacks(axes: Any, stacks: Sequence[Sequence[str]]) -> None:
-    """A column of tokens for each position, the bottom of the stack below."""
+    """Write a column of tokens for each position, with the bottom of the stack below."""
     for position, stack in enumerate(stacks):
         for level, name in enumerate(stack):
             written = name if len(name) <= _LETTERS_OF_CELL else name[: _LETTERS_OF_CELL - 1] + "…"

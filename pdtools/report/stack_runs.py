@@ -13,7 +13,7 @@ from pdtools.visible import visible
 if TYPE_CHECKING:
     from pdtools.inspection.recurrent import StackRunView
 
-_CELL = 0.25  # inches of a token
+_CELL = 0.25  # inches per token
 _WIDTH = 3.0  # inches at least
 
 
@@ -50,18 +50,18 @@ def run_lines(view: StackRunView) -> list[str]:
 
 
 def print_run(view: StackRunView) -> None:
-    """The lines, and how large a part of all runs the heaviest one is."""
+    """Print the lines, and the heaviest run's share of all runs."""
     print("\n".join(run_lines(view)))
     if view.run_log_share is not None:
         print(f"the heaviest run has e^{view.run_log_share:.2f} of the weight of all runs")
 
 
 def draw_run(path: str | Path, view: StackRunView) -> None:
-    """Draw the shares of actions and, where there are any, the symbols on top and the states, by token.
+    """Draw the shares of actions and, if there are any, the symbols on top and the states, by token.
 
     Args:
         path: the file; its suffix names its kind (``.svg``, ``.png``, ``.pdf``).
-        view: what to draw.
+        view: the view to draw.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.
@@ -93,12 +93,12 @@ def draw_run(path: str | Path, view: StackRunView) -> None:
 
 
 def draw_history(path: str | Path, shares: Sequence[Sequence[float]], *, label: str = "evaluation") -> None:
-    """Draw how much of one kind of action there was at each token (across) as training went on (downwards).
+    """Draw the share of one kind of action at each token (across) over the course of training (downwards).
 
     Args:
         path: the file; its suffix names its kind.
-        shares: a row for every time that was looked at, oldest first: see figure 3 of the paper.
-        label: what the rows are.
+        shares: a row for every inspection, oldest first: see figure 3 of the paper.
+        label: the label of the rows' axis.
     """
     plt = pyplot()
     with plt.rc_context(style(7)):

@@ -18,13 +18,13 @@ Cell = str | int | float | None
 
 
 class Number(str):
-    """A cell that is written already, and stands on the right as numbers do."""
+    """A formatted cell that is right-aligned, as numbers are."""
 
     __slots__ = ()
 
 
 WIDTH = 80
-"""Columns of what is printed into a pipe."""
+"""The width of output into a pipe, in columns."""
 _GAP = "  "
 _SHADES = " ░▒▓█"
 _IS_LATEX = ContextVar("_IS_LATEX", default=False)
@@ -32,7 +32,7 @@ _IS_LATEX = ContextVar("_IS_LATEX", default=False)
 
 @contextmanager
 def latex_tables(wanted: bool = True) -> Iterator[None]:
-    """While the block runs, tables are printed as LaTeX, and what stands between them as its comments."""
+    """While the block runs, print tables as LaTeX, and the text between them as its comments."""
     token = _IS_LATEX.set(wanted)
     try:
         yield
@@ -55,17 +55,17 @@ def print_table(
     digits: int | Sequence[int] = 2,
     footnotes: Sequence[str] = (),
 ) -> None:
-    """Print a table, no wider than the terminal, or than 80 columns where there is none; or as LaTeX.
+    """Print a table, no wider than the terminal, or than 80 columns without one; or as LaTeX.
 
-    If it does not fit, its first column is made narrower, and what is too long for it stands on a line of its
-    own.
+    If it does not fit, its first column is narrowed, and its longer cells get lines of their own.
 
     Args:
         columns: their headings.
-        rows: cells; numbers stand on the right, floats with ``digits`` decimals, None is a dash.
+        rows: cells; numbers are right-aligned, floats have ``digits`` decimals, None is a dash.
         title: a line above it.
-        stream: where to; standard output by default.
-        digits: decimals of floats; of each row, if there are several. One that would be 0 has more.
+        stream: the output stream; standard output by default.
+        digits: number of decimals; for each row, if there are several. A nonzero number that would print as 0
+            has more.
         footnotes: lines below it.
     """
     stream = sys.stdout if stream is None else stream
@@ -82,7 +82,7 @@ def print_table(
 
 
 def _numeric(body: Sequence[Sequence[Cell]], columns: int) -> list[bool]:
-    """Whether all that a column holds is numbers."""
+    """True for columns that hold only numbers."""
     kinds = (int, float, Number)
     return [all(isinstance(row[i], kinds) or row[i] is None for row in body) for i in range(columns)]
 
@@ -95,7 +95,7 @@ def latex_table(
     digits: int | Sequence[int] = 2,
     footnotes: Sequence[str] = (),
 ) -> str:
-    """A table for LaTeX, with the rules of its package booktabs; arguments as of :func:`print_table`."""
+    """A table for LaTeX, with the rules of its package booktabs; arguments as for :func:`print_table`."""
     body = [list(row) for row in rows]
     kinds = "".join("r" if right else "l" for right in _numeric(body, len(columns)))
     lines = [f"% {visible(title)}"] if title else []
@@ -114,7 +114,7 @@ def latex_table(
 
 
 def _latex_row(cells: Sequence[str]) -> str:
-    # What follows a line break, a bracket or a star in front, would be its argument.
+    # Text after a line break would be its argument if it began with a bracket or a star.
     escaped = [re.sub(r"^([\[*])", r"{\1}", latex_text(visible(cell))) for cell in cells]
     return " & ".join(escaped) + r" \\"
 
@@ -136,7 +136,7 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Text as LaTeX prints it; the signs of numbers, and powers of ten, as mathematics."""
+    """Text escaped for LaTeX; the signs of numbers, and powers of ten, as mathematics."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in text)
     escaped = re.sub(
         r"(?<![\w.])(\d+(?:\.\d+)?)e([+-])0*(\d+)(?![\w.])",
@@ -157,11 +157,11 @@ def _text(cell: Cell, digits: int) -> str:
 
 
 def decimal(number: float, digits: int, sign: str = "") -> str:
-    """A number with so many decimals; one that would be 0 with two digits of it, as a power of ten if small.
+    """A number with fixed decimals; one that would print as 0 has two digits, as a power of ten if small.
 
     Args:
         number: any.
-        digits: decimals.
+        digits: number of decimals.
         sign: ``+``: positive numbers have a sign too.
     """
     text = f"{number:{sign}.{digits}f}"
@@ -169,7 +169,7 @@ def decimal(number: float, digits: int, sign: str = "") -> str:
 
 
 def mean_and_deviation(mean: float, deviation: float | None, digits: int) -> Number:
-    """``71.20 ± 0.53``; a mean of one run has no deviation."""
+    """``71.20 ± 0.53``; the mean of one run has no deviation."""
     return Number(decimal(mean, digits) + ("" if deviation is None else f" ± {decimal(deviation, digits)}"))
 
 
@@ -179,8 +179,8 @@ def scores_table(
     """One table for a paper, models × scores: means and standard deviations over seeds.
 
     Args:
-        scores: by what they are, of each group that has them the mean and the deviation.
-        runs: how many each group has, in the order of the rows.
+        scores: by name, the mean and the deviation of each group that has the score.
+        runs: number of runs of each group, in the order of the rows.
 
     Returns:
         Headings and rows; with numbers of runs, if some group has several.
@@ -202,8 +202,10 @@ def scores_table(
 
 
 def decimals(*numbers: float | None) -> int:
-    """Decimals of numbers that are shown beside each other: two, of smaller ones than 1 four, or as many as
-    show three digits of the smallest, up to eight."""
+    """The number of decimals for numbers shown together.
+
+    Two; for numbers below 1 four, or enough for three digits of the smallest, up to eight.
+    """
     sizes = [abs(number) for number in numbers if number]
     if not sizes or max(sizes) >= 1:
         return 2
@@ -228,7 +230,7 @@ def _aligned(rows: list[list[str]], numeric: list[bool], width: int) -> list[str
 
 
 def markdown_table(rows: Iterable[Sequence[str]]) -> str:
-    """Rows of cells as Markdown, the headings' line of dashes among them."""
+    """Rows of cells as Markdown, including the line of dashes below the headings."""
     return "".join("| " + " | ".join(row) + " |\n" for row in rows)
 
 

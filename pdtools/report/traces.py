@@ -1,4 +1,4 @@
-"""Traces on a terminal: after every token its surprisal, what it attaches to, the tape, and the beam."""
+"""Traces on a terminal: after every token its surprisal, its attachment, the tape, and the beam."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pdtools.visible import visible
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Derivation, Parse, Step, Trace
 
-_INDENT = 5  # columns before what is said of a token
-_NAME = 10  # columns of what it is, or of a share
-_LEAST = 0.001  # less likely attachments are left out
+_INDENT = 5  # columns before the text about a token
+_NAME = 10  # columns for its name, or for a share
+_LEAST = 0.001  # less likely attachments are omitted
 
 
 def print_trace(trace: Trace) -> None:
@@ -26,7 +26,7 @@ def print_trace(trace: Trace) -> None:
 
 
 def trace_lines(trace: Trace) -> Iterator[str]:
-    """What a trace says but attention and stacks, in lines of at most 80 characters."""
+    """A trace without attention and stacks, in lines of at most 80 characters."""
     yield from _wrapped(visible(trace.text))
     yield from _wrapped(_search(trace))
     if trace.steps and trace.gold is not None:
@@ -60,7 +60,7 @@ def _tree_lines(name: str, parse: Parse | None) -> Iterator[str]:
 
 
 def _split_lines(trace: Trace) -> Iterator[str]:
-    """A node a line: its words, and between them the scores of splits there."""
+    """Lines for the nodes: a node's words, with the scores of splits between them."""
     if not trace.splits:
         return
     yield ""
@@ -74,7 +74,7 @@ def _split_lines(trace: Trace) -> Iterator[str]:
 
 
 def _search(trace: Trace) -> str:
-    """The model and how it was searched."""
+    """The model and its search settings."""
     settings = trace.model
     widths = {name: settings.get(name) for name in ("beam", "word_beam", "margin")}
     said = [visible(str(settings["folder"])), str(settings.get("model", ""))]
@@ -106,7 +106,7 @@ def _step_lines(step: Step, trace: Trace, tokens: Sequence[str]) -> Iterator[str
 
 
 def stack_text(derivation: Derivation, tokens: Sequence[str]) -> str:
-    """What attachments leave on the stack, such as ``[the dog] ‖ barks``; see :class:`Hypothesis`.
+    """The stack that attachments leave, such as ``[the dog] ‖ barks``; see :class:`Hypothesis`.
 
     Args:
         derivation: attachments up to some position.
@@ -139,7 +139,7 @@ def actions_text(derivation: Derivation, tokens: Sequence[str]) -> str:
 
 
 def _said(name: str, text: str) -> Iterator[str]:
-    """What is said of a token, after its name."""
+    """Lines for the text about a token, after its name."""
     indent = " " * (_INDENT + _NAME)
     lines = textwrap.wrap(text, WIDTH - len(indent)) or [""]
     yield f"{'':{_INDENT}}{name:<{_NAME}}{lines[0]}"

@@ -1,4 +1,4 @@
-"""Trees as drawings: of characters, as SVG, as LaTeX (packages forest and qtree)."""
+"""Drawings of trees: in characters, as SVG, as LaTeX (packages forest and qtree)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pdtools.visible import visible
 
 Package = Literal["forest", "qtree"]
 
-_FONT = 14.0  # pixels, as all lengths of pictures
-_COLUMN = 0.62 * _FONT  # more than most letters of a common font take
+_FONT = 14.0  # pixels, as all lengths in drawings
+_COLUMN = 0.62 * _FONT  # wider than most letters of a common font
 _GAP = 12.0  # between neighbours
-_LEVEL = 44.0  # from the baseline of a node to that of its children
+_LEVEL = 44.0  # between the baselines of a node and its children
 _MARGIN = 8.0
 
 _LATEX = {
@@ -42,7 +42,7 @@ class _Node:
 
     Attributes:
         depth: 0 for the root.
-        parent: its place among the nodes, which stand in pre-order; -1 for the root.
+        parent: its index among the nodes, which are in pre-order; -1 for the root.
     """
 
     label: str
@@ -54,7 +54,7 @@ class _Node:
 
 def _nodes(tree: Tree, *, tags: bool) -> list[_Node]:
     nodes: list[_Node] = []
-    path: list[tuple[int, int]] = []  # nodes that are open, and where each ends
+    path: list[tuple[int, int]] = []  # open nodes, and the end of each
 
     def add(label: str, *, is_word: bool = False) -> None:
         parent = path[-1][0] if path else -1
@@ -85,9 +85,9 @@ def tree_text(tree: Tree, *, tags: bool = False, width: int | None = None) -> st
     """A tree as lines, one for each node, indented by guides.
 
     Args:
-        tree: over words as a treebank has them.
-        tags: whether words have nodes of their tags, where these are known.
-        width: columns; of lines that need more the left part is left out. None: as many as it takes.
+        tree: a tree over words as a treebank writes them.
+        tags: whether known tags get nodes.
+        width: columns; longer lines lose their left part. None: no limit.
     """
     nodes = _nodes(tree, tags=tags)
     lines, guides = [], [""] * len(nodes)  # before a node's children
@@ -108,12 +108,12 @@ def tree_text(tree: Tree, *, tags: bool = False, width: int | None = None) -> st
 
 
 def tree_latex(tree: Tree, package: Package) -> str:
-    """A tree for a document that loads this package, tags of words where they are known."""
+    """A tree for a LaTeX document that loads this package, with tags where known."""
     nodes = _nodes(tree, tags=True)
     if len(nodes) == 1:  # a word alone, which qtree does not draw
         nodes = [_Node("", False, 0, -1, [1]), _Node(nodes[0].label, True, 1, 0)]
     pieces = ["\\begin{forest}" if package == "forest" else "\\Tree"]
-    depth = 0  # of what is open
+    depth = 0  # of the open brackets
     for node in nodes:
         pieces.append(" ]" * (depth - node.depth))
         indent = "\n" + "  " * (node.depth + 1)
@@ -158,11 +158,11 @@ def trees_svg(trees: Sequence[Tree]) -> str:
 
 
 def _drawn(tree: Tree) -> tuple[list[str], float, float]:
-    """Lines and texts of a tree, and the width and height that they take."""
+    """Lines and texts of a tree, and its width and height."""
     from rich.cells import cell_len
 
     nodes = _nodes(tree, tags=True)
-    # What a node takes with all below it: from the last to the first, children come before parents.
+    # Widths of nodes with everything below them: from last to first, children come before parents.
     widths = [cell_len(node.label) * _COLUMN + _GAP for node in nodes]
     below = [0.0] * len(nodes)
     for place in range(len(nodes) - 1, -1, -1):

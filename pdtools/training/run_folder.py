@@ -11,8 +11,8 @@ Files:
     tensorboard/: the numbers of ``metrics.jsonl``.
     run.json: command line, configuration, code (version, commit), versions, input hashes, seed, hardware;
         with ``--init``, the weights copied, new and omitted.
-        .RUN.lock: beside the folder: a file on which the training process holds an ``flock``; it stays, and
-            means nothing by itself.
+    .RUN.lock: beside the folder: a file on which the training process holds an ``flock``; it stays, and means
+        nothing by itself.
 """
 
 from __future__ import annotations

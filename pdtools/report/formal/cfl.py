@@ -14,7 +14,7 @@ _LENGTHS_TOGETHER = 10
 
 
 def print_cfl(results: Results) -> None:
-    """The scores over all strings, and by ten lengths together (each length as much as another)."""
+    """Print the scores over all strings, and by ten lengths together (each length with equal weight)."""
     scores = results.scores
     columns = ["strings", "model", "bound", "difference"]
     overall: list[Cell] = [results.counts["strings"], *_cells(scores)]
@@ -35,7 +35,7 @@ _NAMES = ("cross_entropy", "bound", "difference")
 
 
 def draw_by_length(path: str | Path, scores: Mapping[str, Mapping[str, Any]]) -> None:
-    """A figure of the differences by length, a line for each model's scores (by its label).
+    """Draw the differences by length, a line for each model's scores (by its label).
 
     Figure 2 of the paper.
     """

@@ -8,7 +8,7 @@ from pdtools.report.tables import Cell, print_note, print_table
 
 
 def print_closing(results: Results) -> None:
-    """Accuracy at closing brackets by set, length, depth, open brackets; the distance from the automaton."""
+    """Print closing accuracy by set, length, depth, open brackets; and the distance from the automaton."""
     titles = {"by_set": "set", "by_dependency": "dependency", "by_depth": "depth", "by_open": "open brackets"}
     for kind, title in titles.items():
         rows: list[tuple[Cell, ...]] = [

@@ -14,7 +14,7 @@ _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 
 
 def print_transduction(results: Results) -> None:
-    """Accuracy on average, and by ten lengths together."""
+    """Print accuracy on average, and by ten lengths together."""
     scores, settings = results.scores, results.settings
     rows: list[tuple[Cell, ...]] = [
         (name.replace("_", " "), percent(scores[name]))
@@ -41,7 +41,7 @@ def print_transduction(results: Results) -> None:
 
 
 def draw_by_length(path: str | Path, results: Results) -> None:
-    """A figure of the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
+    """Draw the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
     by_length = results.scores["by_length"]
     line = Line(
         label=f"{results.settings['formal_task']}, {results.settings['objective']}",

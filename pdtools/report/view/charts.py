@@ -33,7 +33,7 @@ WIDTH = 480
 
 
 def with_rows(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> Spec:
-    """The chart of these rows."""
+    """The chart with these rows."""
     return {**spec, "data": {"values": list(rows)}}
 
 
@@ -52,11 +52,11 @@ def dots(
 
     Args:
         series: names of the models, in order.
-        title: of the axis.
-        chance: where guessing would be.
+        title: the axis title.
+        chance: the score of guessing.
         shares: whether scores are fractions of 1, shown as percentages.
-        observed: names of what was measured, which stands before the models, in black.
-        panels: names of panels, one below the other; none: there is one without a name.
+        observed: names of measured values, shown before the models, in black.
+        panels: names of panels, one below the other; empty: there is one without a name.
     """
     digits = ".1%" if shares else ".4~r"
     names = [*observed, *series]
@@ -185,7 +185,7 @@ def lines(*, series: Sequence[str], x: str, y: str, log: bool = False) -> Spec:
 def bars(rows: Sequence[Mapping[str, Any]], *, series: Sequence[str]) -> Spec:
     """Surprisals: a bar for each token and model; rows have ``series``, ``position``, ``token`` and ``bits``.
 
-    Tokens of the first model name the places; those of others stand where they are alike in number only.
+    Tokens of the first model name the positions; other models' tokens share only their numbers.
     """
     names = {row["position"]: row["token"] for row in reversed(rows)}
     labelled = [{**row, "label": f"{row['position']} {names[row['position']]}"} for row in rows]
@@ -273,8 +273,10 @@ def _scale(
     title: str | None = None,
     before: Mapping[str, Any] | None = None,
 ) -> Spec:
-    """Names in their order get values in theirs, again from the first where these run out; those before them
-    have their own."""
+    """A scale from names to values, repeated from the first if they run out.
+
+    The names in ``before`` have values of their own.
+    """
     before = before or {}
     chosen = [*before.values(), *(values[i % len(values)] for i in range(len(names)))]
     names = [*before, *names]

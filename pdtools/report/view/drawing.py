@@ -1,4 +1,4 @@
-"""How a page draws an evaluation: a list of its items, and what only this evaluation has."""
+"""The drawing of an evaluation on a page: a list of its items, and its own charts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
     from pdtools.report.view.loaded import Loaded
 
 Items = dict[str, Any]
-"""The list of items, as the page's script takes it: its ``groups``; of each item its ``group``, its ``id``
-and its ``texts`` by name, of which the first ``listed`` stand in the list, and all below an item if
-``unfolded``; of each model ``outcomes`` (1, 0, None; or numbers), and perhaps ``margins``, surprisals of
-``tokens`` (of texts' ``sides``) or ``regions``, the ``pair`` of texts that are compared, and a ``note``."""
+"""The list of items for the page's script.
+
+It has its ``groups``; for each item its ``group``, its ``id`` and its ``texts`` by name, of which the first
+``listed`` are in the list, and all below an item if ``unfolded``; for each model ``outcomes`` (1, 0, None; or
+numbers), and perhaps ``margins``, surprisals of ``tokens`` (of texts' ``sides``) or ``regions``, the ``pair``
+of compared texts, and a ``note``.
+"""
 
 MOST_WITH_TOKENS = 5_000
-"""Items whose tokens' surprisals a page holds."""
+"""The number of items whose tokens' surprisals a page holds."""
 BITS = 1 / math.log(2)
 """Bits in a nat."""
 
@@ -39,14 +42,15 @@ class Drawing:
     """The drawing of an evaluation, which its record names.
 
     Attributes:
-        key: the columns that name an item, where the record has no outcomes.
-        columns: of the items what is drawn, beside what comparisons read, and what they hold.
-        optional: the same of columns that may be missing.
-        items: the list of items, from a row for each (``@i`` ends the columns of model i) and the results;
-            None: there is no list.
-        outcome: the column that models agree or disagree in.
+        key: the columns that name an item, if the record has no outcomes.
+        columns: columns of the items to be drawn, besides those that comparisons read, and their contents.
+        optional: the same for columns that may be missing.
+        items: makes the list of items from a row for each (``@i`` ends the columns of model i) and the
+            results; None: there is no list.
+        outcome: the column in which models agree or disagree.
         is_right: whether items are right or wrong, not numbers.
-        parts: what else a section holds, and what is packed beside it, from the results and those rows.
+        parts: makes further contents of a section, and data packed beside it, from the results and those
+            rows.
     """
 
     key: tuple[str, ...] = ()
@@ -69,7 +73,7 @@ class Drawing:
 
 
 def drawing_of(record: Evaluation) -> Drawing:
-    """The drawing that a record names; without one, items that are right or wrong are listed."""
+    """The drawing that a record names; else a list of items that are right or wrong."""
     if record.drawing is not None:
         module, _, name = record.drawing.partition(":")
         found: Drawing = getattr(import_module(module), name)
@@ -81,7 +85,7 @@ def drawing_of(record: Evaluation) -> Drawing:
 
 
 def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
-    """Items that are right or wrong: units are their groups, ``content`` are their texts."""
+    """The list of items that are right or wrong: units are their groups, ``content`` are their texts."""
     texts = {name: _texts(column_of(items, name)) for name in outcomes.content}
     rest = [name for name in outcomes.key if name != outcomes.unit] or [outcomes.unit]
     names = [column_of(items, name).astype(str).tolist() for name in rest]
@@ -100,7 +104,7 @@ def _texts(column: pd.Series) -> list[str | None]:
 
 
 def tokens_of(items: pd.DataFrame, of_task: Sequence[Loaded], names: Sequence[str]) -> Items:
-    """Surprisals of the tokens of these texts, in bits, of the models that have them; perhaps nothing."""
+    """Surprisals of these texts' tokens, in bits, for models that have them; perhaps none."""
     sides = [name for name in names if any(f"surprisals_{name}@{i}" in items for i in range(len(of_task)))]
     with_tokens = [
         i for i in range(len(of_task)) if sides and all(f"surprisals_{side}@{i}" in items for side in sides)
@@ -119,7 +123,7 @@ def tokens_of(items: pd.DataFrame, of_task: Sequence[Loaded], names: Sequence[st
 
 
 def _token_bits(rows: Any) -> list[Any] | None:
-    """Tokens, and their surprisals in bits; None of a sentence without a score (pandas' NaN)."""
+    """Tokens, and their surprisals in bits; None for a sentence without a score (pandas' NaN)."""
     if not isinstance(rows, Iterable):
         return None
     listed = list(rows)
@@ -131,35 +135,35 @@ def _token_bits(rows: Any) -> list[Any] | None:
 
 
 def grouped(column: pd.Series) -> Items:
-    """The different groups, and which of them each item is in."""
+    """The different groups, and the group of each item."""
     names, group = np.unique(column.to_numpy(str), return_inverse=True)
     return {"groups": names.tolist(), "group": group.tolist()}
 
 
 def column_of(items: pd.DataFrame, name: str) -> pd.Series:
-    """A column that all models have alike."""
+    """A column with equal values for all models."""
     return items[name] if name in items else items[f"{name}@0"]
 
 
 def outcomes_of(column: pd.Series) -> list[int | None]:
-    """Right or wrong; None where there is no score."""
+    """Right or wrong; None without a score."""
     return [None if value is None or value != value else int(value) for value in column.tolist()]
 
 
 def numbers_of(column: pd.Series, digits: int) -> list[float | None]:
-    """Rounded numbers; None where there is none."""
+    """Rounded numbers; None where missing."""
     return [None if value != value else value for value in column.astype(float).round(digits).tolist()]
 
 
 def rounded(value: float, digits: int = 4) -> float:
-    """A number as pages hold it."""
+    """A number rounded for a page."""
     return round(float(value), digits)
 
 
 def check_there(
     table: pa.Table, columns: Mapping[str, str], optional: Mapping[str, str], folder: Path, what: str
 ) -> None:
-    """:func:`check_columns` of columns that have to be there, and of those that may be missing.
+    """Run :func:`check_columns` for required columns, and for optional ones that are there.
 
     Raises:
         InputError: see there.

@@ -17,18 +17,18 @@ from pdtools.report.view.charts import Spec
 from pdtools.report.view.vega import draw
 
 MADE = "figures.json"
-_LONGEST = 100  # of the letters of a name that are kept
+_LONGEST = 100  # number of letters of a name that are kept
 _DIGEST = re.compile(r"-[0-9a-fA-F]{8}$")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What a page has for papers, by names of files.
+    """A page's figures and tables for papers, by file names.
 
     Attributes:
         charts: specifications of Vega-Lite, each drawn as SVG and PDF.
         tables: headings and rows, each written as LaTeX (booktabs) and CSV.
-        digits: decimals of each row of some tables in LaTeX; two of others.
+        digits: decimals of each row of some tables in LaTeX; two for others.
         drawings: other pictures, as SVG; drawn as PDF too.
         sources: other LaTeX.
     """
@@ -46,8 +46,8 @@ def write_figures(
     """Write a folder of figures; it appears whole or not at all.
 
     Args:
-        folder: to be made.
-        figures: what goes into it.
+        folder: the folder to be made.
+        figures: its content.
         made: provenance, kept in ``figures.json``.
         overwrite: whether the folder may exist.
 
@@ -85,16 +85,16 @@ def _with_p(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[
 
 
 def _cell(value: Any) -> Any:
-    """Of CSV: names of files may have bytes that are no UTF-8."""
+    """A cell for CSV: names of files may have bytes that are no UTF-8."""
     text = "" if value is None else value
     return text.encode("utf-8", "backslashreplace").decode() if isinstance(text, str) else text
 
 
 def file_names(names: Collection[str]) -> dict[str, str]:
-    """For each name one that file systems and LaTeX like, different for different names, whatever their case.
+    """A safe, unique file name for each name, acceptable to file systems and LaTeX, whatever its case.
 
-    A name that loses something on the way gets a digest at its end, by which it is always called the same.
-    Of names that differ in case alone each gets one.
+    A name that loses characters gets a digest at its end, which is always the same. So does each of several
+    names that differ only in case.
     """
     folded = Counter(name.casefold() for name in set(names))
     found = {}
@@ -102,7 +102,7 @@ def file_names(names: Collection[str]) -> dict[str, str]:
         letters = "".join(each for each in normalize("NFKD", name) if not combining(each))
         kept = re.sub(r"[^A-Za-z0-9._-]+", "-", letters).strip("-._")
         stem = kept[:_LONGEST] or "figure"
-        # One that ends like a digest could be another's.
+        # A name that ends like a digest could be another's.
         if stem != name or folded[name.casefold()] > 1 or _DIGEST.search(stem):
             stem += f"-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
         found[name] = stem

@@ -21,7 +21,7 @@ def wilson(right: int, n: int) -> tuple[float, float]:
 def of_mean(shares: Sequence[tuple[int, int]]) -> tuple[float, float, float]:
     """The unweighted mean of several shares, each (right, n), and its 95% interval.
 
-    The interval recovers the variances from the shares' own (MOVER, Zou and Donner 2008): of one share it is
+    The interval recovers the variances from the shares' own (MOVER, Zou and Donner 2008): for one share it is
     Wilson's.
 
     Returns:

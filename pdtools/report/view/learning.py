@@ -1,4 +1,4 @@
-"""Learning curves: scores of the checkpoints of a run, by the words that they have read."""
+"""Learning curves: scores of a run's checkpoints, by the number of words read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _CHECKPOINT = re.compile(r"best|last|step-\d+|main|chck_\w+")
 def learning_curves(loaded: Sequence[Loaded]) -> list[dict[str, Any]]:
     """A chart for each main score that several checkpoints of one run have.
 
-    The x axis is words read, or steps where not all checkpoints say how many words that is
+    The x axis is words read, or steps if not all checkpoints have a number of words
     (:func:`pdtools.provenance.provenance`).
 
     Returns:
-        ``id``, ``title``, ``x``, ``chart``, and ``rows`` of it: ``series`` (the run), ``x``, ``y``.
+        ``id``, ``title``, ``x``, ``chart``, and its ``rows``: ``series`` (the run), ``x``, ``y``.
     """
     points = [(each, found) for each in loaded if type((found := _model(each)).get("step")) is int]
     x = "words" if all(type(found.get("words")) is int for _, found in points) else "step"
@@ -49,8 +49,10 @@ def learning_curves(loaded: Sequence[Loaded]) -> list[dict[str, Any]]:
 
 
 def without_earlier(of_task: Sequence[Loaded]) -> list[Loaded]:
-    """Results of one evaluation; of a run with three checkpoints or more only those of the last: curves say
-    how a model has changed, not tests of every two."""
+    """Results of one evaluation, without earlier checkpoints of a run that has three or more.
+
+    Curves show how a model has changed; tests of every two checkpoints would not.
+    """
     places = [(_run(found), found.get("step")) for found in map(_model, of_task)]
     steps: dict[tuple[str, ...], set[int]] = {}
     for run, step in places:
@@ -74,13 +76,13 @@ def figures_of(curves: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Spec], di
 
 
 def _model(loaded: Loaded) -> dict[str, Any]:
-    """The provenance of the model; {} if there are several, or none."""
+    """The model's provenance; {} if there are several models, or none."""
     found = loaded.document["provenance"].get("inputs", {}).get("model")
     return found if isinstance(found, dict) else {}
 
 
 def _run(model: Mapping[str, Any]) -> tuple[str, ...]:
-    """Tells the run that a checkpoint is of from others: how it was trained, or where it is."""
+    """An identifier of a checkpoint's run: its training, or its folder."""
     training = model.get("training")
     if isinstance(training, dict):
         return str(training.get("sha256")), str(training.get("seed"))
@@ -88,13 +90,13 @@ def _run(model: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _folder(model: Mapping[str, Any]) -> Path:
-    """The folder of the run, or of its revisions, that a checkpoint is in."""
+    """The folder of a checkpoint's run, or of its revisions."""
     path = Path(str(model.get("path")))
     return path.parent if _CHECKPOINT.fullmatch(path.name) else path
 
 
 def _run_names(models: Sequence[Mapping[str, Any]]) -> dict[tuple[str, ...], str]:
-    """Names of runs: those of their folders, numbered if several are the same."""
+    """Names of runs: their folders' names, numbered if several are the same."""
     names: dict[tuple[str, ...], str] = {}
     for model in models:
         name = name_of(str(_folder(model)))

@@ -1,4 +1,4 @@
-"""Folders of results as they are read for a page: whose they are, and the items that all models share."""
+"""Folders of results as a page reads them: their models, and the items that all models share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_MOST_NAMES = 3  # of models in one result that a title lists
-# What pages read of how results were made, as far as it is there.
+_MOST_NAMES = 3  # number of models in one result that a title lists
+# Provenance entries that pages read, if present.
 _MADE = {
     **dict.fromkeys(("provenance", "provenance.code", "provenance.versions", "provenance.inputs"), OBJECT),
     "provenance.inputs.*": OBJECT,
@@ -39,12 +39,12 @@ class Loaded:
     """Results of one model on one benchmark.
 
     Attributes:
-        model: what the page calls the model.
+        model: the model's name on the page.
         task: ``blimp``, ``sg``, ``parse``, …
-        folder: where the results are.
-        document: of ``results.json``; its provenance is empty if it has none.
+        folder: the folder of the results.
+        document: the content of ``results.json``; its provenance is empty if it has none.
         items: the table of items.
-        group: what it and those that differ from it in their seeds alone are called; empty: not known yet.
+        group: the name shared by runs that differ only in seed; empty: not known yet.
     """
 
     model: str
@@ -56,7 +56,7 @@ class Loaded:
 
 
 def folders_of_models(path: str) -> list[str]:
-    """The folders of models in a folder that holds several, as ``compare`` takes it, or the folder itself."""
+    """The models' folders in a folder that holds several, as ``compare`` takes it, or the folder itself."""
     folder = Path(path)
     if (folder / RESULTS).is_file() or is_collection(folder):
         return [path]
@@ -66,21 +66,21 @@ def folders_of_models(path: str) -> list[str]:
 def load(paths: Sequence[str]) -> list[Loaded]:
     """Read results folders, and folders of several of them.
 
-    A folder of several is a model, whose name is that of the folder. Other folders are named by what is
-    different in their paths; those under one folder, of different evaluations, are of one model.
+    A folder of several is a model, and gives it its name. Other folders are named by the different
+    parts of their paths; folders under one folder, with different evaluations, belong to one model.
 
     Raises:
         InputError: for a folder without results, and for one that is named twice.
     """
     given = [Path(os.path.normpath(path)) for path in paths]
-    folders: list[tuple[Path, Path]] = []  # of a model, of its results
+    folders: list[tuple[Path, Path]] = []  # a model's, its results'
     for path in given:
         several = sorted(file.parent for file in path.glob(f"*/{RESULTS}")) if is_collection(path) else []
         folders += [(path, folder) for folder in several] or [(path.parent, path)]
     found = [(whose, folder, *_read(folder)) for whose, folder in folders]
     tasks = [str(document["settings"]["task"]) for _, _, document, _ in found]
     keys = [(whose, task) for (whose, *_), task in zip(found, tasks, strict=True)]
-    if len(set(keys)) < len(keys):  # several of one evaluation side by side: each is a model's
+    if len(set(keys)) < len(keys):  # several of one evaluation together: each belongs to another model
         found = [(folder, folder, document, items) for _, folder, document, items in found]
     seen: set[Path] = set()
     for _, folder, *_ in found:
@@ -97,10 +97,10 @@ def load(paths: Sequence[str]) -> list[Loaded]:
 
 
 def _name_of_one(folder: Path, documents: Sequence[dict[str, Any]]) -> str:
-    """Name of the one model of all results: that of the folder around them, unless it says nothing."""
+    """The name of the one model of all results: the surrounding folder's, unless that is no model's."""
     path = folder.resolve()
     several = documents[0]["settings"].get("models")
-    if several and len(documents) == 1:  # of reading times
+    if several and len(documents) == 1:  # reading times
         return listed(list(several)) if len(several) <= _MOST_NAMES else f"{len(several)} models"
     read = {each["provenance"].get("inputs", {}).get("model", {}).get("path") for each in documents}
     if not _says_nothing(path) or len(read) > 1 or None in read:
@@ -109,7 +109,7 @@ def _name_of_one(folder: Path, documents: Sequence[dict[str, Any]]) -> str:
 
 
 def _says_nothing(folder: Path) -> bool:
-    """Whether a folder's name is no model's."""
+    """Return whether a folder's name is no model's."""
     path = folder.resolve()
     return path.name == "results" or path == Path.cwd()
 
@@ -121,8 +121,10 @@ def _read(folder: Path) -> tuple[dict[str, Any], pa.Table]:
 
 
 def short_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """The last part of each path; where these are not all different, the parts between what all begin and
-    what all end with."""
+    """The last part of each path; if these are not all different, the parts in between.
+
+    Common beginnings and ends are removed.
+    """
     different = list(dict.fromkeys(paths))
     parts = [_readable(path.resolve()).parts for path in different]
     cut = [each[-1:] for each in parts]
@@ -140,5 +142,5 @@ def _readable(path: Path) -> Path:
 
 
 def _alike(parts: Sequence[tuple[str, ...]]) -> int:
-    """How many parts all begin with."""
+    """The number of common parts at the beginning."""
     return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))

@@ -1,4 +1,4 @@
-"""What a paper has to say of how scores were made, in a sentence or two, from their provenance."""
+"""Method sentences for a paper on how scores were made, from their provenance."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _in_text(each: Loaded) -> str:
 
 
 def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:
-    """The models of results, and how each was scored; those of reading times have several."""
+    """The models of results, with their scorers' settings; results of reading times have several."""
     settings = each.document["settings"]
     several = settings.get("models")
     if not isinstance(several, dict) or not several:
@@ -67,12 +67,12 @@ def _hashes(what: str, found: Mapping[str, str]) -> str:
 def methods_of_traces(
     models: Sequence[str], searches: Sequence[Mapping[str, Any]], made: Mapping[str, Any]
 ) -> str:
-    """The same of sentences that were looked at.
+    """The same for inspected sentences.
 
     Args:
         models: their names.
         searches: settings of each model's scorer.
-        made: provenance, with the models among its inputs by their names.
+        made: provenance, with the models among its inputs by name.
     """
     by_search: dict[str, list[str]] = {}
     for name, search in zip(models, searches, strict=True):
@@ -85,7 +85,7 @@ def methods_of_traces(
 
 
 def versions(made: Sequence[Mapping[str, Any]]) -> str:
-    """``pdtools 0.1.0 (commit 0123456789ab), torch 2.13.0``, each different one."""
+    """``pdtools 0.1.0 (commit 0123456789ab), torch 2.13.0``, each different version once."""
     found: dict[str, None] = {}
     for each in made:
         code, packages = each.get("code", {}), each.get("versions", {})
@@ -100,7 +100,7 @@ def versions(made: Sequence[Mapping[str, Any]]) -> str:
 
 
 def model_hash(made: Mapping[str, Any], role: str = "model") -> str | None:
-    """The SHA-256 of a model's weights, as far as provenance knows it."""
+    """The SHA-256 of a model's weights, if its provenance has it."""
     found = made.get("inputs", {}).get(role, {}).get("sha256")
     if isinstance(found, Mapping):
         found = next((value for name, value in found.items() if name.endswith("safetensors")), None)

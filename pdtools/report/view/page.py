@@ -1,8 +1,8 @@
-"""One HTML file that opens anywhere: styles, scripts and data inside, and nothing fetched.
+"""A page as one HTML file that opens anywhere: styles, scripts and data inside, and nothing fetched.
 
 A page is a *document* (JSON, read at once), *packed* data (JSON under gzip, unpacked when looked at), and
 scripts, which are the ``.js`` files beside this module. Its content security policy names each script by its
-hash: nothing in the data can run, whatever it says.
+hash: nothing in the data can run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.report.view.vega import javascript
 
 SCHEMA = 1
-"""Of the document; goes up when a page of an older pdtools could not read it."""
+"""The document's format; raised when an older pdtools' page could not read it."""
 
 WARN_BYTES = 5_000_000
 MOST_BYTES = 20_000_000
@@ -30,16 +30,16 @@ MOST_BYTES = 20_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What is shown.
+    """The content of a page.
 
     Attributes:
-        kind: ``sentences``, ``runs``, ``results`` or ``stimuli``: which script draws it.
-        title: of the page.
-        document: what the script reads at once, ready for JSON.
-        packed: larger data by name, ready for JSON.
-        scripts: those that the kind needs beside its own, by the names of their files.
+        kind: ``sentences``, ``runs``, ``results`` or ``stimuli``: determines the script that draws it.
+        title: the page's title.
+        document: data that the script reads at once, JSON-ready.
+        packed: larger data by name, JSON-ready.
+        scripts: file names of scripts that the kind needs besides its own.
         charts: whether the page draws charts of Vega-Lite.
-        notes: what the reader, and who makes the page, should know (rows that were left out).
+        notes: notes for the reader, and for the maker of the page (rows that were excluded).
     """
 
     kind: str
@@ -55,7 +55,7 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
     """The page as text of an HTML file.
 
     Args:
-        page: what is shown.
+        page: the content.
         made: see :func:`pdtools.provenance.provenance`.
 
     Raises:
@@ -95,7 +95,7 @@ def render(page: Page, made: Mapping[str, Any]) -> str:
 
 
 def check_size(text: str, most: int = MOST_BYTES) -> str | None:
-    """What to say of a page's size, if anything.
+    """A warning about a page's size, if it is large.
 
     Raises:
         PdtoolsError: if it has more bytes than ``most``.
@@ -109,7 +109,7 @@ def check_size(text: str, most: int = MOST_BYTES) -> str | None:
 
 
 def inline_json(value: Any) -> str:
-    """JSON that may stand in a script element, whatever its strings say; numbers that are none are null."""
+    """JSON that is safe in a script element, whatever its strings; numbers that are not finite are null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except ValueError:
@@ -131,7 +131,7 @@ def _finite(value: Any) -> Any:
 
 
 def _writable(text: str) -> str:
-    """Lone surrogates, of names that are not UTF-8, as JSON escapes them."""
+    """Text with lone surrogates, as from names that are not UTF-8, escaped as in JSON."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

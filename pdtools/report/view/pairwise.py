@@ -1,5 +1,7 @@
-"""Models of a page that differ in nothing but their seed as one, and every two of these compared, with p
-corrected for how many comparisons there are."""
+"""Groups of a page's models that differ only in seed, and comparisons of every two groups.
+
+The p values are corrected for the number of comparisons.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,16 @@ from pdtools.report.evaluations import digits_of_difference, digits_of_score
 from pdtools.report.view.drawing import rounded
 from pdtools.report.view.loaded import Loaded
 
-# Of BLiMP and SG: the level that is compared beside the overall scores.
+# For BLiMP and SG: the level that is compared besides the overall scores.
 _COARSE = ("field", "circuit")
 
 
 def seed_groups(loaded: Sequence[Loaded]) -> dict[str, list[str]]:
-    """Of each group its models, by the names that the page has for them."""
+    """The models of each group, by their names on the page."""
     evaluations: dict[str, dict[str, Path]] = {}
     for each in loaded:
         evaluations.setdefault(each.model, {})[each.task] = each.folder
-    # A model's page-wide name stands for its folder: it is what the page tells models apart by.
+    # A model's page-wide name replaces its folder: the page distinguishes models by it.
     models = [
         replace(model_of(next(iter(of.values())), of), folder=Path(name)) for name, of in evaluations.items()
     ]
@@ -45,14 +47,13 @@ def pairwise(
 
     Args:
         of_task: results of one evaluation.
-        groups: of :func:`seed_groups`.
-        seed: of the bootstrap.
+        groups: from :func:`seed_groups`.
+        seed: the seed of the bootstrap.
 
     Returns:
-        ``rows`` (none of one group), ``means`` (none where every group is one model), ``about_p`` (what p
-        says where a group is a single run), and ``notes``, what is to be known of them: how results differ,
-        or why they cannot be compared. Second, of groups of several models by level their scores, as charts
-        take them.
+        ``rows`` (none for one group), ``means`` (none if every group is one model), ``about_p`` (the meaning
+        of p if a group is a single run), and ``notes``: how results differ, or why they cannot be compared.
+        Second, for groups of several models, their scores by level, as charts take them.
     """
     nothing: dict[str, Any] = {"rows": [], "means": [], "about_p": [], "notes": []}
     if len(of_task) < 2:
@@ -85,7 +86,7 @@ def pairwise(
 
 
 def _dots(score: Score, groups: Collection[str]) -> list[dict[str, Any]]:
-    """Groups of seeds as charts take them: fractions of 1, with intervals over seeds and items."""
+    """Scores of groups of seeds for charts: fractions of 1, with intervals over seeds and items."""
     found = []
     for each in score.groups:
         if each.group in groups:

@@ -20,7 +20,7 @@ PEOPLE = "people"
 _ESTIMATE = ("value", "low", "high")
 _GAIN = ("delta_ll", "low", "high")
 _RATIO = ("ratio", "ratio_low", "ratio_high")
-_NORMAL = 1.959963984540054  # 95% of a normal distribution lie within so many deviations
+_NORMAL = 1.959963984540054  # standard deviations on each side that hold 95% of a normal distribution
 _READ = {
     "contrast": STRING,
     "roi": COUNT,
@@ -33,7 +33,7 @@ _READ = {
 
 
 def _parts(of_task: Sequence[Loaded], _: object) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Charts of eval-reading's results, milliseconds first; where there are groups of seeds, two of each."""
+    """Charts of eval-reading's results, milliseconds first; two of each if there are groups of seeds."""
     for each in of_task:
         _check(each)
     runs = _charts(of_task)
@@ -50,8 +50,10 @@ def _charts(of_task: Sequence[Loaded]) -> list[dict[str, Any]]:
 
 
 def _of_seeds(of_task: Sequence[Loaded]) -> list[Loaded]:
-    """Runs that differ only in seed as one. Where these have several models each, were regressed on other
-    words, or have other effects of people, all of them stay."""
+    """Runs that differ only in seed, merged.
+
+    Not merged are runs with several models each, regressions on other words, or other effects of people.
+    """
     groups: dict[str, list[Loaded]] = {}
     for each in of_task:
         groups.setdefault(each.group or each.model, []).append(each)
@@ -64,7 +66,7 @@ def _of_seeds(of_task: Sequence[Loaded]) -> list[Loaded]:
 
 
 def _regressed(each: Loaded) -> tuple[Any, ...] | None:
-    """What runs of one dot have in common; None of several models."""
+    """The properties that merged runs have in common; None for several models."""
     document = each.document
     if len(document["scores"]["by_model"]) != 1:
         return None
@@ -77,7 +79,7 @@ def _regressed(each: Loaded) -> tuple[Any, ...] | None:
 
 
 def _mean(members: Sequence[Loaded]) -> Loaded:
-    """Runs as one, whose estimates are means."""
+    """Merge runs into one, whose estimates are means."""
     first, scores = members[0], [each.document["scores"] for each in members]
     models = [next(iter(each["by_model"].values())) for each in scores]
     mean: dict[str, Any] = dict(
@@ -110,7 +112,7 @@ def _estimates(of: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _over_seeds(of: Sequence[Sequence[float]]) -> tuple[float, float, float]:
     """The mean of runs' (value, low, high) and its 95% interval, for other seeds and other items.
 
-    Runs have their items in common, so that the mean varies over items as one run does.
+    Runs share their items, so the mean varies over items as one run does.
     """
     values = [value for value, _, _ in of]
     items = sum(((high - low) / (2 * _NORMAL)) ** 2 for _, low, high in of) / len(of)
@@ -133,7 +135,7 @@ def _check(each: Loaded) -> None:
 
 
 def _name(each: Loaded, name: str, of_task: Sequence[Loaded]) -> str:
-    """A series: of several results the models have their folders' names too, and single ones these alone."""
+    """A series' name: with several results, models have their folders' names too; single ones only these."""
     if len(of_task) == 1:
         return name
     is_single = len(each.document["scores"]["by_model"]) == 1 and name != PEOPLE
@@ -141,14 +143,14 @@ def _name(each: Loaded, name: str, of_task: Sequence[Loaded]) -> str:
 
 
 def _effects(of_task: Sequence[Loaded]) -> dict[str, Any]:
-    """People's effects and those that each model predicts, by contrast and place."""
+    """People's effects and each model's predictions, by contrast and place."""
     found = [(each, effect) for each in of_task for effect in each.document["scores"].get("effects", [])]
     people: dict[tuple[str, int], list[dict[str, float]]] = {}
     for _, effect in found:
         of_place = people.setdefault((effect["contrast"], effect["roi"]), [])
         if effect["human"] not in of_place:
             of_place.append(effect["human"])
-    # Results of other texts, or whose models lack values of other words, have people's effects of their own.
+    # Results with other texts, or with values missing for other words, have their own effects of people.
     is_one = all(len(of_place) == 1 for of_place in people.values())
     by_place: dict[tuple[str, int], dict[str, dict[str, Any]]] = {}
     for each, effect in found:
@@ -245,7 +247,7 @@ def _signed(text: str) -> str:
 
 
 def _milliseconds(of_task: Sequence[Loaded]) -> dict[str, Any]:
-    """Milliseconds a unit of each predictor: of a word and of those before it together."""
+    """Milliseconds per unit of each predictor: for a word and the words before it together."""
     rows = [
         {
             "name": predictor,
@@ -275,8 +277,7 @@ _COLUMNS = [["score", "ms"], ["low", "from"], ["high", "to"], ["n", "words"]]
 
 
 def _gains(of_task: Sequence[Loaded]) -> dict[str, Any]:
-    """Each model's gain over its baseline, nats a word; models are named with their folders' names, if there
-    are several."""
+    """Each model's gain over its baseline, nats per word; with several results, named with folders."""
     rows = []
     for each in of_task:
         baseline = " + ".join(each.document["settings"].get("baseline", [])) or "the baseline"
@@ -303,4 +304,4 @@ def _gains(of_task: Sequence[Loaded]) -> dict[str, Any]:
 
 
 READING = Drawing(parts=_parts)
-"""The drawing of what predicts reading times."""
+"""The drawing of reading-time predictors."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ITEMS = 50_000
-"""Items of a benchmark that a page holds; of more, those that models disagree on, and a sample."""
+"""The number of items of a benchmark on a page; if there are more, disagreements first, and a sample."""
 
 
 def results_page(
@@ -37,12 +37,12 @@ def results_page(
 
     Args:
         paths: results folders, or folders of several (one for each model).
-        title: of the page.
-        seed: of the sample of items, and of bootstraps.
+        title: the page's title.
+        seed: for the sample of items, and for bootstraps.
         most_items: see :data:`MOST_ITEMS`.
 
     Raises:
-        InputError: for a folder without results, or with damaged ones, and if pages show none of their kinds.
+        InputError: for a folder without results, or with damaged ones, or if pages show none of their kinds.
     """
     loaded = load(paths)
     known = {each.task: record for each in loaded if (record := evaluation_of(each.document)) is not None}
@@ -114,7 +114,7 @@ def results_page(
 
 
 def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str, Any]]:
-    """The main scores: a row for each, a value for each model."""
+    """The main scores: a row for each, with a value for each model."""
     rows: dict[str, dict[str, Any]] = {}
     for each in loaded:
         record = evaluation_of(each.document)
@@ -138,7 +138,7 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
 def _joined(
     of_task: Sequence[Loaded], record: Evaluation, drawing: Drawing
 ) -> tuple[pd.DataFrame, list[str]]:
-    """A row for each item that all models have, in the order of the first; ``@i`` ends those of model i."""
+    """A row for each item that all models have, in the first one's order; ``@i`` ends columns of model i."""
     frames, key = [], list(record.outcomes.key if record.outcomes else drawing.key)
     for each in of_task:
         if record.outcomes:
@@ -210,15 +210,15 @@ def _grouped(
     groups: Mapping[str, Sequence[str]],
     of_seeds: Mapping[str, Sequence[dict[str, Any]]],
 ) -> dict[str, Any]:
-    """The chart of groups of seeds: one dot for each, and for a model without other seeds its own.
+    """The chart of groups of seeds: a dot for each group, and for each model without other seeds.
 
     Args:
         found: ``models``, ``levels`` and ``chart`` of single runs.
-        groups: of models by name, of which a benchmark need not have all.
+        groups: models by group name; a benchmark need not have all.
         of_seeds: rows of groups with several runs, by level.
     """
     seeds = {row["series"] for rows in of_seeds.values() for row in rows}
-    # A group that could not be compared, or of which one run alone is there, stays as single runs.
+    # A group that could not be compared, or has only one run here, stays as single runs.
     names = {model: name if name in seeds else model for name, members in groups.items() for model in members}
     levels = {}
     for level, rows in found["levels"].items():
@@ -230,7 +230,7 @@ def _grouped(
 
 
 def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
-    """Which group each unit belongs to."""
+    """The group of each unit."""
     return (
         {str(name): str(of) for name, of in zip(items[unit], items[group], strict=True)}
         if group in items
@@ -241,7 +241,7 @@ def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
 def _kept(
     title: str, outcome: str, items: pd.DataFrame, models: int, most: int, seed: int
 ) -> tuple[pd.DataFrame, list[str]]:
-    """At most so many items: those that the models disagree on first."""
+    """At most ``most`` items: first those on which the models disagree."""
     if len(items) <= most:
         return items, []
     outcomes = [items[f"{outcome}@{i}"].astype(float) for i in range(models)]
@@ -266,7 +266,7 @@ def figures(page: Page) -> Figures:
 
 
 def _digits(page: Page) -> dict[str, list[int]]:
-    """Decimals of the rows of tables, where these say them."""
+    """Decimals of the rows of tables, if these have them."""
     listed = {"overview": page.document["overview"]}
     for benchmark in page.document["benchmarks"]:
         listed |= {name: each["rows"] for name, each in _drawn(benchmark).items()}
@@ -277,7 +277,7 @@ def _digits(page: Page) -> dict[str, list[int]]:
 def _of_groups(
     document: Mapping[str, Any],
 ) -> tuple[dict[str, dict[str, tuple[float, float | None]]], dict[str, int]]:
-    """The main scores of groups of seeds, means and deviations, and how many runs each group has."""
+    """The main scores of groups of seeds, means and deviations, and the number of runs in each group."""
     models, groups = document["models"], document["groups"]
     scores: dict[str, dict[str, tuple[float, float | None]]] = {}
     for row in document["overview"]:
@@ -289,7 +289,7 @@ def _of_groups(
 
 
 def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Charts of items that are right or wrong, by how names of files begin: of groups and of runs."""
+    """Charts of items that are right or wrong, by the beginnings of file names: of groups and of runs."""
     task = benchmark["task"]
     if "levels" not in benchmark:
         return {}
@@ -298,7 +298,7 @@ def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _drawn(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Charts that only this evaluation has, by names of files: of groups of seeds, and of single runs."""
+    """This evaluation's own charts, by file names: of groups of seeds, and of single runs."""
     task = benchmark["task"]
     found = {f"{task}-{each['name']}": each for each in benchmark.get("drawn", [])}
     return found | {f"{task}-runs-{each['name']}": each for each in benchmark.get("runs", [])}

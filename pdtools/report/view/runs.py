@@ -1,4 +1,4 @@
-"""The page of training runs: their records side by side."""
+"""The page of training runs: their records in common charts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pdtools.training.run_folder import RunFolder
 from pdtools.training.samples import SAMPLES, read_samples
 
 MOST_POINTS = 1000
-"""Points of a run in a chart; of more records, neighbours are averaged."""
+"""The number of points of a run in a chart; neighbours are averaged if there are more records."""
 
-# What is drawn of each kind of record, in order: the title of its axis, and whether that is logarithmic.
+# Values drawn from each kind of record, in order: the title of their axis, and whether it is logarithmic.
 _MEASURES = {
     ("train", "loss"): ("training loss (nats a token)", False),
     ("valid", "loss"): ("validation loss (nats a token)", False),
@@ -36,7 +36,7 @@ _MEASURES = {
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether a folder is that of a run of ``pdtools train``."""
+    """Return whether a folder is a run of ``pdtools train``."""
     return RunFolder(path).exists()
 
 
@@ -108,7 +108,7 @@ def figures(page: Page) -> Figures:
 
 
 def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Means of so many groups of neighbours, each at its last step."""
+    """Means of groups of neighbours, each at its last step."""
     edges = [round(i * len(points) / MOST_POINTS) for i in range(MOST_POINTS + 1)]
     groups = [points[a:b] for a, b in pairwise(edges)]
     return [(group[-1][0], sum(value for _, value in group) / len(group)) for group in groups]
@@ -117,7 +117,7 @@ def _averaged(points: list[tuple[int, float]]) -> list[tuple[int, float]]:
 def _described(
     folder: Path, name: str, records: dict[tuple[str, str], list[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """A run's row in the table, its recipe, and the sentences that it parsed."""
+    """A run's row in the table, its recipe, and its parsed sentences."""
     made = RunFolder(folder).record()
     train, valid = records[name, "train"], records[name, "valid"]
     best = min((r for r in valid if _number(r, "loss") is not None), key=lambda r: r["loss"], default={})
@@ -163,7 +163,7 @@ def _flat(table: dict[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _differing(recipes: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    """Settings that are not the same in all runs: name, then a value for each."""
+    """Settings that differ between runs: name, then a value for each."""
     names = dict.fromkeys(name for recipe in recipes for name in recipe)
     rows = [[name, *(recipe.get(name) for recipe in recipes)] for name in names]
     return [row for row in rows if any(value != row[1] for value in row[2:])]

@@ -29,9 +29,9 @@ def sentences_page(
     """Make a page of traces.
 
     Args:
-        traces: of each sentence, that of each model.
-        models: their names, each different.
-        made: provenance, with the models among its inputs by their names.
+        traces: for each sentence, each model's trace.
+        models: their names, all different.
+        made: provenance, with the models among its inputs by name.
         pair: whether the two sentences are the good and the bad one of a minimal pair.
         title: of the page.
     """
@@ -59,7 +59,7 @@ def sentences_page(
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers with as many digits as anyone sees."""
+    """Numbers rounded to the visible digits."""
     if isinstance(value, float):
         return float(f"{value:.{_SIGNIFICANT}g}")
     if isinstance(value, dict):
@@ -68,7 +68,7 @@ def _rounded(value: Any) -> Any:
 
 
 def figures(page: Page) -> Figures:
-    """Surprisals of each sentence; of each model its best parse as a tree, and the tape of that."""
+    """Surprisals of each sentence; for each model its best parse as a tree, and the parse's tape."""
     models = list(page.document["models"])
     charts: dict[str, Spec] = {}
     tables: dict[str, tuple[list[str], list[list[Any]]]] = {}

@@ -19,9 +19,9 @@ from pdtools.report.view.intervals import half_width
 from pdtools.report.view.page import Page
 
 _COLUMNS = ["series", "condition", "region", "mean", "low", "high", "n"]
-_FEW = 4  # conditions of which every two are compared; of more each is compared to the first
+_FEW = 4  # largest number of conditions whose pairs are all compared; else each is compared to the first
 _ALL = "all"  # the condition of tables without one
-# Where rows are in their sentence, and what they have: the first of these that there is.
+# Columns of a row's place in its sentence, and of its text: the first existing one of these.
 _PLACES = ("word_number", "region_number", "region", "region_name")
 _TEXTS = ("word", "region_text", "text", "sentence")
 
@@ -34,7 +34,8 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
         title: of the page.
 
     Raises:
-        InputError: for a table without models and surprisals, with one that is no number, or without any.
+        InputError: for a table without models and surprisals, with a surprisal that is no number, or without
+            any.
     """
     values: dict[tuple[str, str, str], dict[str, list[float]]] = {}  # by item
     items: dict[str, dict[str, dict[str, list[list[Any]]]]] = {}
@@ -112,7 +113,7 @@ def figures(page: Page) -> Figures:
 
 
 def _mean(bits: Sequence[float]) -> list[Any]:
-    """The mean, the ends of its interval, which one value does not have, and how many values there are."""
+    """The mean, the ends of its interval, if there are several values, and the number of values."""
     mean, spread = fmean(bits), deviation(bits)
     ends: list[float | None] = [None, None]
     if spread is not None:
@@ -122,7 +123,7 @@ def _mean(bits: Sequence[float]) -> list[Any]:
 
 
 def _label(place: str, texts: Sequence[set[str]]) -> str:
-    """A region's name: with its text in the first item, unless texts of an item differ between conditions."""
+    """A region's name: with its text in the first item, unless an item's texts differ between conditions."""
     same = all(len(own) == 1 for own in texts)
     return f"{place} {min(texts[0])[:24]}".strip() if same else place
 

@@ -50,7 +50,7 @@ _OfItem = dict[str, tuple[list[str], list[list[float | None]]]]
 
 
 def _regions_of_items(of_task: Sequence[Loaded]) -> dict[tuple[str, int], _OfItem]:
-    """By suite and item."""
+    """Regions by suite and item."""
     found: dict[tuple[str, int], _OfItem] = {}
     for m, each in enumerate(of_task):
         regions = _regions(each)
@@ -79,8 +79,10 @@ def _regions(each: Loaded) -> pa.Table | None:
 
 
 def _suites(of_task: Sequence[Loaded], items: pd.DataFrame | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The data of each suite's chart (formulas, conditions, names of regions), and its rows: of single runs,
-    and of groups of seeds, if there are any, of which surprisals are means over runs."""
+    """The data of each suite's chart (formulas, conditions, names of regions), and its rows.
+
+    Rows are single runs', and those of groups of seeds, with means over runs as surprisals.
+    """
     import pandas as pd
 
     assert items is not None

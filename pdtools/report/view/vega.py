@@ -1,6 +1,6 @@
-"""vl-convert, which draws charts without a browser, and has the scripts that draw them in one.
+"""vl-convert, which draws charts without a browser, and provides the scripts for a browser.
 
-It runs in a process of its own, which it ends where it fails: its V8 reserves an address space of 68 GB.
+It runs in a process of its own, since it ends its process if it fails: its V8 reserves 68 GB of addresses.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def javascript() -> str:
 def draw(
     charts: Mapping[str, Mapping[str, Any]], drawings: Mapping[str, str]
 ) -> dict[str, tuple[str, bytes]]:
-    """Each chart (of Vega-Lite) and drawing (SVG) as SVG and as PDF, by its name.
+    """Draw each chart (of Vega-Lite) and drawing (SVG) as SVG and as PDF, by name.
 
     Raises:
         PdtoolsError: without vl-convert-python, or if it fails.
@@ -72,7 +72,7 @@ def _run(job: Any) -> Any:
 
 
 def _drawable(value: Any) -> Any:
-    """Without what SVG or JSON cannot hold: control characters, numbers that are none."""
+    """A value without characters and numbers that SVG or JSON cannot hold."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
