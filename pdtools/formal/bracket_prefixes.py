@@ -1,10 +1,10 @@
 """Prefixes of bracket strings whose next token must be a closer: the tests of Murty et al. (2023, table 1).
 
-Two kinds, as the authors' evaluation has them, but one prefix a string, so that intervals mean something:
+Two kinds, as in the authors' evaluation, but one prefix per string, so that intervals are valid:
 
 - by *dependency*: the closer is at least L tokens after its opener, in strings nested deeper than training's;
 - by *depth*: d brackets open and close again inside each other, all but the outermost one, which is to be
-  closed; a well-nested filler stands somewhere between them.
+  closed; a well-nested filler is inserted somewhere between them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pdtools.formal.dyck import Dyck, dyck_attachments
 from pdtools.formal.language import StringArrays, strings
 
 _COLUMNS = ("prefix", "closer", "dependency", "depth")
-# Strings that are looked through before a kind of prefix counts as impossible.
+# Strings searched before a kind of prefix counts as impossible.
 _MOST_STRINGS = 1 << 24
 # Last words of seeds, so that no stream is one of Dyck.batches: [seed, batch], to numpy [seed, batch, 0].
 _CHOICE, _NESTS = 1, 2
@@ -30,13 +30,13 @@ _CHOICE, _NESTS = 1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BracketPrefix:
-    """A prefix and what has to follow.
+    """A prefix and the closer that has to follow.
 
     Attributes:
         tokens: the prefix, never empty.
         closer: the closer of its innermost open bracket.
-        dependency: tokens from that bracket to the closer; 1: they are neighbours.
-        depth: the most brackets open at once; of prefixes made by depth, that of the nest without its filler.
+        dependency: tokens from that bracket to the closer; 1 if adjacent.
+        depth: the most brackets open at once; for prefixes made by depth, in the nest without its filler.
     """
 
     tokens: tuple[str, ...]
@@ -53,14 +53,14 @@ class BracketPrefix:
 def dependency_prefixes(
     language: Dyck, number: int, *, least: int, max_length: int, seed: int
 ) -> list[BracketPrefix]:
-    """Prefixes that end before a closer whose dependency is long: one a string, uniform over those it has.
+    """Prefixes that end before a closer with a long dependency: one per string, uniform over its candidates.
 
     Args:
-        language: where the strings are from.
-        number: how many prefixes.
+        language: the source of strings.
+        number: number of prefixes.
         least: the shortest dependency.
         max_length: tokens of the longest prefix.
-        seed: the same seed gives the same prefixes, and more of them begin with the same ones.
+        seed: the same seed gives the same prefixes; a larger number extends a smaller one's.
 
     Raises:
         PdtoolsError: if the language (almost) never has such a prefix.
@@ -109,11 +109,11 @@ def depth_prefixes(
     """Nests that lack their last closer, with a string of ``filler`` inserted anywhere.
 
     Args:
-        filler: where the fillers are from.
-        number: how many prefixes; the depths take turns.
-        depths: brackets of the nests.
+        filler: the source of fillers.
+        number: number of prefixes; the depths take turns.
+        depths: numbers of brackets in the nests.
         types: bracket types of the nests: the first ones of ``filler``'s.
-        seed: the same seed gives the same prefixes, and more of them begin with the same ones.
+        seed: the same seed gives the same prefixes; a larger number extends a smaller one's.
 
     Raises:
         PdtoolsError: if there are more types than ``filler`` has.
@@ -146,7 +146,7 @@ def write_prefixes(prefixes: Iterable[BracketPrefix], path: str | Path, *, overw
 
 
 def read_prefixes(path: str | Path) -> list[BracketPrefix]:
-    """Read what :func:`write_prefixes` wrote, every line checked.
+    """Read the table of :func:`write_prefixes`, every line checked.
 
     Raises:
         InputError: a line that is no such prefix: its file and number.

@@ -23,11 +23,11 @@ from pdtools.formal.grammar_sample import LengthSampler
 from pdtools.formal.language import Int64, StringArrays
 
 Lengths = Literal["drawn", "in turn"]
-# Batches whose strings are drawn together. Changing it changes what a seed draws.
+# Number of batches drawn together. Changing it changes the strings of a seed.
 _BATCHES_AT_ONCE = 1000
-# Of strings that are drawn at once: each token, and what is yet to be expanded (int64 each).
+# Bytes for strings drawn at once: each token, and each symbol yet to be expanded (int64 each).
 _TOKEN_BYTES = 16
-# Divisions of lengths, over all rules, that are tabulated at most: some GiB.
+# Limit on tabulated divisions of lengths, over all rules: some GiB.
 _MOST_DIVISIONS = 1 << 27
 
 
@@ -38,9 +38,9 @@ class ContextFree:
     Attributes:
         grammar: the grammar.
         shortest, longest: tokens of a string.
-        batch: strings of one length that follow each other.
-        lengths: ``drawn``: each batch draws its length, all that the language has being as likely;
-            ``in turn``: a batch of every length, the shortest first, and again.
+        batch: number of consecutive strings of one length.
+        lengths: ``drawn``: each batch draws its length, uniformly over the language's lengths; ``in turn``: a
+            batch of every length, the shortest first, and again.
     """
 
     grammar: Grammar
@@ -118,7 +118,7 @@ class ContextFree:
 
     @cached_property
     def valid_lengths(self) -> Int64:
-        """Lengths in the range that the language has strings of, int64, rising."""
+        """The lengths in the range for which the language has strings, int64, rising."""
         total = self.log_length_probabilities[self.shortest :]
         return np.flatnonzero(np.isfinite(total)) + self.shortest
 
@@ -131,7 +131,7 @@ class ContextFree:
         """Strings without end.
 
         Raises:
-            PdtoolsError: if those that are drawn at once have no room in this machine's memory.
+            PdtoolsError: if the strings drawn at once do not fit in this machine's memory.
         """
         n_lengths = _BATCHES_AT_ONCE if self.lengths == "drawn" else len(self.valid_lengths)
         size = self.batch * n_lengths * (self.longest + 1) * _TOKEN_BYTES
@@ -154,11 +154,11 @@ class ContextFree:
             number += 1
 
     def log_probability(self, tokens: Sequence[str]) -> float:
-        """Exact, in nats: of the length, uniform over those in the range, and of the string given it."""
+        """Exact, in nats: log p of the length, uniform over the range, and of the string given it."""
         return float(self.log_probabilities([tokens])[0]) - math.log(len(self.valid_lengths))
 
     def log_probabilities(self, strings: Sequence[Sequence[str]]) -> Float:
-        """log p(string | its length), exact, in nats: log p_G(w) − log p_G(|w|); much faster than one by one.
+        """log p(string | its length), exact, in nats: log p_G(w) − log p_G(|w|), for many strings at once.
 
         Returns:
             (strings); -inf outside the language or the range.

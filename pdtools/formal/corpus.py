@@ -34,8 +34,8 @@ def write_strings(
     """Write strings to a text file, one a line.
 
     Args:
-        language: where they are from.
-        number: how many.
+        language: the source of strings.
+        number: number of strings.
         seed: the same seed gives the same strings.
         path: the file (``.gz``, ``.zst``), or ``-``; the empty string is an empty line.
         overwrite: see :func:`pdtools.files.atomic_path`.
@@ -65,12 +65,12 @@ def string_shards(
     overwrite: bool = False,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
-    """Write strings as shards, with the attachments of the language; where it has none, every token shifts.
+    """Write strings as shards, with the language's attachments; if it has none, every token shifts.
 
     Args:
         language, number, seed, watch: see :func:`write_strings`.
         folder: it appears whole or not at all.
-        settings: of the shards. None: no tapes in them (attachments determine them).
+        settings: the shards' settings. None: no tapes in them (attachments determine them).
         overwrite: whether ``folder`` may be replaced.
 
     Returns:

@@ -1,6 +1,6 @@
 """Dyck(k, m): well-nested strings of k bracket types, nested at most m deep (Murty et al. 2023, section 4.1).
 
-The automaton (as the authors' code has it) knows the depth d and the open brackets:
+The automaton (as in the authors' code) tracks the depth d and the open brackets:
 
 - d = 0: the string ends with probability 1/2, or one of the k openers follows, 1/2k each;
 - 0 < d < m: the closer of the innermost open bracket with 1/2, or one of the k openers, 1/2k each;
@@ -26,7 +26,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.formal.dyck_exact import Expectations, expectations
 from pdtools.formal.language import Int32, Int64, StringArrays
 
-# Changing it changes what a seed draws.
+# Changing it changes the strings of a seed.
 _DRAFTS_PER_BATCH = 1 << 16
 _LEAST_ACCEPTANCE = 1e-6
 
@@ -36,7 +36,7 @@ DYCK_SETTINGS: dict[str, dict[str, int]] = {
     "free": {},
 }
 
-# What the vocabulary and the exact entropy are made for at once.
+# Limits for which the vocabulary and the exact entropy are made at once.
 _MOST = {"brackets": 10**6, "depth": 10**4, "min_length": 10**5, "max_length": 10**5, "max_dependency": 10**5}
 
 
@@ -49,8 +49,7 @@ class Dyck:
         depth: m, the most brackets open at once.
         min_length: tokens of the shortest string.
         max_length: tokens of the longest string; None: any.
-        max_dependency: the largest distance between an opener and its closer (1 if they are neighbours);
-            None: any.
+        max_dependency: the largest distance between an opener and its closer (1 if adjacent); None: any.
     """
 
     brackets: int = 20
@@ -108,7 +107,7 @@ class Dyck:
             number += 1
 
     def log_probability(self, tokens: Sequence[str]) -> float:
-        """Exact, in nats, given the conditions; -inf for a string that is not in the language."""
+        """Exact log-probability in nats, given the conditions; -inf for a string outside the language."""
         self._check_acceptance()
         try:
             attach = dyck_attachments(tokens)
@@ -149,21 +148,21 @@ class Dyck:
         tokens = np.empty(len(opens), dtype=np.int32)
         tokens[opens] = rng.integers(self.brackets, size=len(closers), dtype=np.int32)
         tokens[closers] = tokens[partner[closers]] + self.brackets
-        starts = np.repeat(offsets[:-1], np.diff(offsets))  # (T) where each token's string begins
+        starts = np.repeat(offsets[:-1], np.diff(offsets))  # (T) the beginning of each token's string
         attach = np.where(opens, np.arange(len(opens)), partner) - starts
         return StringArrays(tokens, offsets, attach.astype(np.int32))
 
     def _skeletons(self, rng: np.random.Generator) -> tuple[NDArray[np.bool_], Int64]:
-        """Strings without their types: whether each token opens, and where strings begin.
+        """Strings without bracket types: whether each token opens, and the beginnings of strings.
 
         All drafts advance together. A draft that can no longer meet the conditions stops early: the longest
-        dependency of a string is that of a bracket opened at depth 0.
+        dependency of a string belongs to a bracket opened at depth 0.
         """
         longest = np.iinfo(np.int64).max if self.max_length is None else self.max_length
         furthest = np.iinfo(np.int64).max if self.max_dependency is None else self.max_dependency
         active = np.arange(_DRAFTS_PER_BATCH)
         depth = np.zeros(_DRAFTS_PER_BATCH, dtype=np.int64)
-        outermost = np.zeros(_DRAFTS_PER_BATCH, dtype=np.int64)  # where the bracket at depth 0 was opened
+        outermost = np.zeros(_DRAFTS_PER_BATCH, dtype=np.int64)  # position of the opener at depth 0
         lengths = np.full(_DRAFTS_PER_BATCH, -1, dtype=np.int64)  # -1: not accepted
         steps: list[tuple[Int64, NDArray[np.bool_]]] = []  # the drafts that got another token; does it open
         while len(active):
@@ -193,7 +192,7 @@ class Dyck:
 
 
 def _partners(opens: NDArray[np.bool_]) -> Int64:
-    """For every bracket of well-nested strings end to end, the position of the one it belongs with.
+    """For every bracket of concatenated well-nested strings, the position of its partner.
 
     Between two brackets of the same depth lie only deeper ones: at each depth openers and closers alternate.
     """
@@ -209,8 +208,8 @@ def _partners(opens: NDArray[np.bool_]) -> Int64:
 def dyck_attachments(tokens: Sequence[str]) -> Int32:
     """The attachments of a string of brackets, or of a prefix of one.
 
-    An opener shifts. A closer attaches to its opener, a constituent of one token: everything between them is
-    reduced on the way. Pairs beside each other stay apart until the end of the string.
+    An opener shifts. A closer attaches to its opener, a constituent of one token, which reduces everything
+    between them. Adjacent pairs stay apart until the end of the string.
 
     Args:
         tokens: ``(1``, ``)1`` and so on, any types, any depth.
@@ -219,7 +218,7 @@ def dyck_attachments(tokens: Sequence[str]) -> Int32:
         int32 (tokens), counted from 0.
 
     Raises:
-        ValueError: if a token is no bracket, or closes what is not open.
+        ValueError: if a token is no bracket, or closes one that is not open.
     """
     attach = np.arange(len(tokens), dtype=np.int32)
     stack: list[tuple[int, str]] = []

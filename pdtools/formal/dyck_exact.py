@@ -3,7 +3,7 @@
 A string is a sequence of top-level pairs. With a(l) the probability that a pair opened at depth 0 spans l
 tokens, u(n), the probability of standing at depth 0 after n tokens, is sum_l w(n - l) a(l) u(n - l). There
 w(j), the probability of an opener after j tokens at depth 0, is 1 below the minimum length and 1/2 from
-there on. A string has length n with probability (1 - w(n)) u(n). Dependencies over the cap are left out of
+there on. A string has length n with probability (1 - w(n)) u(n). Dependencies over the cap are excluded from
 a(l): the longest one of a string is a top-level pair's, l - 1. A string of n tokens, v of them forced (an
 opener, as the string may not end yet; a closer at depth m), has 2^-(n + 1 - v) k^(-n/2): expected n and v
 give the entropy.
@@ -26,7 +26,7 @@ class Expectations:
 
     Attributes:
         acceptance: the share of the automaton's strings that meet the conditions on maximums.
-        mean_length: expected tokens of a string, its end not counted; NaN if no string meets the conditions.
+        mean_length: expected tokens of a string, without its end; NaN if no string meets the conditions.
         entropy_per_string: nats; NaN likewise.
         entropy_per_token: nats, the end of the string counted as a token. Its exponential is the lowest
             perplexity that a model can have.
@@ -48,7 +48,7 @@ def expectations(
 ) -> Expectations:
     """Expected length and entropy of Dyck(brackets, depth), see :class:`pdtools.formal.Dyck`.
 
-    Of the free automaton: 2m tokens, and m (2 ln 2 + ln k) nats.
+    The free automaton has 2m tokens, and m (2 ln 2 + ln k) nats.
     """
     if max_length is None:
         acceptance, tokens, forced = _unbounded(depth, min_length, max_dependency)
@@ -79,7 +79,7 @@ def length_probabilities(
     """The distribution of the length without a cap on it, up to ``longest``.
 
     Returns:
-        float64 (longest + 1); what is missing to 1 are longer strings.
+        float64 (longest + 1); the rest of the probability belongs to longer strings.
     """
     at_zero, _ = _at_depth_zero(depth, longest, min_length, max_dependency)
     accepted = expectations(1, depth, min_length=min_length, max_dependency=max_dependency).acceptance
@@ -89,7 +89,7 @@ def length_probabilities(
 
 
 def _pairs(depth: int, longest: int) -> tuple[Float64, Float64]:
-    """Of a pair opened at depth 0: the probability of each span, and that times its tokens at depth m.
+    """For a pair opened at depth 0: the probability of each span, and the same times its tokens at depth m.
 
     Returns:
         Two of float64 (longest + 1).
@@ -121,7 +121,7 @@ def _step(now: Float64, opening: Float64, closing: Float64, depth: int) -> Float
 def _at_depth_zero(
     depth: int, horizon: int, min_length: int, max_dependency: int | None
 ) -> tuple[Float64, Float64]:
-    """The probability u(n) of depth 0 after n tokens, and that times the expected forced tokens so far.
+    """The probability u(n) of depth 0 after n tokens, and the same times the expected forced tokens so far.
 
     Returns:
         Two of float64 (horizon + 1).
@@ -144,7 +144,7 @@ def _at_depth_zero(
 
 
 def _unbounded(depth: int, min_length: int, max_dependency: int | None) -> tuple[float, float, float]:
-    """The probability of strings of any length, and that times their expected tokens and forced tokens."""
+    """The probability of strings of any length, and the same times their expected (forced) tokens."""
     pair = _pair_moments(depth, max_dependency)  # of any span: (3)
     arrived = np.array([1.0, 0.0, 0.0])  # at depth 0 for the first time with the minimum length: 1, n, v
     if min_length:
@@ -164,7 +164,7 @@ def _unbounded(depth: int, min_length: int, max_dependency: int | None) -> tuple
                 at_zero[j] * (j * some + length),
                 forced * some + at_zero[j] * deepest,
             )
-    # From there on a geometric series in the number of pairs.
+    # The rest is a geometric series in the number of pairs.
     some, length, deepest = pair
     total = arrived[0] / (1 - some / 2)
     tokens = (arrived[1] + length / 2 * total) / (1 - some / 2)

@@ -1,7 +1,7 @@
 """Random arithmetic expressions in brackets, of a given length, for many strings at once.
 
-Of length 1 to 4: d, -d, (d), (-d), d a uniform digit. Longer: (L o R) with the length of L uniform over
-what leaves R at least one symbol, and a uniform operator o. Values are modulo :data:`MODULUS`.
+Length 1 to 4: d, -d, (d), (-d), d a uniform digit. Longer: (L o R) with the length of L uniform over
+the values that leave R at least one symbol, and a uniform operator o. Values are modulo :data:`MODULUS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Int64 = NDArray[np.int64]
 
 MODULUS = 5
 _LONGEST_TERMINAL = 4
-# Where the digit, the minus sign and the brackets of a terminal stand, by its length; -1: nowhere.
+# Positions of the digit, the minus sign and the brackets of a terminal, by its length; -1: none.
 _DIGIT = np.array([-1, 0, 1, 1, 2])
 _MINUS = np.array([-1, -1, 0, -1, 1])
 
@@ -26,8 +26,8 @@ class ExpressionSymbols:
     """Symbols of expressions by number; digits are 0 to 4.
 
     Attributes:
-        operators: of which one is chosen: the first adds, the second subtracts, the third multiplies.
-        opening, closing: brackets. (The sign of a digit is the operator that subtracts.)
+        operators: the operators: the first adds, the second subtracts, the third multiplies.
+        opening, closing: brackets. (A digit's sign is the operator that subtracts.)
     """
 
     operators: tuple[int, ...]
@@ -43,16 +43,16 @@ def draw_expressions(
     All of them grow together, one level of brackets after the other.
 
     Args:
-        symbols: what they are written with.
+        symbols: the symbols to write them with.
         length: n, at least 1.
         number: B.
-        rng: where chance comes from.
+        rng: the random generator.
 
     Returns:
         int64 (B, n), symbols; int64 (B,), values from 0 to 4.
     """
     text = np.empty((number, length), dtype=np.int64)
-    # The expressions of a level: the string that each is in, where it begins, how long it is.
+    # The expressions of a level: the string, beginning and length of each.
     row, start = np.arange(number), np.zeros(number, dtype=np.int64)
     size = np.full(number, length, dtype=np.int64)
     levels: list[tuple[NDArray[np.bool_], Int64, Int64]] = []
@@ -74,11 +74,11 @@ def draw_expressions(
 
 
 def expression_value(symbols: ExpressionSymbols, text: Sequence[int]) -> int:
-    """The value of one expression, from 0 to 4: read from left to right, not as it was drawn.
+    """The value of one expression, from 0 to 4, evaluated from left to right, independently of its drawing.
 
     Args:
-        symbols: what it is written with; other numbers than those and the digits are errors.
-        text: of any length; brackets of any depth.
+        symbols: the symbols it is written with; other numbers than these and the digits are errors.
+        text: of any length, with brackets of any depth.
 
     Raises:
         ValueError: if it is no expression.
@@ -114,7 +114,7 @@ class _Value:
 
 
 def _bracketed(symbols: ExpressionSymbols, parts: Sequence[int | _Value]) -> _Value:
-    """The value of what stood in brackets."""
+    """The value of the content of brackets."""
     match parts:
         case [_Value(is_digit=True) as digit]:
             return _Value(digit.value, is_digit=False)

@@ -1,12 +1,12 @@
-"""Weighted context-free grammars as text: one symbol's alternatives a line, weights in square brackets.
+"""Weighted context-free grammars as text: one symbol's alternatives per line, weights in square brackets.
 
 ::
 
     # Palindromes with a marker.
     S -> '0' S '0' [30/61] | '1' S '1' [30/61] | '#' [1/61]
 
-A word in quotes is a token of the language, any other a symbol; the first symbol is the start. An alternative
-of nothing is the empty string. Weights of a symbol's alternatives are relative (1 where none is given): they
+A word in quotes is a token of the language, any other a symbol; the first symbol is the start. An empty
+alternative is the empty string. Weights of a symbol's alternatives are relative (by default 1): they
 are divided by their sum. A symbol may have several lines. ``#`` outside quotes begins a comment.
 """
 
@@ -31,7 +31,7 @@ _PIECE = re.compile(
     re.VERBOSE,
 )
 _SUFFIX = ".pcfg"
-# Not all that Fraction takes: 1e999999999 would be computed. (Ratios of weights can have many digits.)
+# Stricter than Fraction: 1e999999999 would be computed. (Ratios of weights can have many digits.)
 _WEIGHT = re.compile(r"\d{1,4000}(/\d{1,4000})?|(\d{1,50}(\.\d{0,50})?|\.\d{1,50})([eE][+-]?\d{1,2})?", re.A)
 
 
@@ -46,7 +46,7 @@ class Token:
 
 
 Item = Token | str
-"""What a right-hand side is made of: a token, or a symbol by its name."""
+"""An item of a right-hand side: a token, or a symbol by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Grammar:
     """A probabilistic context-free grammar, checked.
 
     Attributes:
-        name: what it is called.
+        name: its name.
         rules: the first one's left-hand side is the start symbol.
     """
 
@@ -85,13 +85,13 @@ class Grammar:
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Tokens in the order in which they occur first."""
+        """Tokens in the order of their first occurrence."""
         tokens = (item.text for rule in self.rules for item in rule.right if isinstance(item, Token))
         return tuple(dict.fromkeys(tokens))
 
     @property
     def text(self) -> str:
-        """Rules one a line, as :func:`parse_grammar` reads them back."""
+        """Rules, one per line, as :func:`parse_grammar` reads them back."""
         return "".join(f"{rule}\n" for rule in self.rules)
 
 
@@ -101,10 +101,10 @@ def grammar_names() -> tuple[str, ...]:
 
 
 def read_grammar(source: str | Path) -> Grammar:
-    """Read a grammar: one that comes with pdtools, by its name, or a file.
+    """Read a grammar: one that comes with pdtools, by name, or a file.
 
     Raises:
-        InputError: no such grammar, or a bad one: its file, its line, and what to do.
+        InputError: if there is no such grammar, or a bad one: its file, its line, and what to do.
     """
     if str(source) in grammar_names():
         return parse_grammar(read_lines(_folder() / f"{source}{_SUFFIX}"), str(source), str(source))
@@ -121,19 +121,19 @@ def _folder() -> Path:
 
 
 def parse_grammar(lines: Iterable[tuple[int, str]], name: str, place: str) -> Grammar:
-    """Read numbered lines of the format above, and check what they say.
+    """Parse and check numbered lines of the format above.
 
     Args:
-        lines: as :func:`pdtools.files.read_lines` gives them.
-        name: of the grammar.
+        lines: lines from :func:`pdtools.files.read_lines`.
+        name: the grammar's name.
         place: the file, for messages.
 
     Raises:
-        InputError: a line that is no rule; a symbol without rules, one that the start symbol never leads
+        InputError: for a line that is no rule; a symbol without rules, one that the start symbol never leads
             to, or one that never comes to an end.
     """
     alternatives: dict[str, dict[tuple[Item, ...], Fraction]] = {}
-    first_lines: dict[str, int] = {}  # of every symbol on any side, where it is seen first
+    first_lines: dict[str, int] = {}  # for every symbol on any side, its first line
     for number, line in lines:
         pieces = _split(line, place, number)
         if not pieces:
@@ -155,7 +155,7 @@ def parse_grammar(lines: Iterable[tuple[int, str]], name: str, place: str) -> Gr
 
 
 def _split(line: str, place: str, number: int) -> list[tuple[str, str]]:
-    """The pieces of a line, each with its kind, without a comment."""
+    """Split a line into tokens, each with its kind, without a comment."""
     pieces, position = [], 0
     line = line.rstrip()
     while position < len(line):
@@ -222,7 +222,7 @@ def _token(text: str, place: str, number: int) -> Token:
 def _check(
     alternatives: dict[str, dict[tuple[Item, ...], Fraction]], first_lines: dict[str, int], place: str
 ) -> None:
-    """Refuse symbols that are not defined, of no use, or without end: all of them are slips of the pen."""
+    """Refuse symbols that are undefined, unused or endless: all of them are mistakes."""
 
     def refuse(symbol: str, reason: str, hint: str) -> PdtoolsError:
         return InputError(f"{symbol} {reason}", file=place, line=first_lines[symbol], hint=hint)

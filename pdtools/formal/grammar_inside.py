@@ -1,4 +1,4 @@
-"""Inside probabilities: of lengths, and of strings, many of one length at a time."""
+"""Inside probabilities of lengths, and of strings, many of one length at a time."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from pdtools.formal.grammar_normal import Float, NormalForm
 
-# Cells of the charts that are worked on at once: more of them would not stay in a processor's cache.
+# Cells of the charts computed at once: more of them would not fit in a processor's cache.
 _CELLS = 1 << 21
-# Below this, products may have been lost to underflow: then it is done again with logarithms.
+# Below this, products may have underflowed: then the computation is repeated with logarithms.
 _SMALLEST = 1e-200
 
 
 @dataclass(frozen=True, eq=False)
 class LengthTable:
-    """Log-probabilities of lengths, in nats; -inf where a symbol has no string of that length.
+    """Log-probabilities of lengths, in nats; -inf if a symbol has no string of that length.
 
     Attributes:
         symbols: (N, L + 1), log of the total probability of a symbol's strings of each length.
-        heads: (N, L + 1), the same without chains: a token, or a pair of symbols, neither of them empty.
-        pairs: (P, L + 1), of pairs of symbols, neither of them empty.
+        heads: (N, L + 1), the same without chains: a token, or a pair of non-empty symbols.
+        pairs: (P, L + 1), for pairs of non-empty symbols.
     """
 
     symbols: Float
@@ -32,7 +32,7 @@ class LengthTable:
 
 
 def length_table(normal: NormalForm, longest: int) -> LengthTable:
-    """The inside probabilities of all lengths up to ``longest``, in log space, so that none underflows."""
+    """The inside probabilities of all lengths up to ``longest``, in log space to avoid underflow."""
     number = len(normal.names)
     first, second = normal.pairs.T
     symbols, heads = (np.full((number, longest + 1), -np.inf) for _ in range(2))
@@ -85,7 +85,7 @@ def log_probabilities(normal: NormalForm, strings: Sequence[NDArray[np.integer]]
 
 
 def inside(normal: NormalForm, tokens: NDArray[np.integer], fixed: Sequence[int]) -> Float:
-    """p(string) of strings of one length, by the inside algorithm over spans of growing length.
+    """p(string) for strings of one length, by the inside algorithm over spans of growing length.
 
     Args:
         normal: the grammar.
@@ -93,7 +93,7 @@ def inside(normal: NormalForm, tokens: NDArray[np.integer], fixed: Sequence[int]
         fixed: see :func:`fixed_lengths`.
 
     Returns:
-        (B); what is below the smallest float is 0.
+        (B); 0 if below the smallest float.
     """
     rows, n = tokens.shape
     number = len(normal.names)
@@ -141,13 +141,13 @@ def _ending_together(by_end: Float, length: int) -> Float:
 
 
 def fixed_lengths(normal: NormalForm, longest: int) -> list[int]:
-    """Of each symbol, the length that all its strings of 1 to ``longest`` tokens have; 0: several or none."""
+    """The one length of each symbol's strings up to ``longest`` tokens; 0: several or none."""
     possible = np.isfinite(length_table(normal, longest).symbols[:, 1:])  # (N, L)
     return [int(row.argmax()) + 1 if row.sum() == 1 else 0 for row in possible]
 
 
 def log_inside(normal: NormalForm, tokens: NDArray[np.integer]) -> float:
-    """log p(string), n at least 1: the same sums in log space, slower, for what underflows."""
+    """log p(string), n at least 1: the same sums in log space, slower, against underflow."""
     n = len(tokens)
     first, second = normal.pairs.T
     chart = np.full((len(normal.names), n, n + 1), -np.inf)  # [symbol, start, end]

@@ -1,4 +1,4 @@
-"""A grammar as arrays: rules of two symbols, and what chains of single symbols and empty ones add up to."""
+"""A grammar as arrays: rules of two symbols, with summed weights of unary chains and empty symbols."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pdtools.formal.grammar import Grammar, Item, Token
 Float = NDArray[np.float64]
 
 _NEWTON_STEPS = 200
-# A chain of symbols that comes back to itself with this share has more strings than can be added up.
+# A symbol that derives itself with a larger weight has too many strings to be summed.
 _LARGEST_CYCLE = 1 - 1e-6
-# Symbols of a rule that are taken off one by one; a longer one is halved first.
+# Symbols of a rule that are split off one by one; a longer rule is halved first.
 _ONE_BY_ONE = 100
 
 
@@ -25,16 +25,16 @@ _ONE_BY_ONE = 100
 class NormalForm:
     """N symbols (the grammar's, its tokens, and parts of long rules), P pairs of them, V tokens.
 
-    A non-empty string of symbol A is a chain ``A ⇒ … ⇒ X`` of rules all but one of whose symbols come out
-    empty, and then X alone: a token, or a pair of symbols of which neither is empty. Nothing is special about
-    the start symbol: its chains count like those of any other.
+    A non-empty string of symbol A is a chain ``A ⇒ … ⇒ X`` of rules in which all symbols but one become
+    empty, and then X alone: a token, or a pair of non-empty symbols. The start symbol is not special:
+    its chains count like any other's.
 
     Attributes:
         names: (N) for messages.
         start: number of the start symbol.
         tokens: int64 (V), the symbol of each token of the vocabulary.
-        pairs: int64 (P, 2), symbols that stand beside each other in rules.
-        pair_weights: (N, P), of the rules ``X -> pair``.
+        pairs: int64 (P, 2), adjacent symbols in rules.
+        pair_weights: (N, P), weights of the rules ``X -> pair``.
         chains: (N, N), summed weights of all chains from a symbol to another; 1 and more on the diagonal.
         empty: (N), the probability of the empty string.
     """
@@ -49,17 +49,17 @@ class NormalForm:
 
 
 def normal_form(grammar: Grammar) -> NormalForm:
-    """Bring a grammar into arrays; every string keeps its probability.
+    """Convert a grammar to arrays; every string keeps its probability.
 
     Raises:
-        PdtoolsError: if a symbol derives itself, without a token beside it, with a weight of 1: its strings
-            have no probabilities that could be added up.
+        PdtoolsError: if a symbol derives itself, without a token beside it, with a weight of 1: the
+            probabilities of its strings could not be summed.
     """
     builder = _Builder(grammar)
     symbols, single, double, empty_rules = builder.names, builder.single, builder.double, builder.empty
     number = len(symbols)
     empty = _empty_weights(number, single, double, empty_rules)
-    chain = np.zeros((number, number))  # one step: the other symbol of a pair comes out empty
+    chain = np.zeros((number, number))  # one step: the other symbol of a pair becomes empty
     for (left, right), weight in single.items():
         chain[left, right] += weight
     for (left, first, second), weight in double.items():
@@ -83,11 +83,11 @@ def normal_form(grammar: Grammar) -> NormalForm:
 
 
 def _summed_chains(step: Float) -> Float:
-    """I + step + step² + …, with nothing subtracted: rare chains are exact too, and none is negative."""
-    own = step.any(1)  # those that chains go on from: seldom tokens, of which there may be many
+    """I + step + step² + …, without subtraction: rare chains are exact too, and none is negative."""
+    own = step.any(1)  # symbols that chains continue from: seldom tokens, of which there may be many
     power = step[np.ix_(own, own)]
     inner = np.eye(len(power))
-    while power.any():  # inner has the chains of fewer than 1, 2, 4, … steps, power those of as many
+    while power.any():  # inner sums the chains of fewer than 1, 2, 4, … steps, power has those of as many
         inner += inner @ power
         power = power @ power
     summed = np.eye(len(step))
@@ -112,7 +112,7 @@ class _Builder:
             self._add(self.number(rule.left), rule.right, float(rule.probability))
 
     def number(self, *items: Item) -> int:
-        """The number of a symbol, of a token, or of several of them that are a part of a rule."""
+        """The number of a symbol, a token, or several of them as a part of a rule."""
         if items not in self._numbers:
             self._numbers[items] = len(self.names)
             self.names.append(" ".join(map(str, items)))
@@ -126,7 +126,8 @@ class _Builder:
         elif len(right) == 1:
             self.single[left, self.number(*right)] += weight
         else:
-            # A token at an edge comes off first: a pair with a symbol of fixed length is no sum over splits.
+            # A token at an edge is split off first: a pair with a symbol of fixed length needs no sum over
+            # splits.
             cut = len(right) - 1 if isinstance(right[-1], Token) else 1
             if len(right) > _ONE_BY_ONE:
                 cut = len(right) // 2
@@ -141,7 +142,7 @@ def _empty_weights(
 ) -> Float:
     """Probabilities of the empty string: the least solution of a quadratic system, by Newton's method from 0.
 
-    From there the method rises to the least solution, and never beyond (Etessami and Yannakakis 2009).
+    The method rises to the least solution, and never beyond (Etessami and Yannakakis 2009).
     """
     everywhere = np.zeros(number)
     can_be_empty = _can_be_empty(single, double, empty_rules)
@@ -165,7 +166,7 @@ def _empty_weights(
         slope = linear.copy()
         np.add.at(slope, (left, first), weights * found[second])
         np.add.at(slope, (left, second), weights * found[first])
-        # Those that are not reached yet stay at 0.
+        # Symbols that are not reached yet stay at 0.
         used = value > 0
         step = np.zeros(size)
         system = (np.eye(size) - slope)[np.ix_(used, used)]
@@ -183,7 +184,7 @@ def _empty_weights(
 def _can_be_empty(
     single: Iterable[tuple[int, int]], double: Iterable[tuple[int, int, int]], empty_rules: Iterable[int]
 ) -> set[int]:
-    """Symbols that have the empty string among theirs."""
+    """Symbols that derive the empty string."""
     found = set(empty_rules)
     rules: list[tuple[int, ...]] = [*single, *double]
     while more := {left for left, *rights in rules if found.issuperset(rights)} - found:

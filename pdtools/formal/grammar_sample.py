@@ -1,4 +1,4 @@
-"""Exact draws of strings of given lengths: all parts of all derivations are expanded at the same time."""
+"""Exact sampling of strings of given lengths: all parts of all derivations are expanded at once."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class _Choices:
-    """Distributions over options, end to end: distribution d has ``edges[d]`` to ``edges[d + 1]``."""
+    """Distributions over options, concatenated: distribution d has ``edges[d]`` to ``edges[d + 1]``."""
 
     cumulated: NDArray[np.float64]
     edges: Int64
-    last: Int64  # of each distribution, the last option that is not impossible
+    last: Int64  # the last possible option of each distribution
 
     @classmethod
     def of(cls, weights: NDArray[np.float64], sizes: Int64) -> _Choices:
-        """From the options' weights, and how many each distribution has; one may be without weight."""
+        """Make distributions from options' weights, and their sizes; one may be without weight."""
         edges = np.concatenate([[0], np.cumsum(sizes)])
         possible = np.flatnonzero(weights > 0)
         before_end = np.searchsorted(possible, edges[1:]) - 1
@@ -31,7 +31,7 @@ class _Choices:
         return cls(np.concatenate([[0.0], np.cumsum(weights)]), edges, last)
 
     def draw(self, which: Int64, rng: np.random.Generator) -> Int64:
-        """One option of each named distribution, numbered over all distributions."""
+        """Draw one option from each named distribution, numbered over all distributions."""
         low, high = self.cumulated[self.edges[which]], self.cumulated[self.edges[which + 1]]
         point = low + rng.random(len(which)) * (high - low)
         found = np.searchsorted(self.cumulated, point, side="right") - 1
@@ -40,14 +40,14 @@ class _Choices:
 
 
 class LengthSampler:
-    """Draws strings of a grammar, each given its length, with exactly the grammar's relative probabilities.
+    """Draws strings of a grammar, given their lengths, with exactly the grammar's relative probabilities.
 
-    A part of a derivation is a symbol and a length. It first draws the end of its chain, then that one's pair
-    of symbols together with how the length is divided; both in proportion to their inside probabilities.
+    A part of a derivation is a symbol and a length. It first draws the end of its chain, then the end's pair
+    of symbols together with the division of the length; both in proportion to their inside probabilities.
 
     Args:
         normal: the grammar.
-        table: of lengths at least as long as any that is asked for.
+        table: inside probabilities up to the longest length to be drawn.
     """
 
     def __init__(self, normal: NormalForm, table: LengthTable) -> None:
@@ -55,7 +55,7 @@ class LengthSampler:
         self._number, self._start = number, normal.start
         self._token_of = np.full(number, -1, dtype=np.int64)
         self._token_of[normal.tokens] = np.arange(len(normal.tokens))
-        # Chains, in order of the symbols that they begin with; ends by length, chain (L, C).
+        # Chains, in order of their first symbols; ends by length, chain (L, C).
         begin, self._end = np.nonzero(normal.chains)
         with np.errstate(invalid="ignore"):
             chain_weights = np.log(normal.chains[begin, self._end])
@@ -81,17 +81,17 @@ class LengthSampler:
         self._divisions = _Choices.of(np.concatenate(weights), np.concatenate(sizes))
 
     def draw(self, lengths: Int64, rng: np.random.Generator) -> NDArray[np.int32]:
-        """The tokens of a string of each of these lengths, end to end.
+        """Draw the tokens of a string of each of these lengths, concatenated.
 
         Args:
-            lengths: int64 (strings), each one that the language has.
-            rng: where chance comes from.
+            lengths: int64 (strings), each a length that the language has.
+            rng: the random generator.
 
         Returns:
             int32 (sum of the lengths), indices of the vocabulary.
         """
         tokens = np.full(int(lengths.sum()), -1, dtype=np.int32)
-        place = np.cumsum(lengths) - lengths  # where in ``tokens`` each part begins
+        place = np.cumsum(lengths) - lengths  # beginning of each part in ``tokens``
         place, length = place[lengths > 0], lengths[lengths > 0]
         symbol = np.full(len(place), self._start)
         blocks = np.array(self._blocks)
@@ -112,5 +112,5 @@ class LengthSampler:
 
 
 def _exp(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """exp, 0 where a distribution does not exist (its total is 0)."""
+    """exp, 0 for a distribution that does not exist (its total is 0)."""
     return np.exp(np.where(np.isnan(logs), -np.inf, logs))

@@ -1,4 +1,4 @@
-"""What a formal language is to the rest of pdtools: a seeded source of strings."""
+"""The interface of formal languages: a seeded source of strings."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StringArrays:
-    """Many strings end to end: string i has the tokens ``offsets[i]`` to ``offsets[i + 1]``.
+    """Many strings, concatenated: string i has the tokens ``offsets[i]`` to ``offsets[i + 1]``.
 
     Attributes:
         tokens: int32 (all tokens), indices of the language's vocabulary.
         offsets: int64 (strings + 1), from 0.
-        attach: int32 (all tokens), attachments counted from 0 in each string, legal as
-            :func:`pdtools.trees.attachments` has them; ``attach[k] == k`` is shift only. None: the language
-            has no structure.
+        attach: int32 (all tokens), attachments counted from 0 in each string, legal as in
+            :func:`pdtools.trees.attachments`; ``attach[k] == k`` is shift only. None: the language has no
+            structure.
     """
 
     tokens: Int32
@@ -35,7 +35,7 @@ class StringArrays:
 
     @property
     def lengths(self) -> Int64:
-        """int64 (strings), the number of tokens of each."""
+        """int64 (strings), the number of each string's tokens."""
         return np.diff(self.offsets)
 
     def first(self, number: int) -> StringArrays:
@@ -58,25 +58,25 @@ class Language(Protocol):
 
     @property
     def name(self) -> str:
-        """As on the command line: ``dyck``."""
+        """The name on the command line: ``dyck``."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What determines the distribution, ready for JSON."""
+        """The settings that determine the distribution, JSON-ready."""
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
         """Every token that a string may hold; none contains a space."""
 
     def batches(self, seed: int) -> Iterator[StringArrays]:
-        """Independent draws without end, in batches of any size; the same seed gives the same strings."""
+        """Endless independent draws, in batches of any size; the same seed gives the same strings."""
 
     def log_probability(self, tokens: Sequence[str]) -> float | None:
-        """Exact, of a complete string, in nats; -inf outside the language; None: not known."""
+        """Exact log-probability of a complete string, in nats; -inf outside the language; None: not known."""
 
 
 def draw(language: Language, number: int, seed: int) -> Iterator[StringArrays]:
-    """The first ``number`` strings of a seed, in batches: more strings begin with the same ones."""
+    """The first ``number`` strings of a seed, in batches; a larger number extends a smaller one's."""
     for batch in language.batches(seed):
         if number <= 0:
             return

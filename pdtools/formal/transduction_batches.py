@@ -1,4 +1,4 @@
-"""Rows of a transduction task as the batches that models take. (Its own module: it needs torch.)"""
+"""Conversion of a transduction task's rows to batches. (Its own module: it needs torch.)"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pdtools.models import Batch
 
 
 def task_batch(rows: TaskRows) -> Batch:
-    """A batch with targets, on the CPU; every token shifts."""
+    """Make a batch with targets, on the CPU; every token shifts."""
     tokens = torch.from_numpy(rows.tokens)  # (B, N)
     return Batch(
         tokens=tokens,

@@ -12,7 +12,7 @@ from pdtools.files import atomic_table, read_table
 from pdtools.formal.transductions import Pairs, Task
 
 _COLUMNS = ("length", "x", "y")
-_SHOWN = 12  # symbols of a right answer in a message about a wrong one
+_SHOWN = 12  # symbols of a right answer shown in a message about a wrong one
 
 
 def write_pairs(
@@ -21,8 +21,8 @@ def write_pairs(
     """Write pairs as a table: the length of x, x and y (symbols between single spaces, no padding).
 
     Args:
-        task: whose pairs.
-        drawn: of any lengths.
+        task: the task.
+        drawn: pairs of any lengths.
         path: the file, see :func:`pdtools.files.atomic_table`.
         overwrite: see :func:`pdtools.files.atomic_path`.
 
@@ -40,9 +40,9 @@ def write_pairs(
 
 
 def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
-    """Read what :func:`write_pairs` wrote.
+    """Read the table of :func:`write_pairs`.
 
-    Every line is checked: symbols, lengths, and that y is what x leads to.
+    Every line is checked: symbols, lengths, and that y is the answer to x.
 
     Returns:
         Pairs by the length of x, shortest first, in the order of the file.
@@ -68,7 +68,7 @@ def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
 
 
 def _parse(task: Task, number_of: Mapping[str, int], fields: Sequence[str]) -> tuple[list[int], list[int]]:
-    """The symbols' numbers of one line; a ValueError says what is wrong."""
+    """The symbols' numbers of one line; a ValueError describes a fault."""
     if len(fields) != len(_COLUMNS):
         raise ValueError(f"{len(fields)} fields, not length, x and y with tabs between them")
     length, x, y = fields[0], fields[1].split(" "), fields[2].split(" ")

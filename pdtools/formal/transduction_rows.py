@@ -1,12 +1,12 @@
-"""How a model reads the pairs of a task: the rows of a batch, as arrays.
+"""The input of models for a task's pairs: the rows of a batch, as arrays.
 
 - masked: ``ROOT x <out> … <out>``, one ``<out>`` for each symbol of y, which is predicted in its place;
-- causal: ``ROOT x <out> y``: each symbol of y is predicted from all that stands before it. Without the
-  ``<out>`` between them, where x ends would have to be guessed, and y with it.
+- causal: ``ROOT x <out> y``: each symbol of y is predicted from everything before it. Without the
+  ``<out>`` between them, the end of x would have to be guessed, and y with it.
 
-``<out>`` is what the released code calls the empty output token; it stands in the same places there. As
-released, symbols of x that the embedding of a causal model has no room for all look like ``<out>``. (That
-such a model predicts y_t without y_{t-1} there is an option of the model, its ``as_released``.)
+``<out>`` is the released code's empty output token, in the same places. As released, symbols of x that do not
+fit in a causal model's embedding all look like ``<out>``. (Prediction of y_t without y_{t-1}, as there, is an
+option of the model, its ``as_released``.)
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TaskRows:
 
     Attributes:
         tokens: int64 (B, N).
-        targets: int64 (B, N), what is to be predicted at each position; padding where nothing is.
+        targets: int64 (B, N), the token to be predicted at each position; padding where there is none.
         scored: bool (B, N), positions that the loss counts.
         counted: bool (B, N), positions that the accuracy counts.
         first: the position at which y_1 is predicted.
@@ -52,11 +52,11 @@ class TaskRows:
 
 @dataclass(frozen=True, kw_only=True)
 class RowLayout:
-    """How pairs become rows for one kind of model.
+    """Conversion of pairs to rows for one kind of model.
 
     Attributes:
-        task: whose pairs.
-        tokenizer: of :func:`task_tokenizer`.
+        task: the task.
+        tokenizer: from :func:`task_tokenizer`.
         objective: as in the model's configuration.
 
     Raises:
@@ -87,15 +87,15 @@ class RowLayout:
         return np.array([self.tokenizer.word_tokens(symbol)[0] for symbol in self.task.outputs])
 
     def first_position(self, length: int) -> int:
-        """Where y_1 is predicted after an x of n symbols."""
+        """The position at which y_1 is predicted after an x of n symbols."""
         return length + 2 if self.objective == "causal" else length + 1
 
     def row_length(self, length: int) -> int:
-        """N, positions of the row of an x of n symbols."""
+        """N, the number of positions in the row of an x of n symbols."""
         return self.first_position(length) + self.task.output_length(length)
 
     def rows(self, pairs: Pairs) -> TaskRows:
-        """The rows of pairs, in order."""
+        """Convert pairs to rows, in order."""
         number, length = pairs.x.shape
         of_symbol = self.token_of_symbol
         x, y = self._embeddable(of_symbol)[pairs.x], of_symbol[pairs.y]  # (B, n), (B, m)
@@ -117,7 +117,7 @@ class RowLayout:
         """Tokens of the symbols of x.
 
         As released, causal: with K symbols of y, the decoder makes one-hot vectors of K + 1 numbers, so that
-        symbols of x with higher ones become zero vectors, and so does ``<out>`` (but in rs: it is number K
+        higher symbols of x become zero vectors, and so does ``<out>`` (but in rs: it is number K
         there, like the decoder's first input). Here they share its embedding, which is learned.
         """
         if self.objective == "masked" or not self.task.as_released:

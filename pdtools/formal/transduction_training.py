@@ -1,4 +1,4 @@
-"""Strings of a transduction task to train on, drawn on the fly: every step has new ones, of one length."""
+"""Training strings of a transduction task, drawn on the fly: each step has new ones, of one length."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class TaskInput:
     """A task to train on: a :class:`~pdtools.training.data.protocols.TrainingInput`.
 
     Args:
-        task: whose strings.
-        lengths: of x, drawn uniformly, one a step.
+        task: the task.
+        lengths: lengths of x, drawn uniformly, one per step.
         valid: pairs to validate with, a file of ``pdtools generate task``.
 
     Raises:
         PdtoolsError: if the task has no strings so short.
-        InputError: if the file holds something else.
+        InputError: if the file holds other data.
     """
 
     task: Task
@@ -49,7 +49,7 @@ class TaskInput:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """That of the task."""
+        """The task's tokenizer."""
         return task_tokenizer(self.task)
 
     @property
@@ -79,7 +79,7 @@ class TaskInput:
     def open(
         self, model: LanguageModel, config: TrainConfig, rejects: Rejects
     ) -> tuple[TaskStrings, TaskPairs | None]:
-        """Strings for a model; all that ``config`` says is for later, and ``rejects`` gets none of them.
+        """Strings for a model; ``config`` matters later, and ``rejects`` gets none of them.
 
         Raises:
             PdtoolsError: if the model scores attachments, which these strings do not have, or the longest
@@ -102,11 +102,11 @@ class TaskInput:
 
 @dataclass(frozen=True)
 class TaskStrings:
-    """Strings without end, a :class:`~pdtools.training.data.protocols.TrainingData`.
+    """Endless strings, a :class:`~pdtools.training.data.protocols.TrainingData`.
 
     Args:
-        layout: how they become rows.
-        lengths: of x.
+        layout: converts them to rows.
+        lengths: lengths of x.
     """
 
     layout: RowLayout
@@ -114,12 +114,12 @@ class TaskStrings:
 
     @property
     def count(self) -> None:
-        """Without end."""
+        """None: the strings are endless."""
         return None
 
     @property
     def words_per_token(self) -> float:
-        """Symbols are words."""
+        """1: symbols are words."""
         return 1.0
 
     @property
@@ -128,10 +128,10 @@ class TaskStrings:
         return self.layout.row_length(self.lengths[-1])
 
     def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> TaskSource:
-        """Batches of ``config.batch_sentences`` strings (fewer where that is more than ``batch_tokens``).
+        """Batches of ``config.batch_sentences`` strings (fewer if that is more than ``batch_tokens``).
 
         Raises:
-            PdtoolsError: if a batch may not hold a string, or has no room in this machine's memory, or the
+            PdtoolsError: if a batch may not hold a string, or does not fit in this machine's memory, or the
                 batches are to be made otherwise.
         """
         if config.batches != "bucketed":
@@ -162,8 +162,8 @@ class TaskSource:
     """Batches of new strings, a :class:`~pdtools.training.data.protocols.BatchSource`.
 
     Args:
-        strings: what they are of.
-        number: strings in a batch.
+        strings: the strings.
+        number: number of strings in a batch.
         seed: batch i of a seed is always the same.
         epoch: 0: there is only one.
         taken: batches already taken.
@@ -176,7 +176,7 @@ class TaskSource:
     taken: int = 0
 
     def take(self, ranks: Ranks) -> Batch:
-        """This rank's part of the next batch: every so many-th of its strings."""
+        """This rank's part of the next batch: every ``ranks.size``-th string."""
         layout = self.strings.layout
         pairs = layout.task.training_pairs(
             self.strings.lengths, self.number, seed=self.seed, batch=self.taken
@@ -185,7 +185,7 @@ class TaskSource:
         return _batch(layout, pairs.take(slice(ranks.rank, None, ranks.size)))
 
     def padding_share(self) -> float:
-        """None: the symbols that fill up y are predicted too."""
+        """0: the symbols that pad y are predicted too."""
         return 0.0
 
 
@@ -194,8 +194,8 @@ class TaskPairs:
     """Given pairs, a :class:`~pdtools.training.data.protocols.ValidationData`.
 
     Args:
-        layout: how they become rows.
-        pairs: by the length of x.
+        layout: converts them to rows.
+        pairs: pairs by the length of x.
     """
 
     layout: RowLayout
@@ -203,11 +203,11 @@ class TaskPairs:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of pairs."""
         return sum(len(pairs) for pairs in self.pairs.values())
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
-        """This rank's batches, longest first: whole ones, in turns, as many for every rank."""
+        """This rank's batches, longest first: whole ones, in turns, equally many for every rank."""
         batches = [part for length in sorted(self.pairs, reverse=True) for part in self._cut(length, limits)]
         for turn in range(0, len(batches), ranks.size):
             mine = turn + ranks.rank

@@ -1,7 +1,7 @@
-"""Four deterministic context-free tasks: a string x is given, a string y has to follow.
+"""Four deterministic context-free tasks: given a string x, a string y has to follow.
 
-Those of Delétang et al. (2023), as Li et al. (2024, "A Transformer with Stack Attention", section 4) use
-them. What their released code does otherwise is had with ``as_released``.
+They are Delétang et al.'s (2023), as Li et al. (2024, "A Transformer with Stack Attention", section 4) use
+them. ``as_released`` follows the released code where that differs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pdtools.formal.expressions import MODULUS, ExpressionSymbols, draw_expressi
 
 Int64 = NDArray[np.int64]
 
-# Strings that are drawn together for test files. Changing it changes what a seed draws.
+# Number of strings drawn together for test files. Changing it changes the strings of a seed.
 _DRAWN_TOGETHER = 128
 # Last words of seeds, so that training strings are never test strings of the same seed.
 _TRAINING, _TEST = 1, 2
@@ -28,12 +28,12 @@ _DIGITS = tuple(str(digit) for digit in range(MODULUS))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Strings x of one length, and what each leads to.
+    """Strings x of one length, with their answers y.
 
     Attributes:
         x: int64 (B, n), numbers of the task's symbols.
         y: int64 (B, m), the same, padded with :attr:`Task.padding`.
-        counted: int64 (B,), how many symbols of y count in the accuracy: those before the padding.
+        counted: int64 (B,), number of symbols of y that count in the accuracy: those before the padding.
     """
 
     x: Int64
@@ -44,13 +44,13 @@ class Pairs:
         return len(self.x)
 
     def take(self, rows: slice) -> Pairs:
-        """Some of them."""
+        """Select pairs."""
         return Pairs(self.x[rows], self.y[rows], self.counted[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task(ABC):
-    """One of the tasks: exact y for random x.
+    """A task: exact y for random x.
 
     Attributes:
         as_released: strings as in the authors' code, where they differ from the paper's.
@@ -61,7 +61,7 @@ class Task(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     symbols: ClassVar[tuple[str, ...]]
-    """All symbols of x and y; those of x come first, in the order of the released code."""
+    """All symbols of x and y; the symbols of x come first, in the order of the released code."""
     outputs: ClassVar[tuple[str, ...]]
     """Symbols of y."""
 
@@ -72,7 +72,7 @@ class Task(ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What determines the strings, ready for JSON."""
+        """The settings that determine the strings, JSON-ready."""
         return {"task": self.name, **asdict(self)}
 
     @property
@@ -99,7 +99,7 @@ class Task(ABC):
 
     @abstractmethod
     def answer(self, x: Sequence[int]) -> list[int]:
-        """The y of one x, without padding, found in another way than :meth:`draw` finds it.
+        """The y of one x, without padding, computed independently of :meth:`draw`.
 
         Raises:
             ValueError: if x is no string of the task.
@@ -116,12 +116,12 @@ class Task(ABC):
             raise PdtoolsError(f"{self.name}: x has at least {some}, not {length}")
 
     def training_pairs(self, lengths: range, number: int, *, seed: int, batch: int) -> Pairs:
-        """A batch of training, all of one length, uniform over ``lengths``: a function of the arguments."""
+        """A batch for training, of one length, uniform over ``lengths``; depends on the arguments alone."""
         rng = np.random.default_rng([seed, batch, _TRAINING])
         return self.draw(int(rng.integers(lengths.start, lengths.stop)), number, rng)
 
     def test_blocks(self, length: int, number: int, *, seed: int) -> Iterator[Pairs]:
-        """Pairs of a seed for a test, some at a time; more pairs begin with the same ones."""
+        """A seed's test pairs, in blocks; a larger number extends a smaller one's."""
         for block, first in enumerate(range(0, number, _DRAWN_TOGETHER)):
             rng = np.random.default_rng([seed, length, block, _TEST])
             yield self.draw(length, _DRAWN_TOGETHER, rng).take(slice(number - first))
@@ -137,7 +137,7 @@ class Task(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ReverseString(Task):
-    """x is uniform over {a, b}ⁿ; y is x from its end."""
+    """Task rs: x is uniform over {a, b}ⁿ; y is x reversed."""
 
     name: ClassVar[str] = "rs"
     title: ClassVar[str] = "reverse string"
@@ -145,7 +145,7 @@ class ReverseString(Task):
     outputs: ClassVar[tuple[str, ...]] = ("a", "b")
 
     def output_length(self, length: int) -> int:
-        """n."""
+        """Return n."""
         return length
 
     def answer(self, x: Sequence[int]) -> list[int]:
@@ -159,7 +159,7 @@ class ReverseString(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class StackManipulation(Task):
-    """x is a stack, bottom first, and operations on it; y is the stack after them, top first, and ``END``s.
+    """Task sm: x is a stack, bottom first, and operations; y is the resulting stack, top first, and ``END``s.
 
     The first stack is uniform over {a, b}ˢ, s uniform from 1 to n − 1 (1 if n is 1); the n − s operations are
     uniform over POP, PUSH-a and PUSH-b; POP leaves an empty stack as it is. ``END`` is the paper's [PAD]: it
@@ -177,7 +177,7 @@ class StackManipulation(Task):
         return self.symbols.index("a" if self.as_released else "END")
 
     def output_length(self, length: int) -> int:
-        """n + 1."""
+        """Return n + 1."""
         return length + 1
 
     def answer(self, x: Sequence[int]) -> list[int]:
@@ -233,7 +233,7 @@ def _expression_symbols(symbols: tuple[str, ...], operators: str) -> ExpressionS
 
 @dataclass(frozen=True, kw_only=True)
 class ModularArithmetic(Task):
-    """x is an expression with +, - and * (:mod:`pdtools.formal.expressions`); y is its value modulo 5."""
+    """Task ma: x is an expression with +, -, * (:mod:`pdtools.formal.expressions`); y is its value mod 5."""
 
     name: ClassVar[str] = "ma"
     title: ClassVar[str] = "modular arithmetic"
@@ -242,7 +242,7 @@ class ModularArithmetic(Task):
     expressions: ClassVar[ExpressionSymbols] = _expression_symbols(_MA_SYMBOLS, "+-*")
 
     def output_length(self, length: int) -> int:
-        """1."""
+        """Return 1."""
         return 1
 
     def answer(self, x: Sequence[int]) -> list[int]:
@@ -256,10 +256,10 @@ class ModularArithmetic(Task):
 
 @dataclass(frozen=True, kw_only=True)
 class SolveEquation(Task):
-    """x is an expression with + and -, one of its digits z, and its value: ``(1+(-z))=3``; y is that digit.
+    """Task se: x is an equation, one of whose digits is z: ``(1+(-z))=3``; y is that digit.
 
-    Every digit is as likely to be z as any other. As released: the first digit from a uniform position on
-    (from the end, on from the beginning), so that digits after other symbols are likelier; and x of length 1
+    Every digit is equally likely to be z. As released: the first digit from a uniform position on
+    (wrapping around at the end), so that digits after other symbols are likelier; and x of length 1
     and 2 is of zeros, and so is its y.
     """
 
@@ -271,11 +271,11 @@ class SolveEquation(Task):
 
     @property
     def shortest(self) -> int:
-        """3: ``z=d``."""
+        """Return 3, for ``z=d``."""
         return 1 if self.as_released else 3
 
     def output_length(self, length: int) -> int:
-        """1."""
+        """Return 1."""
         return 1
 
     def answer(self, x: Sequence[int]) -> list[int]:
@@ -320,10 +320,10 @@ TASKS: dict[str, type[Task]] = {
 
 
 def make_task(name: str, *, as_released: bool = False) -> Task:
-    """A task by its name, small or capital letters.
+    """A task by its name, in small or capital letters.
 
     Raises:
-        PdtoolsError: if there is none of that name.
+        PdtoolsError: if there is no task of that name.
     """
     if name.lower() not in TASKS:
         known = ", ".join(f"{key} ({task.title})" for key, task in TASKS.items())
