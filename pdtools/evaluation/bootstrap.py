@@ -1,4 +1,4 @@
-"""The bootstrap over items: scores on samples of items, and the interval that they give."""
+"""The bootstrap over items: scores on samples of items, and their interval."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from pdtools.evaluation.record import Statistic
 
 CONFIDENCE = 0.95
-_AT_ONCE = 1 << 21  # numbers of a bootstrap that are in memory at the same time
+_AT_ONCE = 1 << 21  # numbers of a bootstrap in memory at the same time
 
 
 def drawn_scores(
     numbers: NDArray[np.float64], statistic: Statistic, rng: np.random.Generator, samples: int
 ) -> Iterator[NDArray[np.float64]]:
-    """Draw samples of items, as many items as there are, with replacement.
+    """Draw bootstrap samples of items, with replacement, and score every run on each.
 
     Args:
-        numbers: (items, R, m), of each item in each run.
-        statistic: what they come to.
+        numbers: (items, R, m), the numbers of each item in each run.
+        statistic: computes a score from them.
         rng: source of the samples.
-        samples: how many.
+        samples: number of samples.
 
     Yields:
-        (some samples, R), scores of every run on the same samples; none of samples in which a run has none.
+        (some samples, R), scores of every run on the same samples; without samples on which a run has none.
     """
     import numpy as np
 
     n, n_runs, n_numbers = numbers.shape
-    # Items that are alike are drawn together: how often is multinomial.
+    # Equal items are drawn together: their counts are multinomial.
     kinds, times = np.unique(numbers.reshape(n, -1), axis=0, return_counts=True)
     step = max(1, _AT_ONCE // max(len(kinds), n_runs * n_numbers))
     for first in range(0, samples, step):
@@ -44,7 +44,7 @@ def drawn_scores(
 def bootstrap(
     numbers: NDArray[np.float64], statistic: Statistic, rng: np.random.Generator, samples: int
 ) -> NDArray[np.float64]:
-    """Scores of one run, whose items have the numbers (items, m), on the samples that have such a score."""
+    """Bootstrap scores of one run, whose items have the numbers (items, m), on samples that have a score."""
     import numpy as np
 
     return np.concatenate(list(drawn_scores(numbers[:, None], statistic, rng, samples)))[:, 0]

@@ -1,1 +1,1 @@
-"""Any benchmark of strings: a TOML file says what its items are, and which scores have to be higher."""
+"""Any benchmark of strings: a TOML file defines its items, and which scores have to be higher."""

@@ -1,4 +1,4 @@
-"""A benchmark as its TOML file says it: where its strings are, and which of their scores has to be higher."""
+"""The definition of a benchmark in its TOML file: its strings, and which scores have to be higher."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
 """The divisor of a string's log-probability: one, its tokens, …; slln: tokens to a power."""
 RIGHT, OTHERS = "right", "others"
 RIGHT_IS_HIGHEST = f"{RIGHT} > max({OTHERS})"
-# What items.parquet puts before a string's name in the columns about it.
+# Prefixes of a string's name in the columns of items.parquet about it.
 OF_STRINGS = ("start_", "logprob_", "tokens_", "dropped_", "surprisals_")
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A string of an item: what is scored, and what stands before it.
+    """A string of an item: the scored part, and its context.
 
     Attributes:
         text: the scored part.
-        context: what it is conditioned on; None: the whole string is scored.
-        blank: what is between the two; it belongs to the text.
+        context: the conditioning text; None: the whole string is scored.
+        blank: the characters between the two; they belong to the text.
     """
 
     text: Template
@@ -38,14 +38,15 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Strings one of which is right.
+    """Strings of which exactly one is right.
 
     Attributes:
         texts: a template each, or one of a list.
-        context: what all of them are conditioned on; None: nothing.
-        blank: as of :class:`Text`.
-        right: which one is, from 0; or a template of that number, of one of ``labels``, or of the right text.
-        labels: names of the options, in their order.
+        context: the conditioning text of all; None: none.
+        blank: see :class:`Text`.
+        right: the index of the right one; or a template of that index, of one of ``labels``, or of the right
+            text.
+        labels: names of the options, in order.
     """
 
     texts: tuple[Template, ...]
@@ -60,10 +61,10 @@ class Rows:
     """Rows that make one item.
 
     Attributes:
-        every: so many after each other; None: those with the same ``by``.
-        by: what the rows of an item share.
-        role: what a row is, by one of ``roles``' values; None: its place, in the order of ``roles``.
-        roles: names of the rows, and what ``role`` says of each.
+        every: number of consecutive rows; None: rows with the same ``by``.
+        by: a value that the rows of an item share.
+        role: a row's role, one of ``roles``' values; None: by its place, in the order of ``roles``.
+        roles: names of the rows, and the value of ``role`` for each.
     """
 
     every: int | None
@@ -74,13 +75,13 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Whether an item's string is acceptable, which a threshold of its score has to say.
+    """Acceptability labels of items' strings, to be predicted by a threshold of the score.
 
     Attributes:
-        value: what the data say.
-        good, bad: the two values of it.
-        threshold: of the score; None: the best one (Matthews' correlation) for the items of ``source``.
-        source: a pattern of files that the threshold is chosen on, and that are not scored otherwise.
+        value: the label in the data.
+        good, bad: its two values.
+        threshold: on the score; None: the best one (Matthews' correlation) for the items of ``source``.
+        source: a pattern of files that the threshold is chosen on, which are not scored otherwise.
     """
 
     value: Template
@@ -92,10 +93,10 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A number of each item, with which scores are correlated.
+    """A number for each item, with which scores are correlated.
 
     Attributes:
-        value: what the data say.
+        value: the number in the data.
         against: a formula of scores.
         correlation: spearman or pearson.
     """
@@ -128,25 +129,26 @@ class Benchmark:
 
     Attributes:
         name: of the file, without its ending.
-        about: title, right (what a right answer is), cite, url, licence, get (where its files are to be had).
+        about: title, right (the meaning of a right answer), cite, url, licence, get (how to get the files).
         files: patterns of their names, in a folder or zip.
         path: a regular expression of files' paths whose groups are columns; None: none.
-        form: of the files: kind, delimiter, quote, header, and skip: lines that are passed over first.
-        reader: of files that are no tables; None: none.
-        rows: those that make an item; None: each row does.
+        form: the files' form: kind, delimiter, quote, header, and skip: number of lines to skip at the
+            beginning.
+        reader: for files that are no tables; None: none.
+        rows: the rows that make an item; None: each row does.
         strings: by name.
         options: strings one of which is right; None: there are none.
         predictions: formulas over the strings' names (and right, others); the first counts.
-        scores: what each prediction compares.
-        levels: templates of the groups that an item is in, the finest last.
-        flags: by name columns that each say whether an item is in the group of the column's name, or not:
+        scores: the score that each prediction compares.
+        levels: templates of an item's groups, the finest last.
+        flags: by name, columns that each tell whether an item is in the group of the column's name:
             it may be in several, or none.
         chance: the share of right items by guessing, by prediction.
         label: acceptability, instead of predictions; None: there is none.
         value: numbers, instead of predictions; None: there are none.
-        published: numbers of others, with their source.
-        suites: whether the files are SyntaxGym's, which hold all else (:mod:`pdtools.evaluation.sg`).
-        digest: SHA-256 of all that results depend on.
+        published: published numbers, with their source.
+        suites: whether the files are SyntaxGym's, which define all else (:mod:`pdtools.evaluation.sg`).
+        digest: SHA-256 of everything that results depend on.
     """
 
     name: str
@@ -171,21 +173,21 @@ class Benchmark:
 
     @property
     def title(self) -> str:
-        """A heading."""
+        """The title, or else the name."""
         return self.about.get("title", self.name)
 
     @property
     def names_levels(self) -> bool:
-        """Whether it says what groups its items are in; otherwise those of a file are one."""
+        """Return whether the benchmark defines groups of items; otherwise the items of a file are a group."""
         return {*self.levels} != {"file"} or self.levels["file"].text != "{file}"
 
     @property
     def task(self) -> str:
-        """The name that results have for it."""
+        """The name of this evaluation in results."""
         return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)
 
     def guessing(self, prediction: str) -> str | None:
-        """What guessing comes to, in words; None: not known."""
+        """The score of guessing, in words; None: not known."""
         if prediction in self.chance:
             return f"chance {100 * self.chance[prediction]:g}%"
         if self.options is not None and self.predictions[prediction] == RIGHT_IS_HIGHEST:
@@ -193,7 +195,7 @@ class Benchmark:
         return None
 
     def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:
-        """The predictions, of items with so many options of which this one, from 0, is right."""
+        """The predictions for items with so many options, of which ``right``, from 0, is right."""
         return [formula_of(text, tuple(self.strings), right, options) for text in self.predictions.values()]
 
 
@@ -204,7 +206,7 @@ def option_name(number: int) -> str:
 
 @lru_cache(maxsize=256)
 def formula_of(text: str, strings: tuple[str, ...], right: int | None, options: int) -> Formula:
-    """A prediction about strings and so many options, of which this one, from 0, is right."""
+    """Parse a prediction about strings and so many options, of which ``right``, from 0, is right."""
     names = [option_name(i) for i in range(options)]
     if right is not None:
         others = ", ".join(name for i, name in enumerate(names) if i != right)

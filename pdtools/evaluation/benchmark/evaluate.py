@@ -1,4 +1,4 @@
-"""Benchmarks of strings: does the prediction about each item's scores hold?"""
+"""Evaluation of benchmarks: test each item's prediction about the scores of its strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pdtools.search.scores import Scorer
 
 BLOCK = 4096
-"""Items whose strings are sorted together, and whose scores are in memory at the same time."""
+"""Number of items whose strings are sorted together, and whose scores are in memory at the same time."""
 
 
 def evaluate_benchmark(
@@ -27,11 +27,11 @@ def evaluate_benchmark(
 ) -> Results:
     """Score a benchmark with a model.
 
-    A block of items at a time, each different string once and in lexicographic order, so that a scorer meets
-    those that begin alike together. What stays in memory of an item are its rows in the table.
+    Items are scored in blocks, each different string once and in lexicographic order, so that strings with
+    equal beginnings reach a scorer together. Only an item's rows in the table stay in memory.
 
     Args:
-        items: gone through three times.
+        items: read three times.
         scorer: any scorer; it is handed the strings as they are. A comparer (``--beam auto``) scores each
             item by itself, as far as its outcomes need it.
         progress: wraps the iterator over scores of strings; of a comparer over items.
@@ -51,10 +51,10 @@ def evaluate_benchmark(
 def judge_all(
     rows: JudgedItems, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
 ) -> Results:
-    """Score items and judge them, as :func:`evaluate_benchmark` says.
+    """Score items and judge them, see :func:`evaluate_benchmark`.
 
     Args:
-        rows: what the items are judged by, as yet empty.
+        rows: the empty table of judged items, with the items.
     """
     items = rows.items
     if isinstance(scorer, Comparer):
@@ -82,13 +82,13 @@ def judge_all(
 
 
 def evaluate_given(items: Items, given: Callable[[Item, str], float], settings: Mapping[str, Any]) -> Results:
-    """Judge a benchmark by scores that others published, one of each string, the higher the better.
+    """Judge a benchmark by published scores, one per string, the higher the better.
 
-    Predictions about numbers of tokens are left out.
+    Predictions about numbers of tokens are excluded.
 
     Args:
         given: the score of an item's string, by its name.
-        settings: where they are from.
+        settings: the source of the scores.
     """
     rows = _judged(items, tokens=False)
     for block in _blocks(items):
@@ -122,7 +122,7 @@ def _in_order(block: Iterable[Item]) -> list[str]:
 
 
 def _expect_end(scores: Iterator[Any]) -> None:
-    """Let the scorer finish, which has nothing more to say."""
+    """Let the scorer finish; it must have no more scores."""
     for _ in scores:
         raise ValueError("more scores than strings")
 
@@ -136,7 +136,7 @@ class ItemComparison:
 
     Attributes:
         strings: by name.
-        formulas: the predictions, and what each compares.
+        formulas: the predictions, and the score that each compares.
     """
 
     strings: tuple[tuple[str, String], ...]
@@ -174,9 +174,9 @@ class ItemComparison:
         if not isinstance(values, dict):
             return True
         known = {name: each for name, each in parts.items() if isinstance(each, Part)}
-        if len({known[name].as_read for name in values}) == 1:  # a tie, however widely is searched
+        if len({known[name].as_read for name in values}) == 1:  # a tie at any beam
             return True
-        # A score per token is off by less than a sum is.
+        # The error of a score per token is smaller than that of a sum.
         shortest = min(_length(known[name], strings[name], score) for name in values)
         return formula.truth(lambda _, name: values[name], error_bound / shortest) is not None
 
@@ -208,5 +208,5 @@ def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedI
 
 
 def _alike(block: Sequence[Item]) -> list[int]:
-    """Items that begin alike one after the other."""
+    """Indices that sort items with equal beginnings together."""
     return sorted(range(len(block)), key=lambda i: [each.text for each in block[i].strings.values()])

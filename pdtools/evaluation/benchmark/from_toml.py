@@ -1,4 +1,4 @@
-"""Benchmarks of TOML files: what each part may hold, and what is refused.
+"""Benchmarks from TOML files: the keys of each part, and their checks.
 
 Keys:
     files: patterns of file names (``"*/data.tsv"``), in a folder or zip.
@@ -14,7 +14,8 @@ Keys:
         one of several is right.
     [predictions]: formulas: ``main = "t1_c1 > t1_c2 & t2_c2 > t2_c1"``, ``"right > max(others)"``; the one
         called ``main`` counts; without any, ``good > bad``.
-    [scores]: what predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``, ``per_word``,
+    [scores]: the scores that predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``,
+    ``per_word``,
         ``{ slln = 0.5 }``.
     [levels]: groups of items, the finest last; the overall score is the mean of the finest.
         ``{ flags = ["binding", "NPI"] }``: true-or-false columns; an item may be in several.
@@ -68,7 +69,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Columns of items.parquet that no level and no string may be called.
+# Columns of items.parquet whose names no level and no string may have.
 _TAKEN = {
     "item",
     "prediction",
@@ -96,7 +97,7 @@ def text_of(source: str) -> str:
     """The TOML of a benchmark, by its bundled name or its path.
 
     Raises:
-        InputError: if there is none.
+        InputError: if there is no such benchmark.
     """
     if source in bundled() and not Path(source).is_file():
         return str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
@@ -110,7 +111,7 @@ def read_benchmark(source: str) -> Benchmark:
     """A benchmark by its bundled name, or from a TOML file.
 
     Raises:
-        InputError: if there is none, or it is none.
+        InputError: if there is no such benchmark, or the file defines none.
     """
     text = text_of(source)
     try:
@@ -121,14 +122,14 @@ def read_benchmark(source: str) -> Benchmark:
 
 
 def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark:
-    """A benchmark from what TOML holds.
+    """A benchmark from the content of a TOML file.
 
     Args:
-        place: to name in messages.
-        name: of the benchmark.
+        place: the name for messages.
+        name: the benchmark's name.
 
     Raises:
-        InputError: naming the place, and what is wrong.
+        InputError: naming the place and the fault.
     """
     try:
         return _Reading(table).benchmark(name)
@@ -137,7 +138,7 @@ def benchmark_from(table: Mapping[str, Any], place: str, name: str) -> Benchmark
 
 
 def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) -> Benchmark:
-    """Pairs of two columns, in groups by others.
+    """A benchmark of pairs in two columns, with groups in others.
 
     Raises:
         PdtoolsError: for a column that no template can name.
@@ -171,7 +172,7 @@ _ALL_KEYS = (*_KEYS, "levels", "chance", "label", "threshold", "value", "publish
 
 
 class _Reading:
-    """The parts of a file, checked one after the other."""
+    """Reads the parts of a benchmark's TOML, and checks each."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         self.table = table
@@ -360,7 +361,7 @@ class _Reading:
             found[name] = _string(given[name], f"predictions.{name}")
             several = 0 if options is None else len(options.texts)
             try:
-                # Of a list nobody knows how many options it has.
+                # The number of options in a list is not known.
                 for n in (2, 3) if several == 1 else (several,):
                     formula_of(found[name], tuple(strings), 0 if n else None, n)
             except PdtoolsError as error:
@@ -446,7 +447,7 @@ def _score(given: Any, where: str) -> Score:
 
 
 def _may_be_called(name: str) -> bool:
-    """Whether a string or level can have this name."""
+    """Return whether a string or level can have this name."""
     return bool(_NAME.fullmatch(name)) and name not in _TAKEN and not name.startswith(option_name(0)[:-1])
 
 

@@ -1,4 +1,4 @@
-"""Scores that others published, one of each string."""
+"""Published scores, one for each string."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ COLUMNS = ("item", "string", "score")
 class GivenScores:
     """A table with a header and the columns ``item`` (its number, from 1), ``string`` (its name), ``score``.
 
-    Others are passed over. :class:`pdtools.evaluation.benchmark.items.Items` numbers items and names strings.
+    Other columns are ignored. :class:`pdtools.evaluation.benchmark.items.Items` numbers items and names
+    strings.
 
     Args:
         source: the file, see :func:`pdtools.files.read_table`.
-        lower_is_better: of surprisals, cross entropies and the like.
+        lower_is_better: for surprisals, cross entropies and the like.
 
     Raises:
         InputError: for a table that lacks a column, has a string twice, or a score that is no number.
@@ -57,14 +58,14 @@ class GivenScores:
 
     @property
     def unused(self) -> int:
-        """How many scores are of no string that was asked for."""
+        """The number of scores whose string was never requested."""
         return len(self._scores) - len(self._used)
 
     def __call__(self, item: Item, string: str) -> float:
         """The score of an item's string, the higher the better.
 
         Raises:
-            InputError: if there is none.
+            InputError: if there is no such score.
         """
         key = item.number, string
         self._used.add(key)

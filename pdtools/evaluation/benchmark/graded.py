@@ -1,4 +1,4 @@
-"""Benchmarks without a right answer among strings: labels of acceptability, and numbers that people gave."""
+"""Benchmarks without a right answer among strings: acceptability labels, and numbers given by people."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAIN = "main"
 
 
 def matthews(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float | None:
-    """Matthews' correlation of labels and predictions; None where one of them does not vary."""
+    """Matthews' correlation of labels and predictions; None if one of them does not vary."""
     both, of_labels, of_predicted = (labels & predicted).sum(), labels.sum(), predicted.sum()
     n = len(labels)
     scale = float(of_labels * (n - of_labels)) * float(of_predicted * (n - of_predicted))
@@ -30,8 +30,11 @@ def matthews(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float |
 
 
 def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | None:
-    """The share of pairs of a good and a bad item in which the good one has the higher score, equal ones
-    counting half; None where there are no such pairs."""
+    """The area under the ROC curve; None unless there are good and bad items.
+
+    This is the share of pairs of a good and a bad item in which the good one has the higher score; ties count
+    half.
+    """
     from pdtools.prompts.metrics import ranks
 
     good = int(labels.sum())
@@ -42,7 +45,8 @@ def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | N
 def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float:
     """The threshold with the highest Matthews' correlation, half way between two scores; the lowest of these.
 
-    Scores above it are predicted to be good. Without any, that of all items: below the lowest score.
+    Scores above it are predicted to be good. If scores do not differ, it is below them, and predicts all
+    good.
     """
     order = np.argsort(scores, kind="stable")
     sorted_scores, good_below = scores[order], np.cumsum(labels[order])
@@ -58,11 +62,11 @@ def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> fl
 
 
 class JudgedLabels(JudgedItems):
-    """Strings that are acceptable or not, which a threshold of their scores has to say."""
+    """Strings that are acceptable or not, as a threshold of their scores predicts."""
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
         self._train: list[tuple[float, bool]] = []
-        self._left_out = 0  # of what the threshold is chosen on
+        self._left_out = 0  # excluded items among those that the threshold is chosen on
         self._found: list[tuple[tuple[str | None, ...], float, bool]] = []
         assert items.benchmark.label is not None
         self._threshold = items.benchmark.label.threshold
@@ -76,7 +80,7 @@ class JudgedLabels(JudgedItems):
         return {"score": pa.float64(), "acceptable": pa.bool_()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
-        """See :class:`JudgedItems`; nothing of items that the threshold is chosen on, which come first."""
+        """See :class:`JudgedItems`; no rows for items that the threshold is chosen on, which come first."""
         ((name, string),) = item.strings.items()
         part, label = parts[name], item.label
         assert label is not None
@@ -100,7 +104,7 @@ class JudgedLabels(JudgedItems):
         yield MAIN, "right" if (score > self._threshold) == label else "wrong", None, (score, label)
 
     def results(self, scorer: dict[str, Any]) -> Results:
-        """See :class:`JudgedItems`: ``mcc`` and ``auc`` too, of all items and by finest group."""
+        """See :class:`JudgedItems`: ``mcc`` and ``auc`` too, for all items and by finest group."""
         results = super().results(scorer)
         levels = sorted({levels for levels, _, _ in self._found}, key=self.items.named)
         of_groups = {
@@ -126,7 +130,7 @@ class JudgedLabels(JudgedItems):
 
 
 class JudgedValues(JudgedItems):
-    """Items with a number that people gave them, with which a formula of scores is correlated."""
+    """Items with a number given by people, with which a formula of scores is correlated."""
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
         assert items.benchmark.value is not None

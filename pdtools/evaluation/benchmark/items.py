@@ -19,7 +19,7 @@ from pdtools.evaluation.benchmark.templates import NoColumnError
 from pdtools.files import is_stream
 
 _YES = ("true", "1", "yes")
-_NONE = "none"  # the name of a finest group that the data do not name
+_NONE = "none"  # the name of a finest group without a name in the data
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class String:
     """A string of an item.
 
     Attributes:
-        text: the whole of it.
-        start: where what it is conditioned on ends, in characters; None: all of it is scored, and its end.
+        text: the whole string.
+        start: the end of its context, in characters; None: all of it is scored, and its end.
     """
 
     text: str
@@ -46,14 +46,14 @@ class Item:
 
     Attributes:
         number: from 1, in the order of files and rows.
-        file: where it is.
+        file: its file.
         strings: by name; options are ``option_1``, …
-        levels: the groups that it is in, the finest last; None: the data name none.
-        flags: the groups that it is in besides, of each of the benchmark's ``flags``.
-        right: which option is right, from 0; None: there are no options.
-        options: how many there are.
-        label: whether it is acceptable; None: the data do not say.
-        value: a number that people gave it; None: the data have none.
+        levels: its groups, the finest last; None: not named in the data.
+        flags: its further groups, for each of the benchmark's ``flags``.
+        right: the index of the right option; None: there are no options.
+        options: number of options.
+        label: whether it is acceptable; None: not in the data.
+        value: a number given by people; None: not in the data.
         trains: whether a threshold is chosen on it.
     """
 
@@ -71,14 +71,14 @@ class Item:
 
 @dataclass(slots=True)
 class FileCounts:
-    """Items of a file, those whose strings are all the same, and those that repeat earlier ones."""
+    """Counts of a file's items, of items whose strings are all the same, and of repeated items."""
 
     items: int = 0
     identical: int = 0
     repeated: int = 0
 
     def add(self, strings: list[String], seen: set[int]) -> None:
-        """Count one more item, whose mark joins those that were seen."""
+        """Count one more item, and add its hash to the seen ones."""
         self.items += 1
         self.identical += len({*strings}) == 1 < len(strings)
         mark = hash(tuple(strings))
@@ -89,26 +89,26 @@ class FileCounts:
 class Items:
     """The items of a benchmark in a file, a folder or a zip archive.
 
-    The files are read once to check them, and again each time that the items are gone through.
+    The files are read once to check them, and again at each iteration.
 
     Args:
-        source: where they are.
-        benchmark: what they are.
-        limit: only the first so many items of each finest group; None: all.
+        source: the files' path.
+        benchmark: their definition.
+        limit: only the first ``limit`` items of each finest group; None: all.
 
     Attributes:
-        by_file: what is in each file, by its path.
-        names: of all strings.
-        nested: whether a finest group belongs to one group of each level, so that its name is enough.
+        by_file: counts for each file, by its path.
+        names: names of all strings.
+        nested: whether a finest group belongs to one group of each level, so that its name is unique.
 
     Raises:
-        InputError: for a missing source, one without items, or a row that makes none.
+        InputError: for a missing source, one without items, or a row that makes no item.
     """
 
     def __init__(self, source: str | Path, benchmark: Benchmark, limit: int | None = None) -> None:
         self.benchmark, self.limit = benchmark, limit
         found = data_files(source, benchmark)
-        self._files = sorted(found, key=lambda file: not _trains(file.name, benchmark))  # those come first
+        self._files = sorted(found, key=lambda file: not _trains(file.name, benchmark))  # training first
         if (
             benchmark.label is not None
             and benchmark.label.source
@@ -116,9 +116,9 @@ class Items:
         ):
             reason = f"no files to choose a threshold on ({benchmark.label.source})"
             raise InputError(reason, file=source)
-        self._kept: list[Item] | None = [] if is_stream(source) else None  # that cannot be read again
+        self._kept: list[Item] | None = [] if is_stream(source) else None  # a stream cannot be read again
         self.by_file: dict[str, FileCounts] = {}
-        groups: dict[tuple[str | None, ...], str] = {}  # and the file where they begin
+        groups: dict[tuple[str | None, ...], str] = {}  # each with its first file
         there: set[int] = set()
         options, chance, total = 0, 0.0, 0
         for item in self._within_limit(self._read()):
@@ -162,7 +162,7 @@ class Items:
 
     @property
     def unit(self) -> str:
-        """The column of the finest groups: the last level, or what all levels say."""
+        """The column of the finest groups: the last level, or ``group`` for all levels together."""
         return [*self.benchmark.levels][-1] if self.nested else "group"
 
     def named(self, levels: Sequence[str | None]) -> str:
@@ -181,7 +181,7 @@ class Items:
         return [*above, self.named(levels)] if self.nested else [self.named(levels), *above]
 
     def refused(self, reason: str) -> InputError:
-        """Why the benchmark cannot be evaluated."""
+        """An error with the reason why the benchmark cannot be evaluated."""
         return InputError(reason, file=self._files[0].name)
 
     def __iter__(self) -> Iterator[Item]:
@@ -189,7 +189,7 @@ class Items:
         return iter(self._kept) if self._kept else self._within_limit(self._read())
 
     def _within_limit(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The first so many items of each group, and all that a threshold is chosen on, which come before."""
+        """The first ``limit`` items of each group, and all that a threshold is chosen on, which come first."""
         taken: Counter[tuple[str | None, ...]] = Counter()
         for item in items:
             taken[item.levels] += not item.trains
@@ -202,10 +202,10 @@ class Items:
 
 
 def known_by_files(source: str | Path) -> list[str]:
-    """The bundled benchmarks of which there are files in a folder or zip archive, or whose file it is.
+    """The bundled benchmarks whose files are in a folder or zip archive, or whose file this is.
 
-    Those whose files have any name (``*.jsonl``) are known by none. A file has to be called like one of the
-    benchmark's, and to begin with an item of it.
+    Benchmarks whose files may have any name (``*.jsonl``) are never recognized. A file has to be named like
+    one of the benchmark's, and to begin with an item of it.
     """
     found = []
     for name in bundled():
@@ -292,10 +292,10 @@ def _string(text: str, context: str | None, blank: str) -> String:
 
 
 def _options(row: Row, options: Options) -> tuple[list[str], int]:
-    """The texts of the options, and which one is right, from 0.
+    """The texts of the options, and the index of the right one.
 
     Raises:
-        InputError: if not exactly one is.
+        InputError: unless exactly one is right.
     """
 
     def refuse(reason: str) -> NoReturn:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 Outcome = Literal["right", "wrong", "tie", "unscorable"]
 
-_EQUAL = 5e-324  # nats: of two numbers that are no further apart neither is the higher one
+_EQUAL = 5e-324  # nats: two numbers that are no further apart are equal
 _NOTHING = "nothing in it is scored"
 NO_TOKENS = "it has no tokens to divide by"
 
 
 TokenRows = list[tuple[str, int, int, float]]
-"""Of each token: itself, its first character in the text, the one after its last, its surprisal in nats."""
+"""For each token: its text, first character in the string, the one after its last, surprisal in nats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class Part:
     """The score of a string's scored part.
 
     Attributes:
-        logprob: its log-probability, nats; of other programs' scores, these.
-        tokens: how many it is a sum over; None: not known.
-        dropped: of the whole string, :attr:`pdtools.search.SentenceScore.dropped`.
-        as_read: differs where tokens do; None: not known.
+        logprob: its log-probability, nats; or the score of another program.
+        tokens: number of tokens summed; None: not known.
+        dropped: for the whole string, :attr:`pdtools.search.SentenceScore.dropped`.
+        as_read: differs if tokens do; None: not known.
         text: the whole string as the model reads it; None: not known.
-        surprisals: of the tokens; None: not known.
+        surprisals: the tokens'; None: not known.
     """
 
     logprob: float
@@ -51,7 +51,7 @@ class Part:
     surprisals: TokenRows | None = None
 
     def value(self, text: str, score: Score) -> float | None:
-        """The number that predictions compare; None if it is not known.
+        """The number that predictions compare; None if unknown.
 
         Args:
             text: the scored part.
@@ -74,15 +74,15 @@ Parts = Mapping[str, "Part | Unscorable"]
 def part_of(string: String, score: Found) -> Part | Unscorable:
     """The score of a string's scored part, from the score of the whole.
 
-    After a context, a token that reaches beyond the context belongs to the scored part, and with it the blank
-    before it. The end of the sentence is scored only of whole strings.
+    After a context, a token that reaches beyond the context belongs to the scored part, as does the blank
+    before it. The end of the sentence is scored only in whole strings.
     """
     if isinstance(score, Unscorable):
         return score
     before = (0, *score.ends[:-1])
     tokens = zip(score.tokens, score.starts, before, strict=True)
     as_read = hash((string.start, *((token, start > end) for token, start, end in tokens)))
-    text = string.text if score.text == string.text else score.text  # one string, not two that are the same
+    text = string.text if score.text == string.text else score.text  # one string, not two equal ones
     nats = (0.0 - score.logprobs).tolist()
     rows = list(zip(score.tokens, score.starts, score.ends, nats, strict=True))
     logprob = score.total
@@ -91,7 +91,7 @@ def part_of(string: String, score: Found) -> Part | Unscorable:
         taken = [
             i
             for i, (start, end) in enumerate(spans)
-            if end > string.start or start == end == string.start  # of a lone blank nothing may be left
+            if end > string.start or start == end == string.start  # a lone blank may have nothing left
         ]
         if not (taken and string.scored):
             return Unscorable(score.text, _NOTHING)
@@ -102,10 +102,10 @@ def part_of(string: String, score: Found) -> Part | Unscorable:
 def judge(
     formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts
 ) -> tuple[Outcome, str | None]:
-    """Whether a prediction holds, and why that is not known where it is not.
+    """Judge whether a prediction holds, or give the reason why that is unknown.
 
-    Strings that are the same tokens to the model have the same score: what else may tell them apart is
-    rounding. A prediction that turns on two equal scores is a tie.
+    Strings that are the same tokens to the model have the same score: any difference is rounding. A
+    prediction that turns on two equal scores is a tie.
     """
     values = values_of(formula, score, strings, parts)
     if not isinstance(values, dict):
@@ -117,7 +117,7 @@ def judge(
 def values_of(
     formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts
 ) -> dict[str, float] | str:
-    """The numbers that a prediction compares, by name; or why they are not known."""
+    """The numbers that a prediction compares, by name; or the reason why they are unknown."""
     values: dict[str, float] = {}
     same: dict[int, float] = {}
     reasons = []
@@ -138,7 +138,7 @@ def values_of(
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """Counts of one prediction about one finest group's items: all, scored, right, ties."""
+    """Counts of one prediction for one finest group's items: all, scored, right, ties."""
 
     items: int = 0
     scored: int = 0
@@ -154,28 +154,28 @@ class Tally:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What it is a share of."""
+        """The counts besides the right ones."""
         return {"items": self.items, "scored": self.scored, "ties": self.ties}
 
     @property
     def share(self) -> float | None:
-        """The right ones of the scored ones; None of nothing."""
+        """The share of right ones among the scored; None if there are none."""
         return self.right / self.scored if self.scored else None
 
 
 Tallies = Mapping[tuple[str | None, ...], Tally]
-"""By the groups of all levels, the finest last."""
+"""Tallies by the groups of all levels, the finest last."""
 
 
 def scores_of(tallies: Mapping[str, Tallies], items: Items) -> dict[str, Any]:
-    """Shares of items whose prediction holds, as fractions of 1; None where no item has a score.
+    """Shares of items whose prediction holds, as fractions of 1; None if no item has a score.
 
     Args:
-        tallies: of each prediction, the one that counts first.
+        tallies: for each prediction, the main one first.
 
     Returns:
         ``overall``: the unweighted mean of the finest groups; ``mean_of_items``: over all items; ``by_…``:
-        of each level, means of the finest groups in it; ``by_prediction``: the ``overall`` of each.
+        for each level, means of the finest groups in it; ``by_prediction``: the ``overall`` of each.
     """
     by_prediction = {name: _overall(of) for name, of in tallies.items()}
     main = next(iter(tallies.values()))
@@ -208,7 +208,7 @@ def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
 
 
 def is_right(outcome: Outcome | None) -> bool | None:
-    """Whether an outcome counts as right, which ties do not; None where there is no score."""
+    """True if an outcome counts as right, which ties do not; None if there is no score."""
     return None if outcome in (None, "unscorable") else outcome == "right"
 
 
@@ -224,16 +224,16 @@ class JudgedItems:
     """Judged items: counted by group, and put into a table block by block.
 
     Args:
-        items: what they are.
-        tokens: whether numbers of tokens are known: predictions about these are left out otherwise.
+        items: the items.
+        tokens: whether numbers of tokens are known; otherwise predictions about these are excluded.
 
     Attributes:
-        more: columns that kinds of benchmarks add, with their types, as :meth:`judged` has them.
+        more: columns that kinds of benchmarks add, with their types, for the values of :meth:`judged`.
     """
 
     @property
     def more(self) -> dict[str, pa.DataType]:
-        """See the class."""
+        """Additional columns, see the class."""
         return {}
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
@@ -347,14 +347,14 @@ class JudgedItems:
     def judged(
         self, item: Item, parts: Parts
     ) -> Iterator[tuple[str, Outcome | None, str | None, tuple[Any, ...]]]:
-        """A row for each prediction: its name, its outcome, why it has no score, and ``more`` columns."""
+        """A row for each prediction: name, outcome, reason of a missing score, and ``more`` columns."""
         benchmark = self.items.benchmark
         formulas = dict(zip(benchmark.predictions, benchmark.formulas(item.right, item.options), strict=True))
         for name in self.taken:
             yield name, *judge(formulas[name], benchmark.scores[name], item.strings, parts), ()
 
     def results(self, scorer: dict[str, Any]) -> Results:
-        """All of it."""
+        """The results of all items."""
         items, benchmark = self.items, self.items.benchmark
         main = self.tallies[self.taken[0]]
         n, scored, ties = (

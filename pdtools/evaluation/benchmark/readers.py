@@ -15,10 +15,10 @@ Lines = Iterator[tuple[int, Mapping[str, Any] | None]]
 
 
 class _Plain(pickle.Unpickler):
-    """An unpickler of dict, list, tuple and str: whatever would call anything by its name is refused."""
+    """An unpickler of dict, list, tuple and str: everything that calls functions by name is refused."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        """Refuse all of them."""
+        """Refuse every name."""
         raise pickle.UnpicklingError(f"{module}.{name}, which is no plain data")
 
 
@@ -29,7 +29,7 @@ def lm_syneval(name: str) -> Lines:
     """
     try:
         data = _Plain(io.BytesIO(read_bytes(name)), encoding="utf-8").load()
-    except Exception as error:  # whatever damaged data make of it
+    except Exception as error:  # damaged data may raise anything
         raise InputError(f"not a pickle of plain data: {error}", file=name) from error
     is_plain = isinstance(data, dict) and all(isinstance(tuples, list) for tuples in data.values())
     number = 0

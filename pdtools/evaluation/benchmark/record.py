@@ -1,4 +1,4 @@
-"""A benchmark as a record: its results say themselves what it is called and how its items are grouped."""
+"""The record of a benchmark: its results themselves hold its title and the groups of its items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def record_of(items: Items) -> Evaluation:
-    """The record of a benchmark: of items that are right or wrong, or have a label, or a number."""
+    """The record of a benchmark whose items are right or wrong, or have a label, or a number."""
     benchmark, title = items.benchmark, items.benchmark.title
     return Evaluation(
         name=benchmark.task,
@@ -36,7 +36,7 @@ def record_of(items: Items) -> Evaluation:
 
 
 def _scores(items: Items) -> Callable[[Document], MainScores]:
-    """Main scores beside shares of items: of labels Matthews' correlation, of numbers a correlation."""
+    """Main scores besides shares of items: Matthews' correlation for labels, a correlation for numbers."""
     title, value = items.benchmark.title, items.benchmark.value
     if value is not None:
         names = {"overall": f"{title}, {CORRELATIONS[value.correlation]} (%)"}

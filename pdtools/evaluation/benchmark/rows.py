@@ -47,10 +47,10 @@ class DataFile:
 
 
 def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
-    """The files of a benchmark in a folder or zip archive, by name; a single file is itself one.
+    """The files of a benchmark in a folder or zip archive, by name; a single file is taken itself.
 
     Raises:
-        InputError: if there are none, or two of the same name.
+        InputError: if there are none, or two with the same name.
     """
     if is_stream(source):
         return [DataFile(str(source), PurePosixPath("stdin"))]
@@ -82,15 +82,15 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
 
 
 def _path(name: str | Path) -> PurePosixPath:
-    """The whole path of a file, without the ending of a compression."""
+    """The whole path of a file, without a compression suffix."""
     return PurePosixPath(plain_name(Path(name).absolute().as_posix()))
 
 
 def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
-    """The items of a file: its rows, or those that belong together as one.
+    """The items of a file: its rows, or groups of rows.
 
     Raises:
-        InputError: for what cannot be read, and rows that do not make an item.
+        InputError: for unreadable files, and rows that do not make an item.
     """
     columns: dict[str, Any] = {**file.columns}
     if benchmark.path is not None:
@@ -146,7 +146,7 @@ def _by_key(rows: Iterator[Row], form: Rows) -> Iterator[Row]:
 
 
 def _check_none(groups: Iterable[Mapping[str, Row]], form: Rows) -> None:
-    """Refuse items of which a row is missing."""
+    """Refuse items with missing rows."""
     left = [*groups]
     for group in left[:1]:
         lacking = ", ".join(name for name in form.roles if name not in group)
@@ -166,14 +166,14 @@ def _role(row: Row, form: Rows) -> str:
 
 
 def _joined(group: Mapping[str, Row]) -> Row:
-    """Rows as one: their columns after their names (``good.text``), those of the first also as they are."""
+    """Merge rows: columns with the row's name before them (``good.text``), the first row's also without."""
     first = min(group.values(), key=lambda row: row.line)
     cells = {f"{name}.{column}": value for name, row in group.items() for column, value in row.cells.items()}
     return Row(first.file, first.line, {**first.cells, **cells})
 
 
 def write(template: Template, row: Row) -> str:
-    """A template filled in with a row.
+    """Fill in a template with a row.
 
     Raises:
         InputError: with the row's place.
@@ -188,12 +188,12 @@ def write(template: Template, row: Row) -> str:
 
 
 def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells | None]]:
-    """The lines of a file with their numbers: each a value by column; without a header columns are 1, 2, …
+    """The lines of a file with their numbers: values by column, which are 1, 2, … without a header.
 
     A blank line is None.
 
     Args:
-        form: see :class:`Benchmark`; what it does not say the file's ending does.
+        form: see :class:`Benchmark`; by default determined by the file's ending.
 
     Raises:
         InputError: for a file that cannot be read, or a line that does not fit the header.
@@ -239,7 +239,7 @@ def _cells_by_column(
 
 
 def _is_blank(cells: list[Any]) -> bool:
-    """Whether a line has no cells, or a row of a sheet nothing in them."""
+    """Return whether a line has no cells, or a sheet's row has only empty ones."""
     return all(cell is None for cell in cells)
 
 

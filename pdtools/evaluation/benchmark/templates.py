@@ -10,7 +10,7 @@ from typing import Any
 from pdtools.errors import PdtoolsError
 
 Cells = Mapping[str, Any]
-"""Cells of a row by column: text, or whatever JSON and Parquet have."""
+"""Cells of a row by column: text, or any value of JSON and Parquet."""
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _NUMBER = re.compile(r"-?[0-9]+")
@@ -24,7 +24,7 @@ _KNOWN = f"a number, replace:A:B, split:SEPARATOR, {', '.join(_FILTERS)}"
 
 
 class NoColumnError(PdtoolsError):
-    """A row does not have the column that a template names."""
+    """A row lacks the column that a template names."""
 
     def __init__(self, name: str, cells: Cells) -> None:
         there = ", ".join(map(str, cells))
@@ -50,7 +50,7 @@ class Template:
     """A text with columns in braces, each with filters after ``|``; ``{{`` and ``}}`` are braces.
 
     Attributes:
-        text: as it was written.
+        text: the template as written.
     """
 
     text: str
@@ -82,11 +82,11 @@ class Template:
 
     @property
     def names(self) -> list[str]:
-        """The columns in it."""
+        """The columns in the template."""
         return [part.name for part in self._parts if isinstance(part, _Column)]
 
     def value(self, cells: Cells) -> Any:
-        """Its value in a row: the column's where it is nothing but a column, else text.
+        """The template's value in a row: the column's if it is only a column, else text.
 
         Raises:
             NoColumnError: if the row lacks a column.
@@ -97,10 +97,10 @@ class Template:
         return "".join(part if isinstance(part, str) else _text(part.value(cells)) for part in self._parts)
 
     def write(self, cells: Cells) -> str:
-        """The same as text: numbers as they are written, nothing of null.
+        """The value as text: numbers as they are written, empty for null.
 
         Raises:
-            PdtoolsError: see :meth:`value`; of a list too.
+            PdtoolsError: see :meth:`value`; for a list too.
         """
         return _text(self.value(cells))
 

@@ -1,4 +1,4 @@
-"""BLiMP: is the acceptable sentence of a minimal pair the more probable one (Warstadt et al. 2020)?
+"""Evaluation on BLiMP: is a pair's acceptable sentence the more probable one (Warstadt et al. 2020)?
 
 Pairs are items of the benchmark ``blimp`` (:mod:`pdtools.evaluation.benchmark`), with results of their own.
 """
@@ -40,21 +40,21 @@ def evaluate_blimp(
     """Score minimal pairs with a model, as :func:`pdtools.evaluation.benchmark.evaluate.judge_all` does.
 
     Args:
-        pairs: gone through three times.
+        pairs: read three times.
         scorer: any scorer; it is handed the sentences as they are. A comparer (``--beam auto``) scores each
             pair by itself, as far as its outcome needs it.
-        progress: wraps the iterator over sentence scores; of a comparer over pairs.
-        in_order: the scorer is asked for the sentences in the order of
+        progress: wraps the iterator over sentence scores; for a comparer, over pairs.
+        in_order: ask the scorer for the sentences in the order of
             :func:`pdtools.evaluation.blimp_sentences`, repeated ones again
             (:class:`pdtools.evaluation.ExternalScorer`).
 
     Returns:
-        Accuracies over the scored pairs, as fractions of 1; None where no pair has a score. ``overall``: the
+        Accuracies over the scored pairs, as fractions of 1; None if no pair has a score. ``overall``: the
         unweighted mean of the paradigms (with paradigms of one size, as in BLiMP, and every pair scored it is
         the mean over the pairs too, which is ``mean_of_items``); ``by_paradigm``; ``by_phenomenon`` and
         ``by_field``: means of their paradigms; ``overall_per_token``: as ``overall``, deciding by the mean
         log-probability of a token instead of the total. An ``items`` table has a row for each pair.
-        Sentences are counted once in each block of pairs that they are in.
+        Sentences are counted once in each block of pairs.
     """
     return judge_all(_JudgedPairs(PairItems(pairs)), scorer, progress, in_order=in_order)
 
@@ -67,17 +67,17 @@ class _PairItem(Item):
 
 
 class PairItems(Items):
-    """Pairs as the items of a benchmark; they need no files of its form."""
+    """Pairs as the items of a benchmark; they need no files in its form."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.benchmark = read_benchmark("blimp")
         self.limit = pairs.limit if isinstance(pairs, PairFiles) else None
         self.nested = True  # by the names of paradigms alone
         self._pairs = pairs
-        self._levels: dict[str, tuple[str | None, ...]] = {}  # a paradigm belongs to what its first pair says
+        self._levels: dict[str, tuple[str | None, ...]] = {}  # a paradigm's groups are its first pair's
 
     def __iter__(self) -> Iterator[Item]:
-        """The pairs in their order."""
+        """The pairs in order."""
         for number, pair in enumerate(self._pairs, start=1):
             levels = self._levels.setdefault(pair.paradigm, (pair.field, pair.phenomenon, pair.paradigm))
             strings = {"good": String(pair.good), "bad": String(pair.bad)}
@@ -89,20 +89,20 @@ class PairItems(Items):
 
 
 class _JudgedPairs(JudgedItems):
-    """Judged pairs: counted by paradigm, and put into a table, one row a pair.
+    """Judged pairs: counted by paradigm, and put into a table, one row per pair.
 
     Columns:
-        paradigm, phenomenon, field, pair: which pair.
+        paradigm, phenomenon, field, pair: identify the pair.
         sentence_good, sentence_bad: the sentences.
         text_good, text_bad: the sentences as the model read them.
         logprob_good, logprob_bad: log p, nats.
         tokens_good, tokens_bad: numbers of tokens.
         dropped_good, dropped_bad: the share of p(x) that the search is estimated to have lost.
-        beam, margin: with ``--beam auto``: where the pair ended.
+        beam, margin: with ``--beam auto``: the values at which the pair was decided.
         outcome, correct: right, wrong, tie or unscorable; whether it is right.
         surprisals_good, surprisals_bad: the tokens of the text: ``token``, ``start``, ``end`` (characters)
             and ``surprisal`` (nats, float32), with end-of-sentence last if it counts; they add up to -log p.
-        reason: why there is no outcome.
+        reason: the reason why there is no outcome.
     """
 
     def _schema(self) -> pa.Schema:
@@ -136,7 +136,7 @@ class _JudgedPairs(JudgedItems):
             self.tally(name, item, outcome)
         outcome, reason = judged[MAIN]
         both = [part for side in _SIDES if isinstance(part := parts[side], Part)]
-        # Of a pair without an outcome nothing is given.
+        # A pair without an outcome gets no values.
         known: list[Part | None] = [*both] if len(both) == len(_SIDES) else [None, None]
         yield (
             *(pair.paradigm, pair.phenomenon, pair.field, pair.number, pair.good, pair.bad),
@@ -152,7 +152,7 @@ class _JudgedPairs(JudgedItems):
         )
 
     def results(self, scorer: dict[str, Any]) -> Results:
-        """All of it."""
+        """The results of all pairs."""
         found = scores_of(self.tallies, self.items)
         levels = {f"by_{level}": found[f"by_{level}"] for level in (*self.items.levels, self.items.unit)}
         by_paradigm = dict(sorted((key[-1] or "", tally) for key, tally in self.tallies[MAIN].items()))

@@ -28,10 +28,10 @@ class Pair:
     """A minimal pair.
 
     Attributes:
-        paradigm: the ``UID``; where there is none, the name of the file.
-        phenomenon: one of the paper's 12; None where the data name none.
-        field: morphology, semantics, syntax or syntax_semantics; None where the data name none.
-        number: the ``pairID``; where there is none, the number of the line.
+        paradigm: the ``UID``; or else the name of the file.
+        phenomenon: one of the paper's 12; None if not in the data.
+        field: morphology, semantics, syntax or syntax_semantics; None if not in the data.
+        number: the ``pairID``; or else the number of the line.
         good, bad: the acceptable and the unacceptable sentence.
     """
 
@@ -44,7 +44,7 @@ class Pair:
 
 
 class Pairs(Protocol):
-    """Minimal pairs that can be gone through several times: a list, or :class:`PairFiles`."""
+    """Minimal pairs that can be iterated over several times: a list, or :class:`PairFiles`."""
 
     def __iter__(self) -> Iterator[Pair]: ...
 
@@ -52,12 +52,12 @@ class Pairs(Protocol):
 class PairFiles:
     """The minimal pairs of a folder of ``.jsonl`` or ``.tsv`` files, of one file, or of a zip of them.
 
-    Only ``sentence_good`` and ``sentence_bad`` have to be there, as keys of every line or as columns of the
-    header. The files are read once to check them, and again each time that they are gone through.
+    Only ``sentence_good`` and ``sentence_bad`` are required, as keys of every line or as columns of the
+    header. The files are read once to check them, and again at each iteration.
 
     Args:
-        source: where they are.
-        limit: only the first so many pairs of each paradigm; None: all.
+        source: their path.
+        limit: only the first ``limit`` pairs of each paradigm; None: all.
 
     Raises:
         InputError: for a missing source, one without pairs, or a line that is not a pair.
@@ -66,7 +66,7 @@ class PairFiles:
     def __init__(self, source: str | Path, limit: int | None = None) -> None:
         self._source = Path(source)
         self.limit = limit
-        self._kept: list[Pair] | None = [] if is_stream(source) else None  # that cannot be read again
+        self._kept: list[Pair] | None = [] if is_stream(source) else None  # a stream cannot be read again
         check_kind(source, Kind.PAIRS)
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
@@ -87,7 +87,7 @@ class PairFiles:
                 yield pair
 
     def _read(self) -> Iterator[tuple[str, int, Pair]]:
-        """Every pair, with the file and the line where it is."""
+        """Every pair, with its file and line."""
         for place, number, data in _records(self._source):
             yield place, number, _pair(data, place, number)
 
@@ -98,7 +98,7 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
 
 
 def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
-    """What every line says: (file, number of the line, a JSON value or the cells by column)."""
+    """The content of every line: (file, number of the line, a JSON value or the cells by column)."""
     if source.suffix == ".zip":
         yield from _json_records(zip_lines(source, ".jsonl"))
         for member, lines in groupby(zip_lines(source, ".tsv"), key=itemgetter(0)):
@@ -137,7 +137,7 @@ def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[
 
 
 def _name(file: str, *endings: str) -> str:
-    """The name of a file without these endings, behind which there may be that of a compression."""
+    """The name of a file without these endings, which a compression suffix may follow."""
     name = Path(file).name
     for ending in (".gz", ".zst", *endings):
         name = name.removesuffix(ending)

@@ -1,4 +1,4 @@
-"""Minimal pairs, as a record."""
+"""The record of minimal pairs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Labels and numbers that models give to prompts, against those of the data."""
+"""Labels and numbers that models give for prompts, compared to the data's."""

@@ -1,4 +1,4 @@
-"""What a model answers to prompts: the likeliest answer, or a number (Murty et al. 2023, table 3)."""
+"""Evaluation of a model's answers to prompts, labels or numbers (Murty et al. 2023, table 3)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Float64 = NDArray[np.float64]
 
 ROWS_PER_PIECE = 64
 DEFAULT_SAMPLES = 10_000
-# Positions of a batch, where no number of rows is asked for.
+# Positions of a batch, if no number of rows is requested.
 _POSITIONS = 8192
 
 
@@ -47,24 +47,24 @@ def evaluate_prompts(
     progress: Progress = no_progress,
     in_pieces: InPieces | None = None,
 ) -> Results:
-    """Answer the prompts of shards, and score the answers where labels are known.
+    """Answer the prompts of shards, and score the answers that have known labels.
 
-    The label with the largest log p(answer | prompt, its attachments) is the answer, summed over the answer's
-    tokens; nothing is generated. Where two are equally probable, there is none, which is wrong. Numbers are
-    those of the regression, within the task's range.
+    The answer is the label with the largest log p(answer | prompt, its attachments), summed over the answer's
+    tokens; nothing is generated. If two are equally probable, there is none, which is wrong. Numbers are
+    the regression's, within the task's range.
 
     Args:
         shards: prompts, made with the model's tokenizer.
         loaded: a checkpoint that reads windows; for numbers one that was trained on such a task.
         max_batch: rows computed together, each answer one; by default as many as are short enough.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         samples: bootstrap samples.
-        rejects: takes prompts that are longer than the model.
+        rejects: takes prompts that are too long for the model.
         progress: wraps the iterator over prompts.
-        in_pieces: who answers; None: this process.
+        in_pieces: distributes the answering; None: this process.
 
     Returns:
-        ``scores``: those of the task (:func:`pdtools.prompts.metrics.scores_of`), None without labels, and
+        ``scores``: the task's scores (:func:`pdtools.prompts.metrics.scores_of`), None without labels, and
         ``intervals``, 95% of a bootstrap over items. An ``items`` table with a row per prompt.
 
     Raises:
@@ -152,7 +152,7 @@ def intervals(
     """Percentile intervals (95%) of scores, by a bootstrap over items.
 
     Returns:
-        low and high of each score, as fractions of 1; None where too few samples have it (half).
+        low and high of each score, as fractions of 1; None if fewer than half of the samples have it.
     """
     found: dict[str, list[float] | None] = {}
     for name, score in scores.items():
@@ -213,11 +213,11 @@ def _table(
     Columns:
         id, item, text: row of the shards, the item, the words.
         label: the right label, if it is known.
-        predicted: the label, null for a tie; of tasks of numbers the number, within the task's range.
+        predicted: the label, null for a tie; for tasks of numbers the number, within the task's range.
         correct: whether they are the same; null without a label.
         likeliest: the predicted label; for a tie its first one.
         logprob_LABEL: log p of each label's answer.
-        target, regression: of tasks of numbers: the right number, and the one that the model gives.
+        target, regression: for tasks of numbers: the right number, and the model's.
     """
     import pyarrow as pa
 
@@ -245,9 +245,9 @@ def _table(
 
 
 def predictions(results: Results) -> list[tuple[str, str]]:
-    """Items and predictions as GLUE takes them: labels as in the data, numbers to three places.
+    """Items and predictions in GLUE's form: labels as in the data, numbers to three places.
 
-    Of equally probable labels the first one of the task.
+    Ties go to the task's first label.
     """
     items = results.table(ITEMS)
     values = items["likeliest" if "likeliest" in items.column_names else "predicted"].to_pylist()

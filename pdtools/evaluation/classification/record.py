@@ -27,11 +27,11 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerSums:
-    """A score of answers as one of sums over items, which can be drawn many times at once.
+    """A score of answers computed from sums over items, for fast bootstraps.
 
     Attributes:
-        name: accuracy, f1 or pearson (a correlation of ranks is none of sums).
-        positive: the label that F1 is of.
+        name: accuracy, f1 or pearson (a rank correlation is not computed from sums).
+        positive: the label whose F1 is computed.
     """
 
     name: str
@@ -54,14 +54,18 @@ class AnswerSums:
         return self.name == "accuracy"
 
     def read(self, table: pa.Table, folder: str | Path) -> dict[str, tuple[float, ...]]:
-        """What each item with a label adds: for accuracy whether it is right, and 1; for F1 whether gold and
-        prediction are both positive, and each; for a correlation the numbers' moments."""
+        """The numbers of each item with a label, to be summed.
+
+        For accuracy: whether it is right, and 1; for F1: whether gold and prediction are both positive, and
+            each;
+        for a correlation: the numbers' moments.
+        """
         items, gold, found = read_answers(table, folder, self.name != "pearson")
         return dict(zip(items, self.numbers(gold, found), strict=True))
 
     def numbers(self, gold: Sequence[Any], found: Sequence[Any]) -> list[tuple[float, ...]]:
-        """The same of labels (or numbers) and predictions."""
-        if self.name == "pearson":  # a correlation stays the same, and its moments lose fewer digits
+        """The numbers of each item, from labels (or numbers) and predictions."""
+        if self.name == "pearson":  # a shift keeps the correlation, and its moments lose fewer digits
             gold, found = _from_first(gold), _from_first(found)
         return list(map(self._adds, gold, found))
 
@@ -74,7 +78,7 @@ class AnswerSums:
         return 1.0, gold, found, gold * gold, found * found, gold * found
 
     def score(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sums (…, m) to the score (…), in percent; NaN where it is not defined."""
+        """Compute the score (…) from sums (…, m), in percent; NaN if it is not defined."""
         import numpy as np
 
         if self.name == "accuracy":
@@ -89,13 +93,13 @@ class AnswerSums:
 
 
 def _from_first(values: Sequence[float]) -> list[float]:
-    """Numbers less the first of them."""
+    """Numbers minus the first of them."""
     return [value - values[0] for value in values]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerRanks:
-    """Spearman's correlation of answers, in percent; NaN where it is not defined."""
+    """Spearman's correlation of answers, in percent; NaN if it is not defined."""
 
     items, key, content, is_share = "items", "item", ("target",), False
 
@@ -105,7 +109,7 @@ class AnswerRanks:
         return dict(zip(items, self.numbers(gold, found), strict=True))
 
     def numbers(self, gold: Sequence[float], found: Sequence[float]) -> list[tuple[float, ...]]:
-        """The same of targets and predictions."""
+        """The numbers of each item, from targets and predictions."""
         return list(zip(gold, found, strict=True))
 
     def statistic(self, numbers: NDArray[np.float64], times: NDArray[np.int64] | None) -> NDArray[np.float64]:
@@ -127,9 +131,9 @@ class AnswerRanks:
 
 
 def _ranks(values: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Ranks of values (K) in samples that have each so many times (S, K), less their mean: (S, K).
+    """Ranks of values (K) in samples with given multiplicities (S, K), minus their mean: (S, K).
 
-    Equal values have the mean of their ranks. All of it is whole numbers and halves, so that ranks of a
+    Equal values have the mean of their ranks. All values are whole numbers and halves, so ranks in a
     sample without variance are exactly 0.
     """
     import numpy as np
@@ -149,7 +153,7 @@ def _item_score(label: str, document: Document) -> AnswerSums | AnswerRanks:
 
 
 def item_score(name: str, positive: str | int | None) -> AnswerSums | AnswerRanks:
-    """The item score of a name in ``NAMES``; F1 is that of the label ``positive``."""
+    """The item score of a name in ``NAMES``; for F1, of the label ``positive``."""
     return AnswerRanks() if name == "spearman" else AnswerSums(name=name, positive=positive)
 
 

@@ -1,4 +1,4 @@
-"""Whether the scores of two results may stand side by side, and what differs in how they were made."""
+"""Comparability of two results: whether their scores mean the same, and how their settings differ."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pdtools.evaluation.record import evaluation_of
 # Inputs that are not the data.
 _NOT_DATA = ("model", "strings")
 
-# Settings that say what a model is, or that say in words what others say already; that of files whose
-# surprisals were brought to one unit; and when EVALB's own table stops.
+# Settings that describe a model, or repeat others in words; the unit of files of surprisals; and EVALB's
+# limit of errors.
 _DESCRIPTIONS = (
     *("model", "models", "kind", "words", "marginal", "given_trees_used", "alignment", "objective"),
     "derivations",
     *("unit_of_file", "max_error", "bootstrap_samples", "seed"),
 )
-# None says of these that they are not known, or do not apply.
+# For these, None means unknown, or not applicable.
 _NONE_IS_NO_VALUE = ("beam", "eos")
 _NONE = {"limit": "all", "margin": "none", "text_style": "as given", "streams": "each row by itself"}
-# Settings that only results of some kinds have: where one of two has it, it is what differs.
+# Settings of some kinds of results: if only one of two has it, it differs.
 _OF_SOME = ("streams", "warning", "given_trees", "context", "context_parses", "window", "stride")
 _NAMES = {
     "limit": "most pairs or prefixes",
@@ -35,12 +35,12 @@ _NAMES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparability:
-    """How two results go together.
+    """The outcome of comparing how two results were made.
 
     Attributes:
-        refused: what they are of, the one and not the other ("results of other sentences than"): their
-            scores mean different things; None if both are of the same.
-        differs: settings that change the numbers, by name: what they are in the one and in the other, in
+        refused: the difference in what the scores mean ("results of other sentences than"); None if there is
+            none.
+        differs: settings that change the numbers, by name: their values in the one and in the other, in
             words.
     """
 
@@ -49,15 +49,15 @@ class Comparability:
 
     @property
     def notes(self) -> list[str]:
-        """What differs, a line each."""
+        """The differences, one per line."""
         return list(self.differs.values())
 
 
 def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
     """Compare how two results were made.
 
-    A setting that one of them does not have (of an earlier version, or of another kind of model) is not
-    known to differ; of a model that is not searched neither is its beam.
+    A setting that one of them lacks (from an earlier version, or another kind of model) is not
+    known to differ; for a model without search, neither is its beam.
 
     Args:
         a, b: documents of ``results.json``.
@@ -90,10 +90,10 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All of them, those of the scorer among the others.
+    """All settings, including the scorer's.
 
-    In results of earlier versions the scorer names a base of logarithms too: of what it hands over, not of
-    what the results hold.
+    In results of earlier versions the scorer names a base of logarithms too: of its output, not of
+    the results.
     """
     settings = dict(document["settings"])
     scorer = settings.pop("scorer", None)
@@ -114,7 +114,7 @@ def _other_data(a: Mapping[str, Any], b: Mapping[str, Any], data: str | None) ->
 
 
 def _inputs(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What was read, by role; without what is not described as provenance describes it."""
+    """The inputs by role, without entries that are not in provenance's form."""
     described: Any = document
     for name in ("provenance", "inputs"):
         described = described.get(name) if isinstance(described, dict) else None

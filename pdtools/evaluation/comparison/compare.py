@@ -1,4 +1,4 @@
-"""Two results of one evaluation, item by item: differences, and whether they could be chance."""
+"""Comparison of two results of one evaluation, item by item: differences and their significance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pdtools.evaluation.record import evaluation_of
 from pdtools.evaluation.results import read_document
 
 DEFAULT_SAMPLES = 10_000
-_BOTH = "results"  # stands for the folder's name, which compare_many takes evaluations from
+_BOTH = "results"  # replaces the folder's name, by which compare_many names evaluations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,12 +22,12 @@ class Difference:
     """The scores a and b of one group of items in two runs, as fractions of 1.
 
     Attributes:
-        level, name: which group; of answers to prompts, which score.
-        items: how many items both runs have scored.
+        level, name: the group; for answers to prompts, the score.
+        items: number of items that both runs have scored.
         a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
         low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
-        only_a, only_b: items that only one of them has right; None of numbers.
-        p: McNemar's exact test on those, two-sided; of F1 and correlations that of a paired bootstrap.
+        only_a, only_b: items that only one of them has right; None for numbers.
+        p: McNemar's exact test on these, two-sided; for F1 and correlations, a paired bootstrap's.
     """
 
     level: str
@@ -48,7 +48,7 @@ class Difference:
 
 
 def has_fractions(folder: str | Path) -> bool:
-    """Whether :func:`compare_runs` compares such results; others are compared as many models are."""
+    """Return whether :func:`compare_runs` handles such results; else they are compared as many models."""
     record = evaluation_of(read_document(folder))
     return record is None or record.outcomes is not None or record.fractions
 
@@ -58,17 +58,17 @@ def compare_runs(
 ) -> dict[str, Any]:
     """Compare two results of an evaluation whose scores are shares or correlations, item by item.
 
-    Items that one run could not score are left out of both, and counted. Of SG, the first prediction of
-    each suite counts, and the suites that the SG score leaves out are not part of ``overall``.
+    Items that one run could not score are excluded from both, and counted. For SG, the first prediction of
+    each suite counts, and the suites that the SG score excludes are not part of ``overall``.
 
     Args:
         a, b: the folders.
-        seed: of the bootstrap.
+        seed: for the bootstrap.
         samples: bootstrap samples.
 
     Returns:
         ``task``, ``groups`` (a :class:`Difference` each: overall, then by level), ``counts``, ``settings``,
-        and ``notes``: in words, what differs in how the two were made and changes their scores.
+        and ``notes``: in words, the differences in how the two were made that change their scores.
 
     Raises:
         PdtoolsError: if the two are not runs over the same items.
@@ -87,7 +87,7 @@ def compare_runs(
     if record.outcomes is not None:
         groups = [_as_fractions(score, score.level, score.name) for score in scores]
     else:
-        # F1 is of answers that are right or wrong too.
+        # For answers that are right or wrong there is F1 too.
         only = next(
             (
                 (each.only_a, each.only_b)
@@ -119,7 +119,7 @@ def compare_runs(
 
 
 def of_two(a: str | Path, b: str | Path) -> Comparison:
-    """Two results as the groups a and b of one each, which may be the same folder.
+    """Compare two results as groups a and b of one run each; the two may be the same folder.
 
     Raises:
         PdtoolsError: if they cannot be compared.
@@ -138,7 +138,7 @@ def of_two(a: str | Path, b: str | Path) -> Comparison:
 
 
 def notes_of_two(comparison: Comparison) -> list[str]:
-    """Differences in how two results were made, and which items count, in words."""
+    """Notes on how two results were made differently, and on which items count."""
     return [*comparison.differing, *(f"{some} that both could score" for some in comparison.left_out)]
 
 

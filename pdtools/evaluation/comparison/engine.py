@@ -1,4 +1,4 @@
-"""Runs of one evaluation in groups: means, deviations, intervals, and all differences, tested."""
+"""Comparison of groups of runs: means, deviations, intervals, and all differences, tested."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class GroupScore:
 
     Attributes:
         group: its name.
-        values: of its models, in their order.
-        mean: of these.
-        deviation: their standard deviation (n − 1): over seeds; None of one model.
+        values: the models' scores, in order.
+        mean: their mean.
+        deviation: their standard deviation (n − 1), over seeds; None for one model.
         over_items: 95% interval of the mean for these models on other items: a percentile bootstrap,
-            stratified by unit; None of scores without items.
-        over_seeds: 95% interval for other seeds (and other items, where the score has some): Student's t;
-            None of one model.
-        bound: which bound the score is ("upper bound at beam 10"); None if it is exact.
+            stratified by unit; None for scores without items.
+        over_seeds: 95% interval for other seeds (and other items, if the score has some): Student's t;
+            None for one model.
+        bound: the bound that the score is ("upper bound at beam 10"); None if it is exact.
     """
 
     group: str
@@ -81,14 +81,14 @@ class PairDifference:
     Attributes:
         a, b: their names.
         difference: b − a.
-        over_items, over_seeds: 95% intervals, as of :class:`GroupScore`; the items of both are the same.
-            ``over_seeds`` is None if both groups are one model; if one of them is, it is taken to vary over
+        over_items, over_seeds: 95% intervals, as in :class:`GroupScore`; the items of both are the same.
+            ``over_seeds`` is None if both groups are one model; if one of them is, it is assumed to vary over
             seeds as the models of the other.
-        only_a, only_b: items that only one of two models has right; None of groups, and of other scores.
-        test: what p is of; None if there is no p.
+        only_a, only_b: items that only one of two models has right; None for groups, and for other scores.
+        test: the name of the test; None if there is no p.
         p: two-sided.
         p_holm: corrected by Holm for all ``family`` differences of the table.
-        family: how many p were corrected together.
+        family: number of p values corrected together.
     """
 
     a: str
@@ -110,14 +110,14 @@ class Score:
 
     Attributes:
         evaluation: the results folders' name.
-        score: what it is, with its unit.
-        level: ``overall``; of BLiMP and SG also field, phenomenon, paradigm, circuit, suite.
-        name: of which of these; "" overall.
-        items: how many items it is over; None if it is compared without items.
-        lower_is_better: so it is of perplexities and distances.
+        score: its name, with its unit.
+        level: ``overall``; for BLiMP and SG also field, phenomenon, paradigm, circuit, suite.
+        name: the group of items at this level; "" overall.
+        items: number of items; None if it is compared without items.
+        lower_is_better: true for perplexities and distances.
         groups: the groups' scores.
-        pairs: their differences: of all pairs, or with the baseline.
-        notes: what is to be known of the differences, and why some pairs have none.
+        pairs: their differences: of all pairs, or from the baseline.
+        notes: notes on the differences, and reasons why some pairs have none.
     """
 
     evaluation: str
@@ -137,11 +137,11 @@ class Run:
 
     Attributes:
         group, model: the names of both.
-        folder: where the results are.
-        record: of the evaluation.
-        document, table: what the folder holds.
-        items: those that are right or wrong; None of other evaluations.
-        differs: settings that change the numbers: what they are in the first run and in this one.
+        folder: the folder of the results.
+        record: the evaluation's record.
+        document, table: the content of the folder.
+        items: items that are right or wrong; None for other evaluations.
+        differs: settings that change the numbers: their values in the first run and in this one.
     """
 
     group: str
@@ -154,22 +154,22 @@ class Run:
     differs: Mapping[str, str] = field(default_factory=dict)
 
     def main_scores(self) -> dict[str, float | None]:
-        """The main scores by what they are."""
+        """The main scores by name."""
         return {label: value for label, (value, _) in self.record.main_scores(self.document).items()}
 
 
 class Comparison:
-    """The results of one evaluation, as far as they can be compared with the first of them.
+    """The comparison of one evaluation's results, as far as they are comparable with the first of them.
 
     Args:
         name: the results folders' name.
-        groups: of models, not all of which need have such results.
+        groups: groups of models, not all of which need have such results.
 
     Attributes:
-        runs: those that can be compared.
-        refused: why others cannot.
-        left_out: once scores are made, which items count, if not all of them do.
-        counts: then by score how many items all runs have scored, and how many there are.
+        runs: the comparable runs.
+        refused: the reasons against other runs.
+        left_out: once scores are made, which items count, if not all do.
+        counts: then, by score, the number of items that all runs have scored, and the number of all.
     """
 
     def __init__(self, name: str, groups: Sequence[Group]) -> None:
@@ -195,23 +195,23 @@ class Comparison:
         if self.runs and record.name != self.runs[0].record.name:
             reason = f"results of another evaluation than {self.runs[0].folder}"
             raise InputError(reason, file=folder)
-        if self.runs:  # results that say themselves what they are may say it otherwise
+        if self.runs:  # results that describe themselves may differ in it
             record = self.runs[0].record
         table = read_items_table(folder, record.columns_compared)
         items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
-        table = table if items is None else table.select([])  # which has been read
+        table = table if items is None else table.select([])  # its items have been read
         run = Run(group, model.name, folder, record, document, table, items)
         return self._compared(run) if self.runs else run
 
     def _compared(self, run: Run) -> Run:
-        """The run, with what differs from the first.
+        """The run, with its differences from the first.
 
         Raises:
             InputError, OtherItemsError: if the two cannot be compared.
         """
         first = self.runs[0]
         compared = comparability(first.document, run.document)
-        try:  # the items name what is not the same, if they know
+        try:  # the items name the difference, if they know it
             _check_items(first, run)
         except OtherItemsError as error:
             raise OtherItemsError("; ".join([str(error), *compared.notes])) from None
@@ -221,7 +221,7 @@ class Comparison:
 
     @property
     def differing(self) -> dict[str, list[str]]:
-        """Differences in how runs were made, in words, each with the models that differ so from the first."""
+        """Differences in how runs were made, in words, each with the models that so differ from the first."""
         found: dict[str, list[str]] = {}
         for run in self.runs:
             for note in run.differs.values():
@@ -229,14 +229,14 @@ class Comparison:
         return found
 
     def scores(self, baseline: str | None, *, seed: int, samples: int, levels: bool = True) -> list[Score]:
-        """Its scores, overall ones first; none of fewer than two models.
+        """Its scores, overall ones first; none for fewer than two models.
 
         Fills ``left_out`` and ``counts``, and ``refused`` if no item counts.
 
         Args:
             baseline: the name of a group that all others are compared with; None: every pair is.
-            seed: of the bootstrap: results of one evaluation do not depend on others.
-            samples: bootstrap samples.
+            seed: for the bootstrap: results of one evaluation do not depend on others.
+            samples: number of bootstrap samples.
             levels: whether to compare groups of items too.
         """
         import numpy as np
@@ -312,7 +312,7 @@ class Comparison:
         rng: np.random.Generator,
         samples: int,
     ) -> Iterator[Score]:
-        """A score of which each run says what it is, and its items what it is made of, where they do.
+        """One score that each run's document has, with its values by item if the items have them.
 
         Nothing if it is not defined for the items that all runs have.
         """
@@ -369,7 +369,7 @@ class Comparison:
 
 
 def bound_of(record: Evaluation, label: str, documents: Sequence[Mapping[str, Any]]) -> str | None:
-    """Which bound a score of some results is; None if it is exact in all of them."""
+    """The bound that a score of some results is; None if it is exact in all of them."""
     bounds = dict.fromkeys(bound for each in documents if (bound := record.bound(label, each)))
     return " or ".join(bounds) or None
 
@@ -394,16 +394,16 @@ def _check_items(first: Run, run: Run) -> None:
 
 
 def _described(table: pa.Table, key: str, *content: str) -> dict[Any, tuple[Any, ...]]:
-    """The content of items by their keys, of those whose content is known."""
+    """The content of items by their keys, for items whose content is known."""
     rows = zip(*(table[name].to_pylist() for name in content), strict=True)
     return {item: row for item, row in zip(table[key].to_pylist(), rows, strict=True) if None not in row}
 
 
 class _Table:
-    """Runs in their groups, and which of these are compared.
+    """Runs in their groups, and the pairs to be compared.
 
     Attributes:
-        names: of the groups.
+        names: the groups' names.
         weights: float64 (R, G), the share of a run in the mean of its group.
     """
 
@@ -421,13 +421,13 @@ class _Table:
         elif baseline in self.names:
             at = self.names.index(baseline)
             self.pairs = [(at, other) for other in range(len(self.names)) if other != at]
-        else:  # which has no such score
+        else:  # the baseline has no such score
             self.pairs = []
 
     def compare(
         self, resampled: Resampled, right: NDArray[np.float64] | None
     ) -> tuple[tuple[GroupScore, ...], tuple[PairDifference, ...]]:
-        """Scores and differences of one unit; ``right``: (items, R), where items are right or wrong."""
+        """Scores and differences for one unit; ``right``: (items, R), if items are right or wrong."""
         values = [tuple(resampled.scores[0, members].tolist()) for members in self.members]
         drawn = resampled.drawn[0]  # (samples, G)
         common = [
@@ -451,7 +451,7 @@ class _Table:
         return groups, pairs
 
     def _discordant(self, right: NDArray[np.float64] | None, a: int, b: int) -> tuple[int, int] | None:
-        """Items that only one of two single models has right."""
+        """Numbers of items that only one of two single models has right."""
         if right is None or len(self.members[a]) > 1 or len(self.members[b]) > 1:
             return None
         one, other = right[:, self.members[a][0]], right[:, self.members[b][0]]

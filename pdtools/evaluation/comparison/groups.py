@@ -1,4 +1,4 @@
-"""Results folders, the models that they are of, and which of these differ in nothing but their seed."""
+"""Results folders grouped by model, and models grouped if they differ only in seed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Model:
     """The results of one trained model.
 
     Attributes:
-        folder: where they are.
-        evaluations: results folders, by the names of the sub-folders; of a single one by its task.
-        seed: that it was trained with; None if its results do not say.
+        folder: its folder.
+        evaluations: results folders, by the names of the sub-folders; a single one by its task.
+        seed: the training seed; None if its results lack it.
         training: the same for models that were trained alike but for their seed
-            (:func:`pdtools.provenance.provenance`); None if its results do not say.
+            (:func:`pdtools.provenance.provenance`); None if its results lack it.
     """
 
     folder: Path
@@ -35,7 +35,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """The folder's own; of a single evaluation with the one around it."""
+        """The folder's own name; for a single evaluation, with its parent's."""
         path = Path(os.path.abspath(self.folder))
         is_single = self.folder in self.evaluations.values()
         return f"{path.parent.name}/{path.name}" if is_single else path.name
@@ -43,7 +43,7 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Models that are told apart by their seeds alone, or that someone put together."""
+    """Models that differ only in their seeds, or that a user put together."""
 
     name: str
     models: tuple[Model, ...]
@@ -53,7 +53,7 @@ def find_models(folder: str | Path) -> list[Model]:
     """The models whose results a folder holds.
 
     Args:
-        folder: results of one evaluation; a folder of several, of one model; or a folder of such.
+        folder: results of one evaluation; a folder of several, for one model; or a folder of such.
 
     Raises:
         InputError: if there are none.
@@ -72,10 +72,10 @@ def find_models(folder: str | Path) -> list[Model]:
 
 
 def model_of(folder: Path, evaluations: Mapping[str, Path]) -> Model:
-    """The model that results of several evaluations are of.
+    """The one model of several results.
 
     Raises:
-        InputError: if they are of several.
+        InputError: if they have several models.
     """
     trained = [found for path in evaluations.values() if (found := _training(read_document(path)))]
     if any(found != trained[0] for found in trained):
@@ -95,12 +95,12 @@ def _training(document: Mapping[str, Any]) -> tuple[int, str] | None:
 
 
 def by_seed(models: Sequence[Model]) -> list[Group]:
-    """Put models together that were trained alike but for their seed; all others stand by themselves.
+    """Group models that were trained alike but for their seed; all others stay single.
 
-    Where results of one seed are there twice (one model searched in two ways, or ``best`` and ``last``), no
-    one can tell which belong together: all of these stand by themselves too.
+    If results of one seed exist twice (one model searched in two ways, or ``best`` and ``last``), it is
+    unclear which belong together: all of these stay single too.
 
-    A group is called what the names of its folders begin with, without a seed at the end (``base-1``,
+    A group is named by the common beginning of its folders' names, without a seed at the end (``base-1``,
     ``base-2``: ``base``).
     """
     together: dict[Any, list[Model]] = {}
@@ -117,10 +117,10 @@ def by_seed(models: Sequence[Model]) -> list[Group]:
 
 
 def name_of_seeds(names: Sequence[str]) -> str:
-    """What several seeds of a model are called: see :func:`by_seed`."""
+    """The common name of a model's seeds: see :func:`by_seed`."""
     if len(names) == 1:
         return names[0]
-    # Of single results (`base-1/blimp`) the folder around them has the seed.
+    # Single results (`base-1/blimp`) have the seed in the folder around them.
     letters = zip(*(name.split("/")[0] for name in names), strict=False)
     common = "".join(each[0] for each in takewhile(lambda each: len(set(each)) == 1, letters))
     return _SEED.sub("", common) or names[0]
@@ -130,7 +130,7 @@ def check_groups(groups: Sequence[Group], baseline: str | None) -> None:
     """Refuse groups of one name, models that are in two, and a baseline that is no group.
 
     Raises:
-        PdtoolsError: naming what is wrong.
+        PdtoolsError: naming the fault.
     """
     names = [group.name for group in groups]
     if twice := [name for name in names if names.count(name) > 1]:

@@ -1,4 +1,4 @@
-"""The items of evaluations: how they are recognised in several results, and what their scores add up from."""
+"""Items of evaluations: their identity across results, and the numbers that their scores are sums of."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Items:
     """The items of one run.
 
     Attributes:
-        folder: where they are.
+        folder: the folder of the results.
         places: the row of each item, by its key.
-        columns: what is known of them, by name; ``correct`` is None where an item has no score.
+        columns: the items' columns, by name; ``correct`` is None for an item without a score.
     """
 
     folder: str | Path
@@ -39,10 +39,10 @@ class Items:
 
 
 def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items:
-    """The items that an evaluation of right and wrong answers wrote.
+    """Read the items of an evaluation with right and wrong answers.
 
     Raises:
-        InputError: for items that are not what the evaluation writes.
+        InputError: for items that are not in the evaluation's form.
     """
     kinds = {name: "integers" if name in _INTEGERS else "strings" for name in outcomes.columns}
     check_columns(table, {**kinds, "correct": "booleans"}, folder)
@@ -61,7 +61,7 @@ def check_same(first: Items, other: Items, outcomes: Outcomes) -> None:
     """Refuse a run over other items.
 
     Raises:
-        OtherItemsError: naming one that only one of the two has, or that is not the same in both.
+        OtherItemsError: naming an item that only one of the two has, or that differs between them.
     """
     if first.places.keys() != other.places.keys():
         key = min(first.places.keys() ^ other.places.keys(), key=lambda key: tuple(map(str, key)))
@@ -75,7 +75,7 @@ def check_same(first: Items, other: Items, outcomes: Outcomes) -> None:
 
 
 def not_the_same(item: str, first: str | Path, other: str | Path) -> OtherItemsError:
-    """An item that two runs describe otherwise."""
+    """An error for an item that two runs describe differently."""
     return OtherItemsError(f"{first} and {other}: item {item} is not the same in both")
 
 
@@ -84,12 +84,12 @@ def _named(key: tuple[Any, ...]) -> str:
 
 
 def is_right(runs: Sequence[Items]) -> list[list[bool | None]]:
-    """Whether runs have items right: (items, runs), items in the order of the first run; None: no score."""
+    """Outcomes of items in runs: (items, runs), items in the order of the first run; None: no score."""
     return [[run.columns["correct"][run.places[key]] for run in runs] for key in runs[0].places]
 
 
 def which_count(items: Items) -> NDArray[np.bool_]:
-    """Mask of the items that count, bool (items): of SG those of first predictions."""
+    """Mask of the items that count, bool (items): for SG, first predictions."""
     import numpy as np
 
     predictions = items.columns.get("prediction") or [1] * len(items.places)
@@ -116,5 +116,5 @@ def groups_of(
 
 
 def shares(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Right answers of all, in percent."""
+    """The share of right answers, in percent."""
     return 100 * sums[..., 0] / sums[..., 1]

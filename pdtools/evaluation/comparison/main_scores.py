@@ -19,9 +19,9 @@ class ScoreOfGroups:
 
     Attributes:
         evaluation: the results folders' name.
-        score: what it is, with its unit.
-        values: by group, of each of its runs that has one.
-        bounds: of the groups whose score is not exact, which bound it is.
+        score: its name, with its unit.
+        values: by group, the value of each run that has one.
+        bounds: for groups whose score is not exact, the bound that it is.
     """
 
     evaluation: str
@@ -42,7 +42,7 @@ class ScoresOfGroups:
     Attributes:
         groups: names, with numbers of runs.
         scores: in the order of evaluations on pages.
-        notes, refused: as of :class:`pdtools.evaluation.comparison.many.ManyComparison`.
+        notes, refused: see :class:`pdtools.evaluation.comparison.many.ManyComparison`.
     """
 
     groups: Mapping[str, int]
@@ -75,13 +75,13 @@ class ScoresOfGroups:
 def main_scores(groups: Sequence[Group]) -> ScoresOfGroups:
     """The main scores of groups of models, each over all items that a model could score.
 
-    Results that cannot stand beside the first of their evaluation are left out, and said.
+    Results that are not comparable with the first of their evaluation are excluded, and reported.
 
     Args:
-        groups: of :func:`pdtools.evaluation.comparison.groups.by_seed`, or put together by hand.
+        groups: from :func:`pdtools.evaluation.comparison.groups.by_seed`, or made by hand.
 
     Raises:
-        PdtoolsError: if the groups are not sound, or there is no score.
+        PdtoolsError: if the groups are invalid, or there is no score.
     """
     check_groups(groups, None)
     names = sorted({name for group in groups for model in group.models for name in model.evaluations})

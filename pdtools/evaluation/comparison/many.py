@@ -1,4 +1,4 @@
-"""Any number of models, their seeds grouped: means, deviations, intervals, and all differences, tested."""
+"""Comparison of any number of models, their seeds grouped: intervals, and all differences, tested."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_RUN_EACH = "one run each: p is over items, not over seeds"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupOf:
-    """Which models a group is of: results folders, and seeds (None: not known)."""
+    """The runs of a group: results folders, and seeds (None: not known)."""
 
     name: str
     folders: tuple[str, ...]
@@ -27,14 +27,14 @@ class GroupOf:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ManyComparison:
-    """What :func:`compare_many` finds; ``dataclasses.asdict`` makes the JSON document of it.
+    """The result of :func:`compare_many`; ``dataclasses.asdict`` makes its JSON document.
 
     Attributes:
         groups: in the order of the arguments.
         baseline: the group that all others are compared with; None: every pair is compared.
         scores: overall ones first, evaluation by evaluation.
-        notes: by evaluation, in words: what differs in how the results were made, and which items count.
-        refused: by evaluation: results that cannot stand beside the first, and why.
+        notes: by evaluation, in words: differences in how the results were made, and which items count.
+        refused: by evaluation: results that are not comparable with the first, and the reason.
         settings: seed, samples, confidence, correction.
     """
 
@@ -54,20 +54,20 @@ def compare_many(
     samples: int = DEFAULT_SAMPLES,
     levels: bool = True,
 ) -> ManyComparison:
-    """Compare groups of models on every evaluation that two of the models have results of.
+    """Compare groups of models on every evaluation for which two of the models have results.
 
-    Items that one of the models could not score are left out of all, and counted. How intervals and p are
-    made is defined in ``docs/reference/commands/compare.md``.
+    Items that one of the models could not score are excluded for all, and counted. Intervals and p are
+    defined in ``docs/reference/commands/compare.md``.
 
     Args:
-        groups: of :func:`pdtools.evaluation.comparison.groups.by_seed`, or put together by hand.
-        baseline: the name of a group: differences are those of the others from it.
-        seed: of the bootstrap.
-        samples: bootstrap samples.
+        groups: from :func:`pdtools.evaluation.comparison.groups.by_seed`, or made by hand.
+        baseline: the name of a group: differences are the others' from it.
+        seed: for the bootstrap.
+        samples: number of bootstrap samples.
         levels: whether to compare fields, phenomena, paradigms, circuits and suites too.
 
     Raises:
-        PdtoolsError: if the groups are not sound, or nothing can be compared.
+        PdtoolsError: if the groups are invalid, or nothing can be compared.
     """
 
     check_groups(groups, baseline)
@@ -119,7 +119,7 @@ def compare_many(
 
 
 def about_p(pairs: Iterable[PairDifference]) -> list[str]:
-    """Notes for a table of differences: what p says where a group is a single run."""
+    """Notes for a table of differences: the meaning of p if a group is a single run."""
     tested = [pair for pair in pairs if pair.p is not None]
     each = [pair for pair in tested if pair.over_seeds is None]
     one = [pair for pair in tested if pair.test is not None and pair.test.startswith(SEEDS_OF_ONE)]
@@ -135,7 +135,7 @@ def about_p(pairs: Iterable[PairDifference]) -> list[str]:
 
 
 def _corrected(scores: Sequence[Score]) -> list[Score]:
-    """The same, every p corrected for all of them."""
+    """The same scores, every p corrected for all of them."""
     ps = [pair.p for score in scores for pair in score.pairs if pair.p is not None]
     adjusted = iter(holm(ps))
 

@@ -1,4 +1,4 @@
-"""Two models side by side: the main score of every evaluation that both have results of."""
+"""Overview of two models: the main score of every evaluation for which both have results."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Headline:
 
     Attributes:
         folder: the results folder's name, the same under both.
-        score: what it is, with its unit.
-        a, b: its values; None where a model has none.
-        p: McNemar's exact test over the items; None where items are not right or wrong.
-        bounds: which bounds the two are; None of one that is exact.
-        is_tested: whether their difference means something; if not, a note says why.
-        notes: what differs in how the two were made, and changes the score.
-        refused: why the two cannot be compared, and there is no score; None if they can.
+        score: its name, with its unit.
+        a, b: its values; None if a model has none.
+        p: McNemar's exact test over the items; None if items are not right or wrong.
+        bounds: the bounds that the two are; None for an exact one.
+        is_tested: whether their difference is meaningful; if not, a note gives the reason.
+        notes: differences in how the two were made that change the score.
+        refused: the reason why the two cannot be compared, and there is no score; None if they can.
     """
 
     folder: str
@@ -39,7 +39,7 @@ class Headline:
 
 
 def is_collection(folder: str | Path) -> bool:
-    """Whether a folder holds results folders, and is none itself."""
+    """Return whether a folder holds results folders, and is none itself."""
     return not (Path(folder) / RESULTS).is_file() and any(Path(folder).glob(f"*/{RESULTS}"))
 
 
@@ -123,7 +123,7 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
 
 
 def _left_out(comparison: Comparison, labels: Sequence[str]) -> tuple[str, ...]:
-    """Whether one model could not score items that the other could."""
+    """A note if one model could not score items that the other could."""
     first = comparison.runs[0]
     for score in (first.record.item_score(label, first.document) for label in labels):
         if score is not None:

@@ -21,7 +21,7 @@ _TINY = 1e-300
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
-    """Two-sided exact p of McNemar's test: is one of two discordant counts larger than chance makes it?"""
+    """Two-sided exact p of McNemar's test: is one of two discordant counts larger than by chance?"""
     n, k = only_a + only_b, min(only_a, only_b)
     tail = term = 1  # binomial coefficients, as exact integers: floats underflow from n = 1,100 on
     for i in range(k):
@@ -48,9 +48,9 @@ class Resampled:
     """Scores of R runs, in G groups, on samples of their items.
 
     Attributes:
-        scores: float64 (units, R), of each unit of items (a paradigm, a suite) on all of its items.
+        scores: float64 (units, R), for each unit of items (a paradigm, a suite) on all of its items.
         drawn: float64 (units, samples, G), means of the groups' runs on samples of the items.
-        variances: float64 (units, R), of each run over the samples.
+        variances: float64 (units, R), each run's over the samples.
     """
 
     scores: NDArray[np.float64]
@@ -58,7 +58,7 @@ class Resampled:
     variances: NDArray[np.float64]
 
     def mean_of(self, units: NDArray[np.int64]) -> Resampled:
-        """The mean of some units, as one; they were resampled independently."""
+        """The mean of some units, as one unit; they were resampled independently."""
         return Resampled(
             self.scores[units].mean(0, keepdims=True),
             self.drawn[units].mean(0, keepdims=True),
@@ -77,12 +77,12 @@ def resample(
     """A bootstrap over items: paired, as every run is scored on the same sample, and stratified by unit.
 
     Args:
-        numbers: (items, R, m), of each item in each run.
+        numbers: (items, R, m), the numbers of each item in each run.
         units: (items,), the stratum of each, 0 to U − 1.
-        statistic: what they come to.
+        statistic: computes a score from them.
         groups: (R, G), the weight of a run in the mean of a group.
         rng: source of the samples.
-        samples: how many.
+        samples: number of samples.
     """
     import numpy as np
 
@@ -125,14 +125,15 @@ def deviation(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The variance of a mean over seeds and items, or of a difference of such.
+    """The variance of a mean over seeds and items, or of a difference of such means.
 
     Attributes:
-        items: the variance over items, seeds as they are.
+        items: the variance over items, with fixed seeds.
         seeds: independent estimates of the variance over seeds, each with a number of runs: one more than its
             degrees of freedom.
-        both: what of these two variances is the same: that of items that differ from seed to seed.
-        is_borrowed: whether a single run is taken to vary over seeds as the runs of the other group.
+        both: the part that these two variances share: the variance due to items that differ from seed to
+            seed.
+        is_borrowed: whether a single run is assumed to vary over seeds as the runs of the other group.
     """
 
     items: float
@@ -144,8 +145,8 @@ class Spread:
     def of(cls, items: float, *groups: Sequence[float], both: float = 0.0) -> Spread:
         """The spread of the mean of one group of scores, or of the difference of two.
 
-        A single run says nothing of its seeds. Beside S runs it is taken to vary as one of these: seeds have
-        the variance s²(1/S + 1), with S − 1 degrees of freedom.
+        A single run tells nothing about its seeds. Beside S runs it is assumed to vary as one of these: seeds
+        have the variance s²(1/S + 1), with S − 1 degrees of freedom.
 
         Args:
             items: the variance over items.
@@ -160,7 +161,7 @@ class Spread:
 
     @property
     def error(self) -> float:
-        """The standard error; chance does not make it smaller than either part."""
+        """The standard error, not smaller than either part, as it could be by chance."""
         seeds = sum(variance for variance, _ in self.seeds)
         return math.sqrt(max(self.items, seeds, self.items + seeds - self.both))
 
@@ -171,11 +172,13 @@ class Spread:
         return self.error**4 / of_seeds if of_seeds > _TINY else math.inf
 
     def _half_width(self, normal: float, student: float) -> float:
-        """Half of an interval by quantiles of the normal and of Student's distribution, if the variance over
-        seeds is borrowed: their mean, weighted by the variances that they belong to (Cochran and Cox 1957).
+        """Half of an interval from quantiles of the normal and of Student's distribution.
 
-        Satterthwaite's degrees of freedom, which the estimate of that variance decides too, are too many
-        whenever it is small by chance: against two runs p is below .05 in up to .13 of cases, here in .07.
+        If the variance over seeds is borrowed, it is their mean, weighted by the variances that they belong
+        to (Cochran and Cox 1957). Satterthwaite's degrees of freedom, which depend on the estimate of that
+        variance too, are too many whenever it is small by chance: against two runs p is below .05 in up to
+        .13 of cases, here in
+            .07.
         """
         ((seeds, _),) = self.seeds
         items = max(0.0, self.items - self.both)
@@ -193,7 +196,7 @@ class Spread:
         return centre - half, centre + half
 
     def p(self, difference: float) -> float:
-        """Two-sided p of a difference from 0: the share that the interval leaves out which ends at 0."""
+        """Two-sided p of a difference from 0: the share outside the interval that ends at 0."""
         if self.error == 0:
             return float(difference == 0)
         if not self.is_borrowed:
@@ -214,13 +217,13 @@ class Spread:
 
 
 def common_variance(variances: Sequence[float], of_mean: float) -> float:
-    """What the variance over items of a mean of S runs owes to items that differ from run to run, I / S.
+    """The part of the variance over items of a mean of S runs due to items that differ between runs, I / S.
 
-    The variance of a run is A + I, that of the mean A + I / S, where A is what all runs have in common.
+    The variance of a run is A + I, the mean's A + I / S, where A is common to all runs.
 
     Args:
-        variances: of each run over items.
-        of_mean: of their mean.
+        variances: each run's over items.
+        of_mean: their mean's.
     """
     n = len(variances)
     return max(0.0, (math.fsum(variances) / n - of_mean) / (n - 1)) if n > 1 else 0.0
