@@ -1,6 +1,6 @@
-"""Pieces of an evaluation that asks a model directly: who does them, and where they have the model from.
+"""Chunks of an evaluation that uses a model directly: their distribution, and the source of the model.
 
-Evaluations of sentences have theirs from a scorer (:mod:`pdtools.search.in_pieces`).
+Evaluations of sentences use a scorer instead (:mod:`pdtools.search.in_pieces`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class ModelSource(Protocol):
-    """Where a process has a model from."""
+    """The interface from which a process gets its model."""
 
     def load_model(self) -> LoadedModel:
         """The model, loaded once in each process."""
@@ -29,7 +29,7 @@ class ModelSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A model that this process has."""
+    """A model that is already in this process."""
 
     loaded: LoadedModel
 
@@ -40,13 +40,13 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class InPieces:
-    """How the pieces of an evaluation are done; see :func:`pdtools.jobs.map_pieces`.
+    """The distribution of an evaluation's chunks; see :func:`pdtools.jobs.map_pieces`.
 
     Attributes:
-        model: what the processes that do them load.
-        plan: who does them; by default this process alone.
+        model: the source of the model for each process.
+        plan: how chunks are distributed; by default this process alone.
         job: keeps the results; None: they are handed out only.
-        name: of this pass, if the job has several.
+        name: name of this pass, if the job has several.
         processes: the plan's workers, if they do other passes too.
     """
 
@@ -57,5 +57,5 @@ class InPieces:
     processes: Workers | None = None
 
     def map(self, work: Work[Item, Result], pieces: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
-        """Each piece with its result, in order."""
+        """Each chunk with its result, in order."""
         return map_pieces(work, pieces, self.plan, self.job, self.name, processes=self.processes)

@@ -1,6 +1,6 @@
-"""An evaluation as one record: all that commands, comparisons, pages and cards know of it.
+"""An evaluation as one record: all its properties for commands, comparisons, pages and cards.
 
-A record stands beside its evaluation (``pdtools/evaluation/blimp/record.py``). Another package brings one
+A record is in its evaluation's folder (``pdtools/evaluation/blimp/record.py``). Another package brings one
 through the entry point group ``pdtools.evaluations``.
 """
 
@@ -31,29 +31,29 @@ STRING, FLAG, OBJECT, STRINGS = "a string", "true or false", "an object", "a lis
 OBJECT_OR_NULL, SOME_STRINGS = "an object or null", "a list of strings that is not empty"
 
 Document = Mapping[str, Any]
-"""What ``results.json`` holds."""
+"""The content of ``results.json``."""
 Statistic = Callable[["NDArray[np.float64]", "NDArray[np.int64] | None"], "NDArray[np.float64]"]
-"""Numbers of items (K, R, m), and how often each is in a sample (S, K), to scores (S, R); None: each once."""
+"""Scores (S, R) from numbers of items (K, R, m) and multiplicities in samples (S, K); None: each once."""
 MainScores = dict[str, tuple[float | None, tuple[str, ...]]]
-"""Main scores by what they are, with their unit: the value, and over how many of what."""
+"""Main scores by name, with unit: the value, and the number and kind of what it is over."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcomes:
     """Items that are right or wrong: how they are recognised and grouped.
 
-    Their table has a column ``correct`` (true, false; null where there is no score), and strings in those
-    named here, but for ``item`` and ``prediction``, which are numbers; none of ``key`` and ``unit`` is null.
-    ``scores.overall`` is a fraction of 1, and ``counts`` has how many were scored.
+    Their table has a column ``correct`` (true, false; null without a score), and strings in the columns
+    named here, except ``item`` and ``prediction``, which are numbers; none of ``key`` and ``unit`` is null.
+    ``scores.overall`` is a fraction of 1, and ``counts`` has the number scored.
 
     Attributes:
         score: the overall score's name, with its unit.
-        counted: what ``counts.…_scored`` counts.
+        counted: the unit in ``counts.…_scored``.
         key: the columns that name an item.
         content: columns that have to agree for items of one name.
-        unit: the overall score is the mean of these.
+        unit: the overall score is the mean over these.
         levels: coarser groups, means of their units.
-        outside: units that the overall score and the levels leave out.
+        outside: units that the overall score and the levels exclude.
         chance: the share of right items by guessing; None: not known.
     """
 
@@ -72,7 +72,7 @@ class Outcomes:
         return (*dict.fromkeys((*self.key, *self.content, self.unit, *self.levels)), "correct")
 
     def as_data(self) -> dict[str, Any]:
-        """All of it, JSON-ready."""
+        """The outcomes' attributes, JSON-ready."""
         return {**asdict(self), "outside": sorted(self.outside)}
 
     @classmethod
@@ -99,17 +99,17 @@ class ItemScore(Protocol):
 
     @property
     def content(self) -> tuple[str, ...]:
-        """Columns that have to agree for items of one name, where both are known."""
+        """Columns that have to agree for items of one name, if both are known."""
         ...
 
     @property
     def items(self) -> str:
-        """What an item is, in the plural."""
+        """The name of items, in the plural."""
         ...
 
     @property
     def is_share(self) -> bool:
-        """Whether the first number of an item says that it is right: McNemar's test applies."""
+        """Return whether an item's first number tells that it is right: McNemar's test applies."""
         ...
 
     def read(self, table: pa.Table, folder: str | Path) -> Mapping[Any, tuple[float, ...]] | None:
@@ -118,7 +118,7 @@ class ItemScore(Protocol):
 
     @property
     def statistic(self) -> Statistic:
-        """The score that the numbers come to."""
+        """The function from the numbers to the score."""
         ...
 
 
@@ -142,30 +142,32 @@ class Evaluation:
         name: ``settings.task`` of its results.
         title: a heading.
         in_text: its name within a sentence.
-        printer: what prints its results, as ``module:function``.
-        drawing: how pages draw it (:class:`pdtools.report.view.drawing.Drawing`), as ``module:name``; None:
-            items that are right or wrong are listed.
-        read: the kinds of the values that are read of its documents, by their paths; ``*`` is any name.
-        may_be_missing: how the paths begin that a document may lack; " ": none.
-        outcomes: of items that are right or wrong; None of other evaluations.
-        scores: the main scores of a document; of ``outcomes`` the overall one.
-        item_score: what a main score is made of, by its label; None: it is compared without items.
-        columns: of the items, what ``item_score`` reads.
-        fractions: whether documents have the scores of ``item_score`` as fractions of 1, so that those of
-            two results are compared as such, as ``outcomes`` are.
-        subject: the setting that names what results are of.
+        printer: the function that prints its results, as ``module:function``.
+        drawing: its drawing on pages (:class:`pdtools.report.view.drawing.Drawing`), as ``module:name``;
+            None: items that are right or wrong are listed.
+        read: the kinds of values read from its documents, by their paths; ``*`` is any name.
+        may_be_missing: prefix of the paths that a document may lack; " ": none.
+        outcomes: for items that are right or wrong; None for other evaluations.
+        scores: gives the main scores of a document; with ``outcomes`` the overall one.
+        item_score: gives the item score of a main score, by its label; None: it is compared without items.
+        columns: the items' columns that ``item_score`` reads.
+        fractions: whether documents have the scores of ``item_score`` as fractions of 1, so that two
+            results are compared like ``outcomes``.
+        subject: the setting that names the data.
         lower_is_better: whether low scores are good.
-        same: settings that two comparable results share, and what the results are of otherwise.
-        data: how the roles of the inputs begin that are the data; None: items or settings tell.
+        same: settings that two comparable results share, with the words for data that differ in them.
+        data: prefix of the roles of inputs that are the data; None: items or settings tell.
         ignores_end: whether scores do not depend on whether end-of-sentence is counted.
         without_end: labels of scores for models of which only some count end-of-sentence.
         concerned: settings that only some scores depend on, with the end of these scores' labels.
-        bound: which bound a score of a document is, by its label ("upper bound at beam 10"); None: exact.
-        untested: why a score of two documents, by its label, has no difference and no test; None: it has.
-        evaluate: of other packages' evaluations, what their command (``eval-`` and the name) does with the
-            paths of its data, a :class:`pdtools.search.Scorer` (of each sentence a score in nats, or why
-            there is none) and a progress bar (``Progress`` of :mod:`pdtools.evaluation.results`); it gives
-            ``Results``, whose ``settings.task`` is the name.
+        bound: gives the bound that a document's score is, by its label ("upper bound at beam 10"); None:
+            exact.
+        untested: gives the reason why a score of two documents, by its label, has no difference and no test;
+            None: it has.
+        evaluate: for other packages' evaluations, called by their command (``eval-`` and the name) with the
+            paths of its data, a :class:`pdtools.search.Scorer` (a score in nats for each sentence, or the
+            reason why there is none) and a progress bar (``Progress`` of :mod:`pdtools.evaluation.results`);
+            it returns ``Results``, whose ``settings.task`` is the name.
         card: scores that a model's card lists, by their keys; in percent if there are ``outcomes``.
     """
 
@@ -199,10 +201,10 @@ class Evaluation:
         return {"status", *self.columns, *(self.outcomes.columns if self.outcomes else ())}
 
     def as_data(self, document: Document) -> dict[str, Any]:
-        """The record as its results hold it, for those who do not have it: JSON-ready.
+        """The record as its results hold it, JSON-ready, for readers that lack it.
 
         Args:
-            document: of results, as ``read`` says.
+            document: a document of results, in the form of ``read``.
         """
         return {
             "title": self.title,
@@ -222,7 +224,7 @@ class Evaluation:
         return {} if self.outcomes is None else self.outcomes.main_scores(document)
 
     def shared(self, labels: Sequence[str], documents: Sequence[Document]) -> list[str]:
-        """The scores that results can be compared by: without ends of sentences, if only some count these."""
+        """The scores that compare results: without ends of sentences, if only some count these."""
         if not self.without_end:
             return list(labels)
         counted = [document["settings"].get("eos_counted") for document in documents]
@@ -239,14 +241,14 @@ def evaluations() -> Mapping[str, Evaluation]:
     """All evaluations by name: those of pdtools, then those of other packages.
 
     Raises:
-        PdtoolsError: if another package brings what is no record, or one of a name that is there already.
+        PdtoolsError: if another package brings an invalid record, or one of a name that exists.
     """
     modules = (import_module(f"pdtools.evaluation.{name}.record") for name in _FOLDERS)
     found = {record.name: record for module in modules for record in module.EVALUATIONS}
     for entry in entry_points(group=GROUP):
         try:
             record = entry.load()
-        except Exception as error:  # whatever another package's code raises
+        except Exception as error:  # another package's code may raise anything
             raise _of_other_package(entry, f"cannot be loaded: {error}") from error
         if not isinstance(record, Evaluation):
             raise _of_other_package(entry, "is no Evaluation")
@@ -264,8 +266,10 @@ def _of_other_package(entry: EntryPoint, reason: str) -> PdtoolsError:
 
 
 def evaluation_of(document: Document) -> Evaluation | None:
-    """The record of the evaluation that results are of, or, if none is installed, what they say themselves;
-    None if they do not."""
+    """The record of results' evaluation, or, if none is installed, the one in the results.
+
+    None if they hold none.
+    """
     task = document["settings"].get("task")
     record, data = evaluations().get(task), document.get("evaluation")
     if record is not None or data is None:
@@ -294,7 +298,7 @@ READ_OF_ITEMS = {
     **{f"evaluation.items.{name}": STRINGS for name in ("content", "levels", "outside")},
     "evaluation.items.chance": SCORE,
 }
-"""The same of its ``items``, if they are not null."""
+"""The kinds of the values of its ``items``, if they are not null."""
 
 
 def _own_scores(document: Document) -> MainScores:

@@ -1,4 +1,4 @@
-"""What an evaluation leaves behind: ``results.json`` and ``items.parquet``."""
+"""The output of an evaluation: ``results.json`` and ``items.parquet``."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
-"""Passes an iterator of so many items (None: unknown) through, and shows how far it is."""
+"""Passes an iterator of so many items (None: unknown) through, and shows its progress."""
 
 RESULTS = "results.json"
 ITEMS = "items"
 FORMAT = 2
-"""The form of ``results.json``: since 2 it has ``evaluation``, what its record says of it."""
+"""The form of ``results.json``: since 2 it has ``evaluation``, with data of its record."""
 _LARGEST = 1e300
 
 
 class Batches:
-    """A table that grows batch by batch; they are kept packed, in little memory.
+    """A table that grows batch by batch; the batches are kept packed, in little memory.
 
     Args:
         schema: of all batches.
@@ -88,34 +88,34 @@ class Batches:
 
 
 class MeanAndMax:
-    """Of numbers that come one by one, some of them None."""
+    """Running mean and maximum of numbers, some of them None."""
 
     def __init__(self) -> None:
         self._numbers = 0
         self._sum = self._max = 0.0
 
     def add(self, number: float | None) -> None:
-        """Count one that is at least 0; None is none."""
+        """Count a number of at least 0; None is ignored."""
         if number is not None:
             self._numbers += 1
             self._sum += number
             self._max = max(self._max, number)
 
     def as_count(self, name: str) -> dict[str, dict[str, float]]:
-        """``mean`` and ``max`` under a name, for results; nothing, if there was no number."""
+        """``mean`` and ``max`` under a name, for results; empty if there was no number."""
         return {name: {"mean": self._sum / self._numbers, "max": self._max}} if self._numbers else {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """An evaluation: what ``results.json`` says, and its tables.
+    """The results of an evaluation: the content of ``results.json``, and its tables.
 
     Attributes:
-        scores: by name; None where there was nothing to score.
-        counts: how many of what.
-        settings: what was done, and in which units.
-        tables: ``items`` (one row per item) and whatever else goes beside it, each a Parquet file.
-        record: what the evaluation is; by default the one that ``settings.task`` names.
+        scores: by name; None if there was nothing to score.
+        counts: numbers of items by kind.
+        settings: the evaluation's settings and units.
+        tables: ``items`` (one row per item) and further ones, each a Parquet file.
+        record: the evaluation's record; by default the one that ``settings.task`` names.
     """
 
     scores: dict[str, Any]
@@ -130,7 +130,7 @@ class Results:
         return self.record or evaluations().get(self.settings.get("task", ""))
 
     def table(self, name: str) -> pa.Table:
-        """One of the tables, all rows of it."""
+        """One of the tables, with all rows."""
         table = self.tables[name]
         return table.table() if isinstance(table, Batches) else table
 
@@ -138,13 +138,13 @@ class Results:
         """The JSON document.
 
         Keys:
-            format: 2; results without it are older, and are read as ever.
+            format: 2; results without it are older, and still readable.
             scores: accuracies are fractions of 1, bracketing scores percentages (tables on the terminal are
                 in percent).
             counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
-            settings: beam, what was counted, text style; ``unit`` of the scores; ``log_base`` of all
-                logarithms: ``nats``, or ``bits`` for the surprisals of ``eval-sg``. With ``--surprisals``,
-                ``scorer.unit_of_file``.
+            settings: beam, counting of end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of
+                all logarithms: ``nats``, or ``bits`` for the surprisals of ``eval-sg``. With
+                ``--surprisals``, ``scorer.unit_of_file``.
             evaluation: how ``compare`` and ``view`` read the results, also without the evaluation's package.
             provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
                 also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran
@@ -158,7 +158,7 @@ class Results:
             "settings": self.settings,
         }
         if (record := self.evaluation) is not None:
-            with contextlib.suppress(InputError):  # of a document that lacks what records read
+            with contextlib.suppress(InputError):  # a document may lack entries that records read
                 check_values(document, record.read, RESULTS, optional=record.may_be_missing)
                 document["evaluation"] = record.as_data(document)
         return {**document, "provenance": dict(provenance)}
@@ -175,10 +175,10 @@ def write_results(
     """Write a results folder; it appears whole or not at all.
 
     Args:
-        folder: to be made.
+        folder: the folder to be made.
         results: scores and tables.
-        provenance: what made them.
-        rejects: what was left out, as ``rejects.jsonl``.
+        provenance: the command that made them, with its inputs.
+        rejects: excluded inputs, as ``rejects.jsonl``.
         overwrite: whether the folder may exist.
 
     Raises:
@@ -193,7 +193,7 @@ def write_results(
         if rejects is not None:
             rejects.write(temporary / REJECTS_FILE)
         for name, table in results.tables.items():
-            # A path as bytes: pyarrow takes no other ones whose folders have names that are not UTF-8.
+            # A path as bytes: pyarrow takes no others in folders whose names are not UTF-8.
             with pa.OSFile(os.fsencode(temporary / f"{name}.parquet"), "wb") as file:
                 if isinstance(table, Batches):
                     with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
@@ -216,8 +216,8 @@ def read_items_table(folder: str | Path, columns: Collection[str] | None = None)
     """The table of items of a results folder.
 
     Args:
-        folder: that an evaluation wrote.
-        columns: those that are not there are passed over. None: all.
+        folder: an evaluation's results folder.
+        columns: the wanted columns, as far as they exist. None: all.
 
     Raises:
         InputError: if it is missing or damaged.
@@ -250,9 +250,9 @@ def read_table(folder: str | Path, name: str, columns: Collection[str] | None = 
     """One of the tables of a results folder; None if it has none of this name.
 
     Args:
-        folder: that an evaluation wrote.
+        folder: an evaluation's results folder.
         name: without ``.parquet``.
-        columns: those that are not there are passed over. None: all.
+        columns: the wanted columns, as far as they exist. None: all.
 
     Raises:
         InputError: if it is damaged.
@@ -273,7 +273,7 @@ def read_table(folder: str | Path, name: str, columns: Collection[str] | None = 
 
 
 def _check_shape(document: Any, file: Path) -> None:
-    """Refuse a document that is not what an evaluation wrote, as far as it is read."""
+    """Refuse a document that is not in the form of results, as far as it is read."""
     if not isinstance(document, dict):
         raise InputError("not results of an evaluation: no JSON object", file=file)
     for name in ("scores", "counts", "settings"):
@@ -293,15 +293,15 @@ def _check_shape(document: Any, file: Path) -> None:
 def check_values(
     document: Any, kinds: Mapping[str, str], file: str | Path, *, what: str = "results", optional: str = ""
 ) -> None:
-    """Refuse a document some of whose values are of another kind than they have to be.
+    """Refuse a document some of whose values are not of the required kind.
 
     Args:
         document: any JSON.
-        kinds: of the values at these paths, by dots; ``*`` stands for any name: see
+        kinds: the kinds of values at these paths, with dots; ``*`` is any name: see
             :mod:`pdtools.evaluation.record`.
-        file: to name.
-        what: the document is.
-        optional: how paths begin that may be missing; all of them by default.
+        file: the file to name.
+        what: the document's name in messages.
+        optional: prefix of paths that may be missing; by default all.
 
     Raises:
         InputError: naming the first of them.
@@ -316,17 +316,17 @@ def check_values(
 def check_columns(
     items: pa.Table, columns: Mapping[str, str], folder: str | Path, *, what: str = "items"
 ) -> None:
-    """Refuse a table of items whose columns are not what an evaluation writes.
+    """Refuse a table of items whose columns are not in an evaluation's form.
 
     Args:
-        items: of :func:`read_results`.
-        columns: what each has to hold: ``strings``, ``integers``, ``numbers``, ``booleans`` or ``tokens``
-            (lists of tokens with their surprisals).
-        folder: to name.
-        what: the table has a row for each of.
+        items: the table from :func:`read_results`.
+        columns: the required content of each: ``strings``, ``integers``, ``numbers``, ``booleans`` or
+            ``tokens`` (lists of tokens with their surprisals).
+        folder: the folder to name.
+        what: the name of the table's rows.
 
     Raises:
-        InputError: for a column that is missing, is there twice, or holds something else.
+        InputError: for a column that is missing, is there twice, or holds values of another kind.
     """
     import pyarrow as pa
 
@@ -354,7 +354,7 @@ _MISSING = object()
 
 
 def _values(value: Any, path: list[str]) -> Iterator[Any]:
-    """Every value at a path; ``_MISSING`` where it ends before."""
+    """Every value at a path; ``_MISSING`` if it ends before."""
     if not path:
         yield value
     elif not isinstance(value, dict):
@@ -378,10 +378,10 @@ def _is_kind(value: Any, kind: str) -> bool:
 
 
 def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:
-    """What evaluations wrap their iterators in unless told otherwise: a bar would go here."""
+    """Return the items unchanged: the default wrapper of evaluations' iterators, without a progress bar."""
     return items
 
 
 def mean(values: list[float]) -> float | None:
-    """The unweighted mean; None of nothing."""
+    """The unweighted mean; None if there are no values."""
     return sum(values) / len(values) if values else None

@@ -1,4 +1,4 @@
-"""Student's t: tails and quantiles. The standard library alone."""
+"""Student's t: tails and quantiles, with the standard library alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from functools import lru_cache
 
 _NORMAL = 1e6  # degrees of freedom with which Student's t is normal, to within 1e-6
-_TERMS = 1000  # of a continued fraction, at most; most end after a dozen
+_TERMS = 1000  # limit on the terms of a continued fraction; most end after a dozen
 
 
 def student_p(t: float, freedom: float) -> float:
@@ -18,7 +18,7 @@ def student_p(t: float, freedom: float) -> float:
 
 @lru_cache(maxsize=256)
 def student_quantile(share: float, freedom: float) -> float:
-    """The t that a share (at least 1/2) of Student's distribution is below."""
+    """The quantile of Student's distribution for a share of at least 1/2."""
     low, high = 0.0, 1.0
     while student_p(high, freedom) > 2 * (1 - share):
         high *= 2
@@ -32,7 +32,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
     """The regularized incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, that of the complement is fast
+    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, its complement's is fast
         return 1 - incomplete_beta(b, a, 1 - x)
     front = math.exp(
         math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)

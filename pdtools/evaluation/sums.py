@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 SumScore = Callable[["NDArray[np.float64]"], "NDArray[np.float64]"]
-"""Sums (…, m) to scores (…); NaN where there is none."""
+"""Scores (…) from sums (…, m); NaN where undefined."""
 
 
 def of_sums(score: SumScore) -> Statistic:
-    """A score that is a function of sums over items, on samples of these."""
+    """Make a statistic on samples of items from a function of sums over them."""
 
     def statistic(numbers: NDArray[np.float64], times: NDArray[np.int64] | None) -> NDArray[np.float64]:
         if times is None:
@@ -37,11 +37,11 @@ class Sums:
 
     Attributes:
         key: the column that names an item.
-        columns: of the items, what is added up.
-        score: sums (…, m) to the score (…).
-        only: of items whose column is so.
-        items: what an item is, in the plural.
-        is_share: whether the first column says that an item is right.
+        columns: the items' columns to be summed.
+        score: the function from sums (…, m) to the score (…).
+        only: a column's required value, to select items.
+        items: the name of items, in the plural.
+        is_share: whether the first column tells that an item is right.
     """
 
     key: str
@@ -58,10 +58,10 @@ class Sums:
         return of_sums(self.score)
 
     def read(self, table: pa.Table, folder: str | Path) -> dict[int, tuple[float, ...]] | None:
-        """What each item adds; None if the table does not have it.
+        """The numbers of each item, to be summed; None if the table lacks them.
 
         Raises:
-            InputError: if a column holds something else.
+            InputError: if a column holds values of another kind.
         """
         import pyarrow.compute as pc
 

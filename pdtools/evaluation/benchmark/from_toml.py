@@ -15,8 +15,7 @@ Keys:
     [predictions]: formulas: ``main = "t1_c1 > t1_c2 & t2_c2 > t2_c1"``, ``"right > max(others)"``; the one
         called ``main`` counts; without any, ``good > bad``.
     [scores]: the scores that predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``,
-    ``per_word``,
-        ``{ slln = 0.5 }``.
+        ``per_word``, ``{ slln = 0.5 }``.
     [levels]: groups of items, the finest last; the overall score is the mean of the finest.
         ``{ flags = ["binding", "NPI"] }``: true-or-false columns; an item may be in several.
     [chance]: the score of guessing, by prediction.

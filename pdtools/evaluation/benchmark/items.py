@@ -189,7 +189,7 @@ class Items:
         return iter(self._kept) if self._kept else self._within_limit(self._read())
 
     def _within_limit(self, items: Iterator[Item]) -> Iterator[Item]:
-        """The first ``limit`` items of each group, and all that a threshold is chosen on, which come first."""
+        """The first ``limit`` items of each group, after all that a threshold is chosen on."""
         taken: Counter[tuple[str | None, ...]] = Counter()
         for item in items:
             taken[item.levels] += not item.trains

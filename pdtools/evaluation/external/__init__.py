@@ -1,1 +1,1 @@
-"""Scores that others computed, and the sentences for them to score."""
+"""External scores, and the sentences for external models to score."""

@@ -1,4 +1,4 @@
-"""Surprisals computed elsewhere, read from a table and handed on as a scorer hands on its own."""
+"""External surprisals, read from a table by a scorer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NATS_PER = {"bits": math.log(2), "nats": 1.0}
 # Surprisals are written with a few decimals: a sum may be this far below 0, a certain token's may be too.
 _ROUNDING = 1e-3
 MAX_ROWS = 1 << 17
-"""The most rows of one sentence that are read."""
+"""Limit on the rows of one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class _Row:
 
 
 class _Unusable(Exception):
-    """Why the rows of a sentence give it no score."""
+    """The reason why the rows of a sentence give it no score."""
 
 
 class ExternalScorer:
@@ -46,10 +46,10 @@ class ExternalScorer:
 
     The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
     sentences in order. Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it
-    has them, ``start`` and ``end``, the characters of the sentence; others are passed over. ``pdtools
-    surprisal`` writes such tables, and LM-Zoo such without offsets. Without them, tokens are found in the
-    words of the sentence, see :func:`.word_alignment.align_tokens`. A row for the beginning of the sentence
-    (with offsets: without characters) is passed over, a row for its end is counted.
+    has them, ``start`` and ``end``, the characters of the sentence; others are ignored. ``pdtools
+    surprisal`` writes such tables, and LM-Zoo similar ones without offsets. Without them, tokens are found in
+    the words of the sentence, see :func:`.word_alignment.align_tokens`. A row for the beginning of the
+    sentence (with offsets: without characters) is ignored, a row for its end is counted.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class ExternalScorer:
         text_style: str | None = None,
         on_error: Literal["fail", "skip"] = "fail",
     ) -> None:
-        """Prepare to read a table; nothing is read before :meth:`score` is asked.
+        """Prepare to read a table; nothing is read before :meth:`score` is called.
 
         Args:
             source: the file (decompressed by suffix; ``-``: standard input).
-            names: what to call each sentence in messages.
-            unit: of the surprisals.
+            names: the name of each sentence in messages.
+            unit: the surprisals' unit.
             text_style: how the sentences were written for the model, see ``Scorer.settings``.
             on_error: whether a sentence without rows, or with rows that do not fit it, is an error, or one
                 without a score.
@@ -88,7 +88,7 @@ class ExternalScorer:
 
         Raises:
             InputError: for a table that cannot be read, with its line; rows out of order; a sentence without
-                rows, or one whose rows do not fit it; rows of more sentences than there are.
+                rows, or one whose rows do not fit it; rows for more sentences than there are.
         """
         from pdtools.tokenization import split_spaces
 
@@ -139,7 +139,7 @@ class ExternalScorer:
                 f"{'a' if eos else 'no'} row for the end of the sentence, unlike the sentences before it"
             )
         logprobs = [-row.surprisal * self._scale for row in rows]
-        total = sum(logprobs)  # not fsum, which raises where infinities meet
+        total = sum(logprobs)  # not fsum, which raises if infinities meet
         if not math.isfinite(total):
             raise _Unusable("its surprisals, or their sum, are not finite")
         if total > _ROUNDING:
@@ -206,7 +206,7 @@ def _by_offsets(text: str, rows: Sequence[_Row]) -> _Placed:
     if len(rows) > 1 and rows[0].span == (0, 0) and is_edge(rows[0].token):
         rows = rows[1:]
     spans = [row.span for row in rows if row.span is not None]
-    # A token of nothing but space may stand at the end too, and is no end of the sentence.
+    # A token of white space may stand at the end too, and is no end of the sentence.
     eos = spans[-1] == (len(text), len(text)) and rows[-1].token.strip("Ġ▁ ") != ""
     covered = spans[0][0]  # a model that reads nothing before the first token has no row for it
     before = 0

@@ -1,4 +1,4 @@
-"""The sentences of SG and BLiMP as files, to be scored by models outside of this toolkit."""
+"""Files of the sentences of SG, BLiMP and other benchmarks, to be scored by external models."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ BENCHMARK_COLUMNS = ("group", "item", "string")
 
 @dataclass(frozen=True, slots=True)
 class PlacedSentence:
-    """A sentence and where it stands in the data: (suite, item, condition), (paradigm, pair, side) or
-    (group, item, string)."""
+    """A sentence and its place in the data.
+
+    The place is (suite, item, condition), (paradigm, pair, side) or (group, item, string).
+    """
 
     place: tuple[str, str, str]
     text: str
@@ -55,7 +57,7 @@ def benchmark_strings(items: Items) -> Iterator[PlacedSentence]:
 
 
 def place_names(columns: Sequence[str], found: Iterable[PlacedSentence]) -> Iterator[str]:
-    """What to call each sentence in a message, such as "suite cleft, item 3, condition what"."""
+    """Names of sentences for messages, such as "suite cleft, item 3, condition what"."""
     for sentence in found:
         yield ", ".join(f"{column} {value}" for column, value in zip(columns, sentence.place, strict=True))
 
@@ -72,16 +74,16 @@ def write_sentences(
 
     Args:
         found: from :func:`sg_sentences` or :func:`blimp_sentences`.
-        columns: what their places consist of; the header has these and ``text``.
+        columns: the parts of their places; the header has these and ``text``.
         output: a table, see :func:`pdtools.files.atomic_table` (``-``: TSV to standard output).
         text_only: only the sentences, without a header, as ``pdtools surprisal`` reads them.
         overwrite: see :func:`pdtools.files.atomic_path`.
 
     Returns:
-        How many there are.
+        The number of sentences.
 
     Raises:
-        InputError: for a sentence or name with a tab or line break in it, which has no place in such a file.
+        InputError: for a sentence or name with a tab or line break in it, which such a file cannot hold.
     """
     written = 0
     with contextlib.ExitStack() as stack:

@@ -1,11 +1,11 @@
-"""Tokens without offsets, such as LM-Zoo's, found in the words of their sentence."""
+"""Alignment of tokens without offsets, such as LM-Zoo's, with the words of their sentence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 
-# Tokens that stand for the edges of a sentence.
+# Tokens for the edges of a sentence.
 _EDGE = re.compile(
     r"(?i)</?s>|<\|?(bos|eos|sos|root|(start|begin|end)_?of_?(text|sentence))\|?>|\[(bos|eos|cls|sep)\]"
 )
@@ -17,32 +17,32 @@ _QUOTES = ("``", "''", "`", "'")
 
 
 def is_edge(token: str) -> bool:
-    """Whether a token stands for the beginning or the end of a sentence, not for any of its words."""
+    """Return whether a token marks the beginning or the end of a sentence."""
     return _EDGE.fullmatch(token) is not None
 
 
 def is_unknown(token: str) -> bool:
-    """Whether a token stands for an unknown word."""
+    """Return whether a token replaces an unknown word."""
     return _UNKNOWN.fullmatch(token) is not None
 
 
 def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | int:
-    """Find tokens in a text, each inside one text word, together all of the text.
+    """Find tokens in a text, each inside one text word, together covering all of the text.
 
-    Capitals do not count, nor do the marks of word boundaries in subwords (``Ġthe``, ``▁the``, ``##ing``,
+    Capitals are ignored, as are the marks of word boundaries in subwords (``Ġthe``, ``▁the``, ``##ing``,
     ``th@@``, ``the</w>``). ``-LRB-`` is a bracket, two backquotes or apostrophes are a double quote. An
     unknown word is the rest of its word, or the part of it that the next tokens leave.
 
     Args:
         text: the sentence.
-        tokens: the sentence's, without those of its edges.
+        tokens: the sentence's tokens, without those of its edges.
 
     Returns:
-        Start and end of each token in ``text``; or, if they cannot be placed, the number (from 0) of the
-        first token that is at odds with the text, ``len(tokens)`` where the text goes on after the last.
+        Start and end of each token in ``text``; or, if they cannot be placed, the index of the
+        first token that does not fit the text, ``len(tokens)`` if the text goes on after the last.
     """
     folded = text.lower() if len(text.lower()) == len(text) else text
-    # For every place that the tokens so far can end at: where the last one begins, and the place before.
+    # For each possible end of the tokens so far: the beginning of the last one, and the place before.
     steps: list[dict[int, tuple[int, int]]] = []
     places = [0]
     for number, token in enumerate(tokens):
@@ -50,7 +50,7 @@ def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | in
         starts = [_skip_spaces(text, place) for place in places]
         for place, start, following in zip(places, starts, [*starts[1:], len(text)], strict=True):
             for end in _ends(token, text, folded, start, following):
-                reached[end] = (start, place)  # the latest start wins: unknown words are as long as they can
+                reached[end] = (start, place)  # the latest start wins: unknown words are as long as possible
         if not reached:
             return number
         steps.append(reached)
@@ -74,7 +74,7 @@ def _skip_spaces(text: str, place: int) -> int:
 
 
 def _ends(token: str, text: str, folded: str, start: int, following: int) -> Iterator[int]:
-    """Where a token may end that begins at ``start``; after ``following`` an unknown one begins there."""
+    """Possible ends of a token that begins at ``start``; after ``following`` an unknown one begins there."""
     for form in () if any(map(str.isspace, token)) else _forms(token):  # inside one word
         if folded.startswith((form, form.lower()), start):
             yield start + len(form)
@@ -91,7 +91,7 @@ def _ends(token: str, text: str, folded: str, start: int, following: int) -> Ite
 
 
 def _forms(token: str) -> Iterator[str]:
-    """What a token may be in the text: as it is, then without marks and escapes. A lone mark is nothing."""
+    """Possible forms of a token in the text: itself, then without marks and escapes. A lone mark is empty."""
     from pdtools.trees import unescape
 
     yield token

@@ -1,7 +1,7 @@
-"""Context-free languages: how far is a model from the exact bound (DuSell and Chiang 2020, 2022)?
+"""Context-free languages: a model's distance from the exact bound (DuSell and Chiang 2020, 2022).
 
 The bound is the cross-entropy of the distribution that the strings were drawn from: a length, uniform over
-those that the language has in the range, and a string of the grammar given its length. Both it and the
+the language's lengths in the range, and a string of the grammar given its length. Both it and the
 model's cross-entropy are sums of -log p(w EOS) divided by the sum of |w| + 1.
 """
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from pdtools.models import LoadedModel
     from pdtools.shards import ShardSet
 
-# Strings whose exact probabilities are computed between two steps of a progress bar.
+# Number of strings whose exact probabilities are computed between two steps of a progress bar.
 _WINDOW = 64
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScoredString:
-    """One string, in nats.
+    """One string, with log-probabilities in nats.
 
     Attributes:
         id: its row in the shards.
@@ -66,8 +66,8 @@ def evaluate_cfl(
         length, as in the paper's figure 2. An ``items`` table with a row per string.
 
     Raises:
-        PdtoolsError: if the shards do not say which grammar they are from, or hold a string that is none of
-            its.
+        PdtoolsError: if the shards do not name their grammar, or hold a string that is not in its
+            language.
     """
     language = language_of(shards)
     exact = dict(progress(_exact(shards, language), len(shards)))
@@ -94,10 +94,10 @@ def evaluate_cfl(
 
 
 def language_of(shards: ShardSet) -> ContextFree:
-    """The language that shards were drawn from.
+    """The language from which shards were drawn.
 
     Raises:
-        PdtoolsError: if their manifest does not say.
+        PdtoolsError: if their manifest does not name it.
     """
     described = shards.manifest.get("language")
     if not isinstance(described, dict) or described.get("name") != "cfl":
@@ -107,11 +107,11 @@ def language_of(shards: ShardSet) -> ContextFree:
 
 
 def cross_entropies(items: Sequence[ScoredString], log_lengths: float) -> dict[str, Any]:
-    """Of some strings: nats a symbol of model and bound, their difference, and how many strings.
+    """Nats per symbol of model and bound on some strings, their difference, and the number of strings.
 
     Args:
         items: the strings.
-        log_lengths: what the choice of a length adds to each string's bound, log of the number of lengths.
+        log_lengths: the length's part in each string's bound, log of the number of lengths.
     """
     symbols = sum(item.tokens + 1 for item in items)
     bound = math.fsum(log_lengths - item.exact for item in items) / symbols

@@ -1,4 +1,4 @@
-"""Closing brackets: does a model know which one is open (Murty et al. 2023, section 4.1 and table 1)?"""
+"""Closing brackets: does a model know the open one (Murty et al. 2023, section 4.1 and table 1)?"""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 # A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
 PREFIXES_PER_PIECE = 16
 _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
-# Dependencies and open brackets are counted together by so many, depths one by one.
+# Widths of bins for dependencies and open brackets; depths are counted one by one.
 _DEPENDENCY_BIN, _OPEN_BIN = 50, 10
 
-# Nats by which two derivations may differ that are equally probable.
+# Nats by which two equally probable derivations may differ.
 _ROUNDING = 1e-2
 
 NumberedPrefix = tuple[str, int, BracketPrefix]
@@ -43,19 +43,19 @@ NumberedPrefix = tuple[str, int, BracketPrefix]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClosedPrefix:
-    """What a model did with one prefix.
+    """A model's answers for one prefix.
 
     Attributes:
-        set: the set that it is from.
-        number: which one of it, from 1.
+        set: its set.
+        number: its number in the set, from 1.
         tokens, dependency, depth, closer: as in the set.
-        open: brackets open at its end, that to be closed among them.
+        open: brackets open at its end, including the one to be closed.
         chosen: the likeliest closer, over the beam.
-        chosen_given_attachments: the likeliest closer, the attachments of the prefix given.
-        attachments_right: closing brackets of the prefix that are attached to their opening bracket, in the
-            best hypothesis; by a head without a tape, given the attachments before; None without a head.
-        lead: by how much the best hypothesis is more probable than the prefix with its right attachments, in
-            nats, of their joint probabilities; below 0 the beam has lost these. None without a tape.
+        chosen_given_attachments: the likeliest closer, given the prefix's attachments.
+        attachments_right: number of the prefix's closing brackets that the best hypothesis attaches to their
+            opening bracket; for a head without a tape, given the attachments before; None without a head.
+        lead: the difference in joint log-probability (nats) between the best hypothesis and the right
+            attachments; below 0 the beam has lost these. None without a tape.
     """
 
     set: str
@@ -72,12 +72,12 @@ class ClosedPrefix:
 
     @property
     def closers(self) -> int:
-        """Closing brackets of the prefix."""
+        """The number of closing brackets in the prefix."""
         return (self.tokens - self.open) // 2
 
     @property
     def right(self) -> bool:
-        """Whether the model closes the open bracket."""
+        """Return whether the model closes the open bracket."""
         return self.chosen == self.closer
 
 
@@ -90,7 +90,7 @@ def binomial_interval(right: float, number: int) -> tuple[float, float]:
 
 
 class Closed(NamedTuple):
-    """What a model says of a prefix; see :class:`ClosedPrefix`."""
+    """A model's answers for a prefix; see :class:`ClosedPrefix`."""
 
     chosen: str
     chosen_given_attachments: str
@@ -103,11 +103,11 @@ _Record = tuple[str, str, int | None, float | None]  # of Closed
 
 @dataclass(frozen=True, slots=True)
 class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
-    """Closes the prefixes of a piece, which are of like lengths (:class:`pdtools.jobs.Work`).
+    """Closes the prefixes of a chunk, which have similar lengths (:class:`pdtools.jobs.Work`).
 
     Attributes:
         model: a checkpoint whose tokens are the brackets.
-        search: how attachments are searched.
+        search: search options for attachments.
     """
 
     model: ModelSource
@@ -139,9 +139,9 @@ def evaluate_closing(
     Args:
         sets: prefixes by the name of their set.
         loaded: a checkpoint whose tokens are the brackets.
-        search: how attachments are searched.
+        search: search options for attachments.
         progress: wraps the iterator over prefixes.
-        in_pieces: who closes them; None: this process.
+        in_pieces: distributes the work; None: this process.
 
     Returns:
         ``scores.by_set``, ``scores.by_dependency``, ``scores.by_depth`` and ``scores.by_open``: accuracy with
@@ -210,17 +210,17 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
 
 
 def _attachments_right(found: NDArray[np.int32], gold: NDArray[np.int32]) -> int:
-    """Closers attached as in the language, of (n + 1) and (n + 2) positions: ROOT, the prefix, an end."""
+    """The number of closers attached as in the language, from (n + 1) and (n + 2) positions, ROOT first."""
     is_closer = gold[:-1] != range(len(gold) - 1)  # an opener is attached to itself, and so is ROOT
     return int((found == gold[:-1])[is_closer].sum())
 
 
 class Scored(NamedTuple):
-    """A prefix with given attachments.
+    """The scores of a prefix with given attachments.
 
     Attributes:
         joint: log-probability of tokens and attachments, nats.
-        best: int32 (n + 1), the likeliest attachment of each token, those before given.
+        best: int32 (n + 1), the likeliest attachment of each token, given those before.
     """
 
     joint: float
@@ -239,7 +239,7 @@ def _scored(loaded: LoadedModel, tokens: NDArray[np.int32], attach: NDArray[np.i
 
 
 def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
-    """int32 (n + 2): ROOT, the prefix, end-of-sentence (which the search needs, and nobody looks at)."""
+    """int32 (n + 2): ROOT, the prefix, end-of-sentence (which the search needs, but is not used)."""
     import numpy as np
 
     from pdtools.search.encoding import encode_sentence
@@ -308,13 +308,13 @@ def _grouped(
 
 
 def _bin(number: int, first: int, width: int) -> str:
-    """The bin that a number is in, as 50-99."""
+    """The bin of a number, as 50-99."""
     low = (number - first) // width * width + first
     return f"{low}-{low + width - 1}"
 
 
 def _accuracy(items: Sequence[ClosedPrefix]) -> dict[str, Any]:
-    """Scores of one group of prefixes, as fractions of 1; attachments are those of all closing brackets."""
+    """Scores of one group of prefixes, as fractions of 1; attachments are of all closing brackets."""
     number, right = len(items), sum(item.right for item in items)
     low, high = binomial_interval(right, number)
     attachments = [item.attachments_right for item in items if item.attachments_right is not None]
@@ -342,7 +342,7 @@ def evaluate_entropy(
     progress: Progress = no_progress,
     in_pieces: InPieces | None = None,
 ) -> dict[str, float]:
-    """How far a model is from the automaton that made some strings.
+    """The distance of a model from the automaton that made some strings.
 
     Args:
         shards: strings that ``pdtools generate dyck --shards`` wrote.
@@ -350,12 +350,12 @@ def evaluate_entropy(
             :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
 
     Returns:
-        Nats a token, end-of-sentence counted: ``model`` (its marginal on these strings), ``automaton`` (the
-        exact probability of these strings), ``entropy`` (of the language), and ``excess``, model less
+        Nats per token, including end-of-sentence: ``model`` (its marginal on these strings), ``automaton``
+        (the exact probability of these strings), ``entropy`` (of the language), and ``excess``, model minus
         automaton; ``ppl_model`` and ``ppl_entropy``, exponentials of two of them.
 
     Raises:
-        PdtoolsError: if the shards don't say which language they are from.
+        PdtoolsError: if the shards don't name their language.
     """
     language = _language_of(shards)
     found = evaluate_perplexity(

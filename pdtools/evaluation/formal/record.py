@@ -1,4 +1,4 @@
-"""Evaluations on formal languages, as records."""
+"""The records of evaluations on formal languages."""
 
 from __future__ import annotations
 

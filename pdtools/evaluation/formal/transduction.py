@@ -22,14 +22,14 @@ DEFAULT_BATCH = 64
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """What a model makes of one x.
+    """A model's prediction for one x.
 
     Attributes:
-        length: symbols of x.
-        number: which one of this length, from 1.
-        symbols: symbols of y that count.
-        right: how many of them are predicted.
-        y, predicted: they themselves, with single spaces between them.
+        length: number of symbols of x.
+        number: its number among the x of this length, from 1.
+        symbols: number of symbols of y that count.
+        right: number of these that are predicted.
+        y, predicted: the symbols, with single spaces between them.
     """
 
     length: int
@@ -44,7 +44,7 @@ def task_of(loaded: LoadedModel) -> tuple[Task, range]:
     """The task that a model was trained on, and the lengths.
 
     Raises:
-        PdtoolsError: if it was trained on something else.
+        PdtoolsError: if it was not trained on a task.
     """
     settings = loaded.config["shards"]
     try:
@@ -82,24 +82,25 @@ def evaluate_task(
 ) -> Results:
     """Predict y from x, and count the symbols that are right.
 
-    A masked model predicts all of y at once. A causal model goes on with its own predictions (``greedy``),
-    or is told the right symbols after each of them (``teacher-forced``, which is easier). The likeliest
-    symbol is taken among those that y may have.
+    A masked model predicts all of y at once. A causal model continues its own predictions (``greedy``),
+    or is told the right symbol after each of them (``teacher-forced``, which is easier). The likeliest
+    symbol is taken among the possible symbols of y.
 
     Args:
         pairs: by the length of x.
         loaded: a model that was trained on the task.
-        decoding: of a causal model.
+        decoding: for a causal model.
         dropout: leave it on, as the released code does.
-        seed: of dropout.
+        seed: for dropout.
         max_batch: pairs computed together.
         progress: wraps the iterator over lengths.
 
     Returns:
-        ``scores.accuracy``: the share of right symbols of a length, terminator counted and padding not,
-        averaged over lengths; ``scores.accuracy_beyond_training``: over those longer than in training;
-        ``scores.accuracy_as_released``: the same without the first of these; ``scores.exact``: pairs
-        without a mistake, averaged over lengths; ``scores.by_length``. An ``items`` table has a row per pair.
+        ``scores.accuracy``: the share of right symbols of a length, including the terminator and without
+        padding, averaged over lengths; ``scores.accuracy_beyond_training``: over lengths longer than in
+        training; ``scores.accuracy_as_released``: the same without the first of these; ``scores.exact``: the
+        share of pairs without a mistake, averaged over lengths; ``scores.by_length``. An ``items`` table has
+        a row per pair.
 
     Raises:
         PdtoolsError: if the model was not trained on a task, is masked and to be teacher-forced, a row is too
@@ -161,7 +162,7 @@ def predict_at_once(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> 
 
 
 def predict_greedily(rows: TaskRows, layout: RowLayout, model: LanguageModel) -> NDArray[np.int64]:
-    """y symbol by symbol, each read before the next: int64 (B, m)."""
+    """Predict y symbol by symbol, each read before the next: int64 (B, m)."""
     import torch
 
     number, length = rows.tokens.shape
@@ -182,10 +183,10 @@ def predict_greedily(rows: TaskRows, layout: RowLayout, model: LanguageModel) ->
 
 
 def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
-    """The row of a string x, and what the model says at each of its positions: None before y.
+    """The row of a string x, and the model's predictions at each of its positions: None before y.
 
     Raises:
-        PdtoolsError: if the model is of no task, or the string is none of its.
+        PdtoolsError: if the model has no task, or the string does not suit the task.
     """
     import numpy as np
 
@@ -206,7 +207,7 @@ def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
     answer = task.output_length(len(symbols))
     pairs = Pairs(
         x=np.array([x]),
-        y=np.zeros((1, answer), dtype=np.int64),  # stands for what the model is to find
+        y=np.zeros((1, answer), dtype=np.int64),  # a placeholder for the model's answer
         counted=np.array([answer]),
     )
     rows = layout.rows(pairs)

@@ -1,8 +1,8 @@
 """EVALB's bracketing scores, rule for rule (Collins 1997; the program is by Sekine and Collins).
 
-A sentence is one line of bracketed text on either side. Words under deleted tags are taken out first, then
-brackets are compared by span and label. The scores that come out are EVALB's own to the last printed digit;
-its limits (200 words, 200 brackets, 5,000 characters) are not kept.
+Each side has one line of bracketed text per sentence. Words under deleted tags are removed first, then
+brackets are compared by span and label. The resulting scores are EVALB's own to the last printed digit;
+its limits (200 words, 200 brackets, 5,000 characters) do not apply.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class MalformedTree(ValueError):
 
 @dataclass(slots=True)
 class _Bracket:
-    """Words ``start`` to ``end`` (not included); how many quotes there are up to its opening and closing."""
+    """Words ``start`` to ``end`` (exclusive), with the numbers of quotes before its opening and closing."""
 
     start: int
     end: int
@@ -43,7 +43,7 @@ class _Quote:
 
     word: str
     label: str
-    index: int  # the word position that it has, or would have had if it is deleted
+    index: int  # its word position, or the one it would have had if it is deleted
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _Side:
         """Put back deleted words.
 
         Args:
-            places: for positions in the words as they will be, in order, the number of the quote.
+            places: for positions in the new words, in order, the number of the quote.
         """
         if not places:
             return
@@ -76,7 +76,7 @@ class _Side:
 
 
 class _Matched:
-    """Recall and precision of what counts brackets."""
+    """Recall and precision from counts of brackets."""
 
     __slots__ = ()
     matched: int
@@ -85,12 +85,12 @@ class _Matched:
 
     @property
     def recall(self) -> float:
-        """Matched brackets of those in the gold tree, in percent; 0 if there are none."""
+        """Share of the gold brackets that match, in percent; 0 if there are none."""
         return percent(self.matched, self.gold)
 
     @property
     def precision(self) -> float:
-        """Matched brackets of those predicted, in percent; 0 if there are none."""
+        """Share of the predicted brackets that match, in percent; 0 if there are none."""
         return percent(self.matched, self.predicted)
 
 
@@ -106,8 +106,8 @@ class SentenceRow(_Matched):
         matched_unlabeled: brackets in common by their spans alone.
         gold, predicted: brackets on either side, without deleted ones.
         crossing: predicted brackets that cross a gold one.
-        words, correct_tags: words compared, and how many of them have the right tag.
-        reason: why it is an error, in EVALB's words.
+        words, correct_tags: words compared, and the number of them with the right tag.
+        reason: the reason of an error, in EVALB's words.
         gold_tree, predicted_tree: the two, as they were compared; "" for an empty line.
     """
 
@@ -149,7 +149,7 @@ class BracketScore(_Matched):
 
     @staticmethod
     def of(row: SentenceRow) -> BracketScore:
-        """The score of a single sentence: only scored ones count for more than their number."""
+        """The score of a single sentence: errors and skipped ones only add to the numbers of sentences."""
         if row.status != "scored":
             return BracketScore(
                 sentences=1, errors=int(row.status == "error"), skipped=int(row.status == "skipped")
@@ -180,7 +180,7 @@ class BracketScore(_Matched):
 
     @property
     def unlabeled_f1(self) -> float | None:
-        """F1 over spans alone, whatever the labels."""
+        """F1 over spans alone, ignoring labels."""
         return harmonic_mean(
             percent(self.matched_unlabeled, self.gold), percent(self.matched_unlabeled, self.predicted)
         )
@@ -221,7 +221,7 @@ def percent(part: int, whole: int) -> float:
 
 
 def harmonic_mean(a: float, b: float) -> float | None:
-    """2ab / (a + b); None where both are zero."""
+    """2ab / (a + b); None if both are zero."""
     return 2 * a * b / (a + b) if a + b > 0 else None
 
 
@@ -306,14 +306,14 @@ def _add_word(side: _Side, label: str, word: str, parameters: Parameters) -> Non
 
 
 def _restore_quotes(gold: _Side, test: _Side, parameters: Parameters) -> None:
-    """Where one side took a mark for punctuation and the other did not, put it back on the first side.
+    """Put a mark back on a side that took it for punctuation, where the other side did not.
 
     A gold mark that was put back still counts as deleted, at the next position: EVALB may put it back again.
     """
     deleted = parameters.delete_labels
     into_gold: dict[int, int] = {}
     into_test: dict[int, int] = {}
-    # Positions go up with every word put back: marks of one side are in order, and met once.
+    # Positions rise with every word put back: marks of one side are in order, and met once.
     first = kept = 0
     for number, of_test in enumerate(test.quotes):
         index = of_test.index + len(into_test)
@@ -346,7 +346,7 @@ def _counted(brackets: Sequence[_Bracket], parameters: Parameters) -> list[_Brac
 
 def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], parameters: Parameters | None) -> int:
     """Match each gold bracket with the first free predicted one of its span (and label, given parameters)."""
-    # By span and label the places of free ones in the order of opening; without parameters labels are alike.
+    # By span and label, indices of free ones in the order of opening; without parameters labels are alike.
     free: dict[tuple[int, int, str], deque[int]] = defaultdict(deque)
     for place, bracket in enumerate(test):
         free[bracket.start, bracket.end, bracket.label if parameters else ""].append(place)
@@ -361,8 +361,8 @@ def _match(gold: Sequence[_Bracket], test: Sequence[_Bracket], parameters: Param
 
 
 def _crossing(gold: Sequence[_Bracket], test: Sequence[_Bracket]) -> int:
-    """Predicted brackets that overlap some gold bracket without one holding the other."""
-    # The gold brackets over two neighbouring words hold one another. If one of them ends inside of a
+    """The number of predicted brackets that overlap some gold bracket without one containing the other."""
+    # The gold brackets over two neighbouring words are nested. If one of them ends inside of a
     # predicted bracket that begins between the words, or begins inside of one that ends there, then the
     # innermost does.
     n_words = max((bracket.end for bracket in (*gold, *test)), default=0)

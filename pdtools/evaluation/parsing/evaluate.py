@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 Binarize = Literal["right", "left", "none"]
 NO_LABELS = "all of its labels are X: without labels there is no labeled F1; --unlabeled compares spans"
 
-_LABEL = re.compile(r"\(\s*([^\s()]+)\s*(?=\()")  # of a constituent: a tag stands before a word
+_LABEL = re.compile(r"\(\s*([^\s()]+)\s*(?=\()")  # a constituent's: a tag stands before a word
 
 
 @dataclass
 class PreparationCounts:
-    """What the predicted trees were like.
+    """Counts of properties of the predicted trees.
 
     Attributes:
-        retagged: untagged ones, given the gold tags.
-        placeholders: flat ones of sentences without a parse.
-        labeled: those with a label that is not ``X``.
-        unlabeled: those with no other label than ``X``, where the gold tree has others.
+        retagged: untagged trees that were given the gold tags.
+        placeholders: flat trees of sentences without a parse.
+        labeled: trees with a label that is not ``X``.
+        unlabeled: trees with no other label than ``X``, where the gold tree has others.
     """
 
     retagged: int = 0
@@ -44,7 +44,7 @@ class PreparationCounts:
 
     @property
     def lack_labels(self) -> bool:
-        """Whether a comparison of labels says nothing: no predicted tree has any."""
+        """Return whether labels cannot be compared: no predicted tree has any."""
         return self.unlabeled > 0 and not self.labeled
 
     def count_labels(self, gold: str, predicted: str) -> None:
@@ -59,7 +59,7 @@ class PreparationCounts:
 def read_pairs(
     gold: str | Path, predicted: str | Path, *, verbatim: bool = False
 ) -> Iterator[tuple[int, str, str]]:
-    """Line number, gold line and predicted line of two files with one tree (or nothing) per line.
+    """Line number, gold line and predicted line from two files with one tree (or nothing) per line.
 
     Raises:
         InputError: if one file has more lines than the other; unless ``verbatim``, for a tree over several
@@ -79,8 +79,8 @@ def read_pairs(
 
 
 def _lines_of_trees(file: str | Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file, none of which goes on in one that closes its tree or is indented more."""
-    indent = depth = 0  # of the line before
+    """The lines of a file, none of which continues in one that closes its tree or is indented more."""
+    indent = depth = 0  # the previous line's
     for number, line in read_lines(file):
         own = len(line) - len(line.lstrip())
         if depth > 0 and (own > indent or line.startswith(")")):
@@ -117,7 +117,7 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
     Words are spelled alike (``1\\/2`` and ``1/2``). A predicted tree without tags (all ``XX``, as ``pdtools
     decode`` writes) gets the gold tags, so that the same punctuation is deleted on both sides. With
     ``binarize`` both are cleaned (wrapper, traces, function tags) and binarized, and only their binary nodes
-    are compared: no unary chains, nothing over a single word. What is not one tree is left as it is.
+    are compared: no unary chains, nothing over a single word. Text that is not one tree stays as it is.
     """
     from pdtools.trees import TRACE_TAGS, is_placeholder
 
@@ -126,7 +126,7 @@ def prepare(gold: str, predicted: str, binarize: Binarize, counts: PreparationCo
         untagged = _is_untagged(predicted_tree) and not _is_untagged(gold_tree)
         if untagged and is_placeholder(predicted_tree):
             counts.placeholders += 1
-        # A parser never sees traces: the gold tree may have them, the predicted one does not.
+        # A parser never sees traces: the gold tree may have some, the predicted one none.
         tagged = [
             (word, tag)
             for word, tag in zip(gold_tree.words, gold_tree.tags, strict=True)
@@ -160,7 +160,7 @@ def _binarized(tree: Tree, binarize: Binarize) -> str:
     if binarize == "none":
         return str(tree)
     tree = factor_out(collapse_unaries(tree), binarize)
-    binary = tree.ends - tree.starts > 1  # what is left over one word is no binary node
+    binary = tree.ends - tree.starts > 1  # a remaining node over one word is no binary node
     labels = tuple(label for label, kept in zip(tree.labels, binary, strict=True) if kept)
     return str(dataclasses.replace(tree, labels=labels, starts=tree.starts[binary], ends=tree.ends[binary]))
 
@@ -185,7 +185,7 @@ def compare_files(
 
     Args:
         gold, predicted: files with one tree per line, compressed or not; one of them may be ``-``.
-        parameters: what counts.
+        parameters: EVALB's parameters.
         binarize: factor both sides before they are compared.
         verbatim: do only what EVALB does; without it see :func:`prepare`.
         left_out: lines to skip, with the reason.
@@ -228,7 +228,7 @@ def evaluate_parse(
     """Score a file of predicted trees; arguments as in :func:`compare_files`.
 
     Returns:
-        Scores in percent, over all sentences and (``up_to_cutoff``) over those of at most
+        Scores in percent, over all sentences and (``up_to_cutoff``) over sentences of at most
         ``parameters.cutoff_len`` words; an ``items`` table with one row per sentence.
 
     Raises:

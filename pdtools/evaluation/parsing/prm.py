@@ -1,4 +1,4 @@
-"""EVALB's parameter files: which brackets count, which labels and words are the same."""
+"""EVALB's parameter files: the brackets that count, and equal labels and words."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PAIRS = {"EQ_LABEL": "equal_labels", "EQ_WORD": "equal_words"}
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What a parameter file says. The defaults are EVALB's own, in force where a file is silent.
+    """The content of a parameter file. The defaults are EVALB's own, for missing keywords.
 
     Attributes:
         max_error: EVALB gives up once more than ``max_error + 1`` errors have been met.
         cutoff_len: sentences of at most this many words are summed up a second time.
         labeled: whether a bracket's label has to match too.
-        delete_labels: brackets that do not count; a preterminal's word goes as well.
+        delete_labels: brackets that do not count; a preterminal's word is removed as well.
         delete_labels_for_length: preterminals that do not count towards a sentence's length.
         quote_labels: tags of words that may be a quotation mark on one side and a possessive on the other.
-        equal_labels: pairs of labels taken to be the same, in either direction.
-        equal_words: pairs of words taken to be the same, in either direction.
+        equal_labels: pairs of labels that count as equal, in either direction.
+        equal_words: pairs of words that count as equal, in either direction.
     """
 
     max_error: int = 10
@@ -44,7 +44,7 @@ class Parameters:
     equal_words: frozenset[tuple[str, str]] = frozenset()
 
     def same_label(self, a: str, b: str) -> bool:
-        """Whether two labels count as one."""
+        """Return whether two labels count as one."""
         return a == b or (a, b) in self.equal_labels or (b, a) in self.equal_labels
 
     def equals_of(self, label: str) -> set[str]:
@@ -53,15 +53,15 @@ class Parameters:
         return {b for a, b in pairs if a == label} | {a for a, b in pairs if b == label}
 
     def same_word(self, a: str, b: str) -> bool:
-        """Whether two words count as one."""
+        """Return whether two words count as one."""
         return a == b or (a, b) in self.equal_words or (b, a) in self.equal_words
 
     def deletes_bracket(self, label: str) -> bool:
-        """Whether a constituent of this (trimmed) label does not count; ``EQ_LABEL`` applies here too."""
+        """Return whether a constituent with this (trimmed) label does not count; ``EQ_LABEL`` applies too."""
         return any(self.same_label(label, deleted) for deleted in self.delete_labels)
 
 
-# What papers on parsing leave out: wrappers, traces, punctuation; PRT and ADVP are one label.
+# Exclusions common in papers on parsing: wrappers, traces, punctuation; PRT and ADVP are one label.
 # Quotes may be written as in a treebank on one side and as in running text on the other.
 COMMON = Parameters(
     delete_labels=frozenset({"", "TOP", "ROOT", "S1", "VROOT", "-NONE-", "-DFL-", ",", ":", "``", "''", "."}),
@@ -84,7 +84,7 @@ def read_parameters(path: str | Path) -> Parameters:
     text = decode_utf8(read_bytes(path, _MAX_BYTES), path)
     for number, line in enumerate(text.split("\n"), start=1):
         line = line.rstrip()
-        if line.startswith("#") or len(line) < 3:  # EVALB passes over lines this short without a word
+        if line.startswith("#") or len(line) < 3:  # EVALB silently skips lines this short
             continue
         keyword, *rest = line.split(maxsplit=1)
         value = "".join(rest)

@@ -1,4 +1,4 @@
-"""F1 of parses, as a record."""
+"""The record of the evaluation of parses, F1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of matched, gold and predicted brackets: 2 · matched / (gold + predicted), in percent."""
+    """F1 from matched, gold and predicted brackets: 2 · matched / (gold + predicted), in percent."""
     import numpy as np
 
     return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)

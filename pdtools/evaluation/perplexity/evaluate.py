@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
 
-# Sentences that are worked on together, if their derivations are not searched.
+# Number of sentences processed together, if their derivations are not searched.
 ROWS_PER_PIECE = 256
-# What is kept of a :class:`~pdtools.search.scores.RowScore`.
+# The kept fields of a :class:`~pdtools.search.scores.RowScore`.
 _Record = tuple[float, float | None, float | None, float, float, float | None, float]
-# Sentences of a table that is put together of such.
+# Number of sentences in a batch of the table.
 _ROWS_PER_BATCH = 4096
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SentenceLogprobs:
-    """Log-probabilities of one sentence, in nats; None where they were not computed or do not exist.
+    """Log-probabilities of one sentence, in nats; None if not computed or undefined.
 
     Attributes:
         id: its row in the shards.
-        tokens: tokens scored: end-of-sentence is one of them where the model counts it, ROOT never.
-        words: words scored, and one for end-of-sentence where it is counted.
+        tokens: tokens scored: including end-of-sentence if the model counts it, never ROOT.
+        words: words scored, and one for end-of-sentence if it is counted.
         unknown: tokens that are ``<unk>``.
-        given_tree: Σ log p(x_k | x_<k, W_{k−1}), the tree given.
-        joint: log p(x, y), the attachments of the tree scored too.
+        given_tree: Σ log p(x_k | x_<k, W_{k−1}), given the tree.
+        joint: log p(x, y), including the tree's attachments.
         marginal: log p(x); by beam search it is a lower bound.
-        ends: ends of sentences among the tokens (and words): one, or none where they are not counted.
-        end_given_tree, end_marginal: what these add to ``given_tree`` and ``joint``, and to ``marginal``.
-        particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and what these
-            add to it.
+        ends: ends of sentences among the tokens (and words): one, or none if they are not counted.
+        end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
+        particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and their
+            part of it.
     """
 
     id: int
@@ -84,18 +84,19 @@ def evaluate_perplexity(
     Args:
         shards: sentences with their trees (layout ``sentence``).
         loaded: a checkpoint.
-        search: for the marginal; without a beam there is none. Without a tape p(x) is exact and needs none.
-        particles: to estimate log p(x) by beside it; None: it is not.
-        rejects: takes sentences longer than the model (one without a head reads them in windows), without
-            one of the trees to sum over, or with probability 0, also by an estimate.
+        search: for the marginal; without a beam there is none. Without a tape p(x) is exact and needs no
+            search.
+        particles: to estimate log p(x) too; None: no estimate.
+        rejects: takes sentences that are too long for the model (one without a head reads them in windows),
+            lack one of the trees to sum over, or have probability 0, also by an estimate.
         progress: wraps the iterator over sentences.
-        in_pieces: who scores them; None: this process.
+        in_pieces: distributes the scoring; None: this process.
 
     Returns:
         See :func:`perplexities`; an ``items`` table with a row per sentence.
 
     Raises:
-        InputError: if the shards have another tokenizer, layout or binarization than the model's, or a
+        InputError: if the shards' tokenizer, layout or binarization is not the model's, or a
             sentence is too long or impossible and ``rejects`` says to stop.
     """
     from pdtools.search.options import beam_settings
@@ -145,7 +146,7 @@ def evaluate_perplexity(
 def evaluate_string_perplexity(
     shards: ShardFolder, scorer: Scorer, *, rejects: Rejects, progress: Progress = no_progress
 ) -> Results:
-    """Perplexity of a model that reads the shards' text with a tokenizer of its own, such as GPT-2.
+    """Perplexity of a model that reads the shards' text with its own tokenizer, such as GPT-2.
 
     Arguments and results are as in :func:`evaluate_perplexity`; only marginals exist. The text has the
     shards' words between single spaces.
@@ -171,18 +172,18 @@ def evaluate_text_perplexity(
     rejects: Rejects,
     progress: Progress = no_progress,
 ) -> Results:
-    """Perplexity of text, of any model that scores sentences.
+    """Perplexity of text, for any model that scores sentences.
 
     Args:
-        lines: of the text; those without words are left out.
-        scorer: of a model.
-        documents: whether the lines of a document (:func:`.contexts.documents_of`) are one text.
+        lines: the lines of the text; lines without words are excluded.
+        scorer: the model's scorer.
+        documents: whether a document's lines (:func:`.contexts.documents_of`) are one text.
         rejects: takes sentences, or documents, that the model cannot score.
         progress: wraps the iterator over them.
 
     Returns:
-        See :func:`perplexities`, of which only marginals exist; ``words`` are those of the text as it is
-        written, whatever the model. An ``items`` table with a row for each line, or document, whose ``id`` is
+        See :func:`perplexities`; only marginals exist. ``words`` are the words of the text as it is
+        written, for every model. An ``items`` table has a row for each line, or document, whose ``id`` is
         its number, from 1.
     """
     from pdtools.search.contexts import documents_of, joined
@@ -233,7 +234,7 @@ def _score_strings(
 
 
 class _Text(NamedTuple):
-    """A text, its words as they are written, and where it is from."""
+    """A text, its words as written, and its place."""
 
     id: int
     sentence: Sentence
@@ -263,7 +264,7 @@ def _score_texts(
         yield SentenceLogprobs(
             id=text.id,
             tokens=len(score.logprobs),
-            # Without BOS the first token has no score: nor does its word, if that is all of it.
+            # Without BOS the first token has no score: nor does its word, if it is a single token.
             words=len(text.written.words) - max(0, score.words[0]) + len(ends),
             unknown=score.n_unknown,
             marginal=score.total,
@@ -278,7 +279,7 @@ _KINDS = {
     "marginal": ("marginal", "end_marginal"),
     "particles": ("particles", "end_particles"),
 }
-# Columns, and scores, that are there if they were asked for.
+# Columns, and scores, that exist only if requested.
 _PARTICLES = ("particles", "end_particles")
 
 
@@ -290,9 +291,9 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
 
     Returns:
         ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal``, the same with ``word``, and
-        with ``word_without_eos``, which leaves out what end-of-sentence adds to the logarithms and to the
-        words: models that count it and models that do not have that in common. None for a kind that some
-        sentence does not have. ``…_particles`` are there if they were asked for.
+        with ``word_without_eos``, which removes end-of-sentence from the logarithms and from the
+        words: so models that count it and models that do not can be compared. None for a kind that some
+        sentence lacks. ``…_particles`` exist if they were requested.
     """
     import pyarrow.compute as pc
 
@@ -313,7 +314,7 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
 
 
 def items_table(items: Sequence[SentenceLogprobs], *, particles: bool = False) -> pa.Table:
-    """A row for each sentence, and a column for each attribute; those of ``particles`` if they are wanted."""
+    """A table with a row for each sentence, and a column for each attribute; ``particles`` if wanted."""
     import pyarrow as pa
 
     types = {"id": pa.int64(), **dict.fromkeys(("tokens", "words", "unknown", "ends"), pa.int32())}
@@ -323,7 +324,7 @@ def items_table(items: Sequence[SentenceLogprobs], *, particles: bool = False) -
 
 
 def count_items(items: pa.Table) -> dict[str, Any]:
-    """Sentences, tokens, words (with and without ends of sentences), and tokens that are ``<unk>``."""
+    """Counts of sentences, tokens, words (with and without ends of sentences), and ``<unk>`` tokens."""
     return {
         "sentences": len(items),
         "tokens": _sum(items["tokens"]),
@@ -334,7 +335,7 @@ def count_items(items: pa.Table) -> dict[str, Any]:
 
 
 def _table(blocks: Iterable[Sequence[SentenceLogprobs]], *, particles: bool = False) -> pa.Table:
-    """One table, of which the numbers alone are in memory."""
+    """One table, of which only the numbers are in memory."""
     import pyarrow as pa
 
     tables = (items_table(block, particles=particles) for block in blocks)
@@ -348,7 +349,7 @@ def _sum(numbers: pa.ChunkedArray) -> int:
 
 
 def _perplexity(logprobs: Sequence[pa.ChunkedArray], count: int) -> float:
-    """Of everything that these columns hold."""
+    """The perplexity of the sums of these columns."""
     total = math.fsum(number for each in logprobs for chunk in each.chunks for number in chunk.to_numpy())
     if not math.isfinite(total):
         raise PdtoolsError("the model gives probabilities that are zero or not numbers: no perplexity")
@@ -361,7 +362,7 @@ def _perplexity(logprobs: Sequence[pa.ChunkedArray], count: int) -> float:
 
 
 def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = True) -> None:
-    """Refuse shards with a tokenizer, layout (if ``layouts``), binarization or labels unlike the model's."""
+    """Refuse shards whose tokenizer, layout (if ``layouts``), binarization or labels are not the model's."""
     hint = "make the shards with pdtools tapes or blocks, --tokenizer and the checkpoint's folder"
     if shards.tokenizer.fingerprint != loaded.tokenizer.fingerprint:
         raise InputError(f"not made with the tokenizer of {loaded.folder}", file=shards.folder, hint=hint)
@@ -372,7 +373,7 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
             raise InputError(
                 f"{key} {found}, but the model was trained with {key} {wanted}", file=shards.folder, hint=hint
             )
-    # Labels are numbers: those of a tokenizer that has none are numbered anew for each folder.
+    # Labels are numbers: if the tokenizer has none, each folder numbers its own anew.
     is_labelled = loaded.model.reads_labels and shards.has_constituents
     if is_labelled and shards.labels != loaded.tokenizer.labels:
         raise InputError(f"not made with the labels of {loaded.folder}", file=shards.folder, hint=hint)
@@ -381,7 +382,7 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
 def _score(
     loaded: LoadedModel, rows: Sequence[Row], *, search: SearchOptions, particles: Particles | None
 ) -> list[RowScore]:
-    """What is known of each row."""
+    """The scores of each row."""
     from pdtools.search.particles import with_particles
     from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import GivenRow
@@ -401,7 +402,7 @@ def _possible(
     rejects: Rejects,
     nothing: str,
 ) -> list[SentenceLogprobs]:
-    """The rows whose probabilities, as far as computed, are above 0; ``nothing``: why a marginal is not."""
+    """The rows whose computed probabilities are above 0; ``nothing``: the reason if a marginal is not."""
     from pdtools.search.scores import RowScore
 
     items = []
@@ -421,7 +422,7 @@ def _possible(
 
 def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
     unk_id = loaded.tokenizer.unk_id
-    windows = loaded.model.layout == "window"  # there a ROOT stands for the end of its sentence
+    windows = loaded.model.layout == "window"  # there a ROOT marks the end of its sentence
     end_id = loaded.model.root_id if windows else loaded.model.eos_id
     return SentenceLogprobs(
         id=row.id,
@@ -434,7 +435,7 @@ def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs
 
 
 def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], end_id: int) -> int:
-    """Words of a row that begin in it, and its ends of sentences: one, or of a block or window some."""
+    """The number of a row's words that begin in it, and ends: one, or several in a block or window."""
     return int(word.max()) + 1 + int((tokens == end_id).sum())
 
 

@@ -28,12 +28,12 @@ _ROWS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenTokens:
-    """Which tokens an evaluation hides; the defaults are BERT's.
+    """The choice of hidden tokens in an evaluation; the defaults are BERT's.
 
     Args:
-        mask_share: of a row's tokens, above 0 and at most 1; at least one of each row.
-        masking: what is read in their place, see :data:`~pdtools.training.data.masking.Replacement`.
-        mask_draws: how many times tokens are drawn; every draw counts as much.
+        mask_share: share of a row's tokens, above 0 and at most 1; at least one of each row.
+        masking: their replacement, see :data:`~pdtools.training.data.masking.Replacement`.
+        mask_draws: number of draws of tokens; every draw has equal weight.
     """
 
     mask_share: float = 0.15
@@ -53,26 +53,26 @@ def evaluate_masked_perplexity(
 ) -> Results:
     """exp of the mean -log p of tokens that are hidden from a masked model.
 
-    Which ones are hidden, and what is read in their place, is the same in every evaluation of the same rows
+    The hidden tokens, and their replacements, are the same in every evaluation of the same rows
     (:class:`~pdtools.training.data.masking.Masking`).
 
     Args:
         shards: rows made with the model's tokenizer.
         loaded: a checkpoint of a masked model.
-        hidden: which tokens are hidden; None: the defaults.
+        hidden: the choice of hidden tokens; None: the defaults.
         max_batch: rows per batch.
         rejects: takes rows longer than the model.
         progress: wraps the iterator over rows.
-        in_pieces: who scores them; None: this process.
+        in_pieces: distributes the scoring; None: this process.
 
     Returns:
         ``ppl_token_masked``; an ``items`` table with a row per row of the shards: id, hidden tokens and the
         sum of their log-probabilities in nats, over all draws.
 
     Raises:
-        InputError: if the shards have another tokenizer or layout than the model's, or a row is too long and
+        InputError: if the shards' tokenizer or layout is not the model's, or a row is too long and
             ``rejects`` says to stop.
-        PdtoolsError: if there is nothing to hide, or a probability is no number.
+        PdtoolsError: if there is nothing to hide, or a probability is NaN.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -117,7 +117,7 @@ def evaluate_masked_perplexity(
 def _score(
     loaded: LoadedModel, rows: Sequence[Row], *, hidden: HiddenTokens, max_batch: int | None
 ) -> list[tuple[int, float]]:
-    """Of each row how many tokens were hidden, and the sum of their log-probabilities."""
+    """The number of each row's hidden tokens, and the sum of their log-probabilities."""
     import torch
 
     from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit

@@ -1,4 +1,4 @@
-"""Perplexity, as a record."""
+"""The record of perplexity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PERPLEXITIES = {
     "ppl_word_marginal": "perplexity per word, marginal",
     "ppl_token_masked": "perplexity per hidden token",
 }
-# Of models of which only some count end-of-sentence.
+# Scores to compare models of which only some count end-of-sentence.
 WITHOUT_EOS = {
     "ppl_word_without_eos_given_trees": "perplexity per word without end-of-sentence, given the trees",
     "ppl_word_without_eos_joint": "perplexity per word without end-of-sentence, joint",
@@ -29,14 +29,14 @@ _GIVEN_TREES, _JOINT, _MARGINAL = "given the trees", "joint", "marginal"
 
 
 def _perplexity(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of log-probabilities and words."""
+    """Perplexity from sums of log-probabilities and words."""
     import numpy as np
 
     return np.exp(-sums[..., 0] / np.maximum(sums[..., 1], 1))
 
 
 def _perplexity_without_ends(sums: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of log-probabilities and words, and of how much of them is ends of sentences."""
+    """Perplexity from sums of log-probabilities and words, minus the parts of ends of sentences."""
     import numpy as np
 
     return np.exp(-(sums[..., 0] - sums[..., 2]) / np.maximum(sums[..., 1] - sums[..., 3], 1))
@@ -66,15 +66,15 @@ def _main_scores(document: Document) -> MainScores:
     for names, unit in ((PERPLEXITIES, "words"), (WITHOUT_EOS, "words_without_eos")):
         over = (f"{counts['sentences']} sentences", f"{counts.get(unit)} words")
         found |= {text: (scores[key], over) for key, text in names.items() if key in scores}
-        # A model without derivations scores no trees: its joint is that of the tokens.
-    # A model that scores no trees has no joint: what stands there is that of the tokens.
+        # A model without derivations scores no trees: its joint is the tokens' log-probability. So it is in
+        # results of a model that scores no trees.
     if scores.get("ppl_word_joint") in (None, scores.get("ppl_word_given_trees")):
         found = {label: score for label, score in found.items() if not label.endswith(_JOINT)}
     return found
 
 
 def bound(label: str, document: Document) -> str | None:
-    """Which bound a marginal perplexity is, by its label or its name in results; None: it is exact."""
+    """The bound that a marginal perplexity is, by its label or its name in results; None: it is exact."""
     settings = document["settings"]
     searched = {**(settings.get("scorer") or {}), **settings}
     if not label.endswith(_MARGINAL):
@@ -86,8 +86,11 @@ def bound(label: str, document: Document) -> str | None:
 
 
 def _untested(label: str, a: Document, b: Document) -> str | None:
-    """Given the trees, a model does not pay for what it reads off them, which is not the same for all kinds.
-    Joint perplexities can be compared if the trees are of one kind: attachments, or labelled constituents."""
+    """The reason why two perplexities cannot be compared, if any.
+
+    Given the trees, a model does not pay for information in them, which differs between kinds of models.
+    Joint perplexities can be compared if the trees are of one kind: attachments, or labelled constituents.
+    """
 
     def differ(name: str) -> bool:
         of = {document["settings"].get(name) for document in (a, b)} - {None}
@@ -114,7 +117,7 @@ EVALUATIONS = (
         columns=tuple(dict.fromkeys(name for sums in _SUMS.values() for name in (sums.key, *sums.columns))),
         lower_is_better=True,
         same={"text_sha256": "other sentences"},
-        ignores_end=True,  # perplexities with it and without it have names of their own
+        ignores_end=True,  # perplexities with it and without it have different names
         without_end=frozenset(WITHOUT_EOS.values()),
         concerned={"beam": _MARGINAL, "trees": _GIVEN_TREES},
         bound=bound,

@@ -1,4 +1,4 @@
-"""The rows of shards in pieces, scored by this process or by whoever a plan says."""
+"""The rows of shards in chunks, scored by this process or as a plan says."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Row:
     """A row of shards.
 
     Attributes:
-        number: its place in the folder, from 0.
-        id: as the shards have it.
+        number: its index in the folder, from 0.
+        id: the shards' id.
         tokens, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
-        derivation: as the model has it (:meth:`pdtools.models.LanguageModel.derivation_of`).
+        derivation: the model's derivation of it (:meth:`pdtools.models.LanguageModel.derivation_of`).
         text: its words.
     """
 
@@ -44,16 +44,16 @@ class Row:
 
 
 ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
-"""What a model says of rows, longest first: a JSON-ready value for each. To be pickled to workers."""
+"""Scores rows with a model, longest first: a JSON-ready value for each. To be pickled to workers."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowWork(JsonWork[Sequence[Row], list[Any]]):
-    """Scores the rows of a piece (:class:`pdtools.jobs.Work`)."""
+    """Scores the rows of a chunk (:class:`pdtools.jobs.Work`)."""
 
     model: ModelSource
     score: ScoreRows
-    kind: Any  # the type of what is said of a row
+    kind: Any  # the type of a row's score
 
     def __call__(self, piece: Sequence[Row]) -> list[Any]:
         return self.score(self.model.load_model(), piece)
@@ -85,26 +85,26 @@ def score_blocks(
 ) -> Iterator[list[tuple[Row, Any]]]:
     """Score the rows of shards that are not too long for a model.
 
-    Rows of a block (:meth:`pdtools.shards.ShardFolder.blocks`) are sorted by length and cut into pieces: what
-    is in a piece, and in a batch, depends on nothing but the shards.
+    Rows of a block (:meth:`pdtools.shards.ShardFolder.blocks`) are sorted by length and cut into chunks: the
+    content of a chunk, and of a batch, depends only on the shards.
 
     Args:
         shards: read block by block.
         loaded: the model. Other processes load it themselves.
-        score: what is done with a piece.
-        problem: why a row with such tokens is left out, if so; None: none is.
+        score: the function for a chunk.
+        problem: gives the reason to exclude a row with such tokens, if there is one; None: all are kept.
         any_length: whether no row is too long.
-        kind: the type of what it says of a row.
+        kind: the type of a row's score.
         rows_per_piece: at most.
-        in_pieces: who does it; None: this process.
-        rejects: takes rows that are too long, and those that ``problem`` says.
+        in_pieces: distributes the work; None: this process.
+        rejects: takes rows that are too long, and rows with a problem.
         progress: wraps the iterator over rows.
 
     Yields:
         For each block its rows, in order, with their scores.
 
     Raises:
-        InputError: if a row is left out and ``rejects`` says to stop.
+        InputError: if a row is excluded and ``rejects`` says to stop.
     """
     from pdtools.shards.reader import ROWS_PER_BLOCK
 
@@ -120,7 +120,7 @@ def score_blocks(
 
 
 def arrays_of(derivation: Any) -> Iterator[NDArray[np.int32]]:
-    """The arrays that a derivation is made of."""
+    """The arrays that a derivation consists of."""
     if dataclasses.is_dataclass(derivation):
         yield from (getattr(derivation, field.name) for field in dataclasses.fields(derivation))
     else:

@@ -1,4 +1,4 @@
-"""Perplexity of a corpus that is read as one stream, the way that recurrent models usually are evaluated."""
+"""Perplexity of a corpus read as one stream, the usual evaluation of recurrent models."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from pdtools.models import LoadedModel
     from pdtools.shards import ShardSet
 
-# Tokens of a lone stream that are read at a time; the state goes on. Of several streams fewer, since the
-# memory that a stack takes grows with the streams and with the square of what each of them reads.
+# Tokens read at once in a single stream; the state is kept. Fewer with several streams, since
+# a stack's memory grows with the number of streams and the square of the tokens read.
 _LENGTH, _SHORTEST = 256, 32
 
 
 def evaluate_stream_perplexity(
     shards: ShardSet, loaded: LoadedModel, *, streams: int = 1, progress: Progress = no_progress
 ) -> Results:
-    """Perplexity of all rows one after the other, each read with what is left of those before it.
+    """Perplexity of all rows in order, each read with the state after the rows before it.
 
     Args:
         shards: made with the model's tokenizer; sentences or blocks.
         loaded: a recurrent model.
-        streams: pieces of the corpus that are read side by side; each begins without a past.
+        streams: number of parallel parts of the corpus; each begins without a past.
         progress: wraps the iterator over batches.
 
     Returns:
@@ -43,7 +43,7 @@ def evaluate_stream_perplexity(
         ``items`` table with the log-probability of each row in nats.
 
     Raises:
-        PdtoolsError: if the model reads no streams, or the shards are not of its tokenizer.
+        PdtoolsError: if the model reads no streams, or the shards have another tokenizer.
     """
     import torch
 
@@ -52,7 +52,7 @@ def evaluate_stream_perplexity(
     model = loaded.model
     if not model.reads_streams:
         raise PdtoolsError(f"{loaded.folder}: --stream needs a recurrent model whose stack is limited")
-    check_shards(shards, loaded, layouts=False)  # a stream of sentences is that of their blocks
+    check_shards(shards, loaded, layouts=False)  # a stream of sentences equals the stream of their blocks
     batches = Stream(shards).cut(streams, max(_SHORTEST, int(_LENGTH / math.sqrt(streams))))
     parts, carry = [], None
     with torch.inference_mode():

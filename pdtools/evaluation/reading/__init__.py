@@ -1,1 +1,1 @@
-"""Reading times: how well do a model's surprisals predict them, and how many milliseconds is a bit?"""
+"""Reading times: how well a model's surprisals predict them, and the milliseconds per bit."""

@@ -1,4 +1,4 @@
-"""A model's tokens and the words of a reading-time corpus, matched by the characters that both stand on."""
+"""Alignment of a model's tokens with the words of a reading-time corpus, by their characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pdtools.tokenization import Sentence
 
 Float = NDArray[np.float64]
 PER_NAT = 1 / np.log(2)
-# Why a word has no surprisal.
+# Reasons why a word has no surprisal.
 CROSSING = "a token reaches over its edge"
 UNCOVERED = "no token for all of it"
 UNKNOWN = "read as an unknown word"
@@ -22,13 +22,12 @@ UNKNOWN = "read as an unknown word"
 
 @dataclass(frozen=True)
 class WordValues:
-    """What a model says of the words of a text.
+    """A model's values for the words of a text.
 
     Attributes:
-        values: by predictor, float64 (words,); not a number where there is none. Surprisal and entropy are
-            in bits.
-        reasons: why a word has none, by its place.
-        seen: int64 (words,), how many tokens were read before each; −1: all before it in its sentence.
+        values: by predictor, float64 (words,); NaN if there is none. Surprisal and entropy are in bits.
+        reasons: the reason why a word has none, by its index.
+        seen: int64 (words,), number of tokens read before each; −1: all before it in its sentence.
     """
 
     values: dict[str, Float]
@@ -39,18 +38,18 @@ class WordValues:
 def align(
     written: Sentence, scored: Sequence[tuple[int, SentenceScore | Unscorable]], *, spaces: bool = False
 ) -> WordValues:
-    """What the scores of the parts of a text say of its words.
+    """Convert the scores of a text's parts to values of its words.
 
-    A word's surprisal is the sum of those of its tokens, its entropy that of its first token. A token without
-    characters of its own (a space) belongs to the word that follows. A word that a token shares with another
+    A word's surprisal is the sum of its tokens' surprisals, its entropy its first token's. A token without
+    characters of its own (a space) belongs to the next word. A word that shares a token with another
     word, that is not covered by tokens, or whose tokens have no score, has no values.
 
     Args:
         written: the text and its words.
         scored: each part's first character in the text, and its score, whose characters count from there.
-        spaces: whether surprisals are corrected by what the measures ``begins`` and ``ends`` say: where the
-            model marks the space before a word, log p(word) lacks that the word ends, and holds that the word
-            before does (Oh and Schuler 2024; Pimentel and Meister 2024, equation 9).
+        spaces: whether surprisals are corrected with the measures ``begins`` and ``ends``: if the
+            model marks the space before a word, log p(word) lacks the end of the word, and includes the end
+            of the word before (Oh and Schuler 2024; Pimentel and Meister 2024, equation 9).
     """
     starts, ends = np.array(written.starts), np.array(written.ends)
     n = len(starts)
@@ -63,7 +62,7 @@ def align(
             inside = (starts >= at) & (ends <= at + len(score.text))
             reasons |= dict.fromkeys(np.flatnonzero(inside).tolist(), score.reason)
             continue
-        own = np.flatnonzero(np.array(score.words) >= 0)  # ends of sentences are of no word
+        own = np.flatnonzero(np.array(score.words) >= 0)  # ends of sentences belong to no word
         first, last = np.array(score.starts)[own] + at, np.array(score.ends)[own] + at
         own, first, last = (each[first < len(written.text)] for each in (own, first, last))
         word = np.searchsorted(starts, first, side="right") - 1
@@ -101,7 +100,7 @@ def _values(
     n: int,
     spaces: bool,
 ) -> Mapping[str, Float]:
-    """By predictor, what a part says of all n words; those that it has no token of are 0."""
+    """By predictor, a part's values for all n words; 0 for words without tokens in it."""
 
     def summed(values: Float) -> Float:
         return np.bincount(word, values[own], minlength=n).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Effects in milliseconds: differences of conditions, as people show them and as bits predict them."""
+"""Effects in milliseconds: differences between conditions, observed and predicted from bits."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 EFFECTS = "effects"
 """The table of effects in a folder of results."""
 REGION = (0, 1, 2)
-"""The critical word and the two after it, as the column ``roi`` numbers them."""
-# Samples of the bootstrap that are in memory at once.
+"""The critical word and the two after it, as numbered in the column ``roi``."""
+# Number of bootstrap samples in memory at once.
 _AT_ONCE = 250
 _WAYS = ("both", "items", "subjects")
-"""What is drawn with replacement."""
+"""The units drawn with replacement."""
 
 
 @dataclass(frozen=True)
 class Contrast:
-    """An effect: the times of one condition less those of another."""
+    """An effect: the times of one condition minus another's."""
 
     more: str
     less: str
 
     @property
     def name(self) -> str:
-        """For tables."""
+        """The name in tables."""
         return f"{self.more} − {self.less}"
 
     @classmethod
     def read(cls, text: str) -> Contrast:
-        """Two names with a comma between them.
+        """Parse two names with a comma between them.
 
         Raises:
             PdtoolsError: if there are not two.
@@ -53,7 +53,7 @@ class Contrast:
 
 
 def chosen(times: ReadingTimes, text: str) -> NDArray[np.bool_]:
-    """Which observations --fit means: values of the column of conditions, or COLUMN=VALUE,VALUE.
+    """The observations that --fit selects: values of the column of conditions, or COLUMN=VALUE,VALUE.
 
     Raises:
         PdtoolsError: if a value is not in the column, which is then described.
@@ -85,7 +85,7 @@ class _Cell:
     predictors: Float
 
     def means(self, groups: Float, subjects: Float) -> tuple[Float, Float]:
-        """Mean time (s,) and mean predictors (s, p), where groups and subjects count (s, ·) times each."""
+        """Mean time (s,) and mean predictors (s, p), with multiplicities (s, ·) of groups and subjects."""
         number = ((subjects @ self.number.T) * groups).sum(1)
         time = ((subjects @ self.time.T) * groups).sum(1)
         predictors = np.einsum("sg,sgp->sp", groups, np.einsum("su,gup->sgp", subjects, self.predictors))
@@ -95,12 +95,12 @@ class _Cell:
 
 @dataclass(frozen=True)
 class Design:
-    """What is fitted and predicted of one model.
+    """The design matrix of one model.
 
     Attributes:
-        name: of the model.
-        predictors: float64 (W, p), of all words, with a column of ones; not a number where there is none.
-        surprisal: which column has the word's own surprisal; None: none has.
+        name: the model's name.
+        predictors: float64 (W, p), of all words, with a column of ones; NaN where missing.
+        surprisal: the column with the word's own surprisal; None: there is none.
     """
 
     name: str
@@ -119,20 +119,20 @@ def predicted_effects(
     seed: int,
     samples: int,
 ) -> list[dict[str, Any]]:
-    """Each effect at the critical word and after it, of people and as each model predicts it.
+    """Each effect at the critical word and after it, observed and as each model predicts it.
 
-    Milliseconds a unit are fitted to mean times of words over subjects; the times of conditions are predicted
-    from them. Intervals draw groups of items and subjects with replacement, of what is fitted and of what is
-    predicted, and fit anew.
+    Milliseconds per unit are fitted to mean times of words over subjects; the times of conditions are
+    predicted from them. Intervals draw groups of items and subjects with replacement, for the fit and for the
+    prediction, and fit anew.
 
     Args:
         times: of all conditions.
-        plausible: bool (n,), which observations count.
-        fitted: bool (n,), which of these are fitted.
+        plausible: bool (n,), observations that count.
+        fitted: bool (n,), observations among these that are fitted.
         kept: int64, words that are fitted.
-        designs: of each model.
-        contrasts: what is compared.
-        seed, samples: of the bootstrap.
+        designs: each model's design matrix.
+        contrasts: the effects.
+        seed, samples: for the bootstrap.
 
     Returns:
         For each contrast, place and model: ``human``, ``predicted``, ``ratio`` (each with ``value``, ``low``,
@@ -164,7 +164,7 @@ def predicted_effects(
             critical = plausible & (place == roi) & np.isin(conditions, [contrast.more, contrast.less])
             left_out = int((critical & ~known[times.word]).sum())
             for design, conversion in zip(designs, fits, strict=True):
-                rng = np.random.default_rng(seed)  # people are the same beside all models
+                rng = np.random.default_rng(seed)  # people are the same for all models
                 found.append(
                     {
                         "contrast": contrast.name,
@@ -186,13 +186,13 @@ def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Effects of :func:`predicted_effects` as a table: a row for each contrast, place and model.
 
     Columns:
-        contrast, roi, model: which effect.
+        contrast, roi, model: identify the effect.
         human, human_low, human_high: people's effect and its interval, milliseconds.
         predicted, predicted_low, predicted_high: the effect that the model predicts.
         ratio, ratio_low, ratio_high: predicted by human; null where people's effect may be 0.
         bits, bits_of_less: of the contrast's first and second condition, or null.
-        groups, observations: how many.
-        observations_left_out: observations of words that a model has no values for.
+        groups, observations: their numbers.
+        observations_left_out: number of observations of words for which a model has no values.
     """
     import pyarrow as pa
 
@@ -214,7 +214,7 @@ def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _places(times: ReadingTimes) -> NDArray[np.int64]:
-    """(n,), where each observation's word stands from the critical one; −1: nowhere near."""
+    """(n,), the position of each observation's word relative to the critical one; −1: not in the region."""
     found = np.full(len(times.word), -1)
     for i, cell in enumerate(times.label(times.columns.roi)):
         try:
@@ -227,7 +227,7 @@ def _places(times: ReadingTimes) -> NDArray[np.int64]:
 
 
 class _Conversion:
-    """Least squares on mean times over subjects, of drawn groups and subjects."""
+    """Least squares on mean times over subjects, for drawn groups and subjects."""
 
     def __init__(
         self, times: ReadingTimes, which: NDArray[np.bool_], kept: NDArray[np.int64], predictors: Float
@@ -244,7 +244,7 @@ class _Conversion:
         self.groups = len(names)
 
     def coefficients(self, groups: Float, subjects: Float) -> Float:
-        """(s, p), where groups (s, groups) and subjects (s, subjects) count so often."""
+        """Coefficients (s, p), with multiplicities of groups (s, groups) and subjects (s, subjects)."""
         numbers = subjects @ self._numbers
         weights = groups[:, self._group] * (numbers > 0)
         means = np.divide(subjects @ self._sums, numbers, out=np.zeros_like(numbers), where=numbers > 0)
@@ -293,7 +293,7 @@ def _effect(
         "observations": int(sides[0].sum() + sides[1].sum()),
     }
     with np.errstate(divide="ignore", invalid="ignore"):
-        # A ratio to people's effect says little where that may be 0.
+        # A ratio to people's effect is of little use if that may be 0.
         sure = found["human"]["low"] > 0 or found["human"]["high"] < 0
         found["ratio"] = (
             _with_interval(predicted[0] / human[0], {way: b / a for way, (a, b) in drawn.items()})
@@ -325,7 +325,7 @@ def _cell(
 def _draws(
     sizes: tuple[int, int, int], way: str, rng: np.random.Generator, samples: int
 ) -> Iterator[tuple[Float, Float, Float]]:
-    """How often each group that is fitted, group that is predicted, and subject is drawn, or once."""
+    """Multiplicities of fitted groups, predicted groups, and subjects, drawn or all 1."""
     for first in range(0, samples, _AT_ONCE):
         rows = min(_AT_ONCE, samples - first)
         fitted, predicted, subjects = (
@@ -338,9 +338,9 @@ def _draws(
 
 
 def _with_interval(value: float, drawn: Mapping[str, Float]) -> dict[str, float]:
-    """The quantiles of drawing both, drawn together to where their spread is the two-way clustered one.
+    """The quantiles of drawing both, shrunk so that their spread is the two-way clustered one.
 
-    With variances I between items, S between subjects, and N of what is left, drawing items gives I + N,
+    With variances I between items, S between subjects, and N of the residual, drawing items gives I + N,
     subjects S + N, and both I + S + 3 N (Owen 2007), so that I + S + N is 2 (items + subjects) − both.
     """
     both, items, subjects = (float(drawn[way].var()) for way in _WAYS)

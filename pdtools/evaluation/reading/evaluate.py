@@ -1,4 +1,4 @@
-"""Which model's surprisals predict reading times, over what length and frequency of words predict."""
+"""Evaluation of how well models' surprisals predict reading times, beyond word length and frequency."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Predictor = Literal["surprisal", "entropy", "attachment", "closed"]
 PREDICTORS: tuple[Predictor, ...] = get_args(Predictor)
 DEFAULT_SAMPLES = 10_000
-# Why words are not in the regressions.
+# Reasons why words are excluded from the regressions.
 NO_TIME = "no reading time"
 EDGE = "first or last word of its sentence"
 NO_FREQUENCY = "no frequency"
@@ -51,17 +51,17 @@ BEFORE = "the words before it have no values"
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """What the regressions are of.
+    """Options of the regressions.
 
     Attributes:
-        predictors: of models, each of the word and of those before it.
-        spillover: how many words before a word predict its time too.
-        edges: whether first and last words of sentences are in.
-        least, most: milliseconds; times below and above are left out.
-        folds: how many parts, of whole items, are held out in turn.
-        seed: of folds, bootstrap and permutations.
-        samples: of bootstrap and permutations.
-        fit: what is regressed alone (:func:`pdtools.evaluation.reading.effects.chosen`); None: all.
+        predictors: the models', each for the word and the words before it.
+        spillover: number of words before a word that predict its time too.
+        edges: whether first and last words of sentences are included.
+        least, most: milliseconds; times below and above are excluded.
+        folds: number of parts, of whole items, that are held out in turn.
+        seed: for folds, bootstrap and permutations.
+        samples: for bootstrap and permutations.
+        fit: the observations regressed (:func:`pdtools.evaluation.reading.effects.chosen`); None: all.
         predict: effects that are then predicted.
     """
 
@@ -87,12 +87,13 @@ class Regression:
 
 @dataclass(frozen=True)
 class _Table:
-    """Words as rows: W of all texts.
+    """A table with a row for each word: W words in all texts.
 
     Attributes:
-        columns: by name, float64 (W,); not a number where there is none.
-        lagged: by name, a word's own value and those of the words before it in its text, (W, 1 + spill-over).
-        excluded: why each is not in the regressions; empty if it is.
+        columns: by name, float64 (W,); NaN where missing.
+        lagged: by name, a word's own value and the values of the words before it in its text, (W, 1 +
+            spill-over).
+        excluded: the reason why each is not in the regressions; empty if it is.
     """
 
     columns: dict[str, Float]
@@ -101,34 +102,34 @@ class _Table:
 
     @property
     def kept(self) -> NDArray[np.int64]:
-        """Places of the words that are in."""
+        """Indices of the included words."""
         return np.flatnonzero(self.excluded == "")
 
 
 def evaluate_reading(
     times: ReadingTimes, models: Sequence[ModelWords], *, frequency: Frequency | None, regression: Regression
 ) -> Results:
-    """Regress reading times on the words, and on what models say of them.
+    """Regress reading times on properties of the words, and on models' predictors.
 
-    The times are means over subjects, after implausible ones were left out. The baseline has a word's length
-    (characters) and log2 frequency; each model's regression its predictors besides; all of them of the words
-    before too. All regressions are of the same words: those that every model has values for.
+    The times are means over subjects, without implausible ones. The baseline has a word's length
+    (characters) and log2 frequency; each model's regression adds its predictors; all use the previous words'
+    values too. All regressions use the same words, for which every model has values.
 
     Args:
-        times: of a corpus.
+        times: a corpus of reading times.
         models: from :func:`pdtools.evaluation.reading.scoring.score_words`.
         frequency: of words; None: the baseline has no frequency.
-        regression: what is regressed, and how it is tested.
+        regression: its options, and those of the tests.
 
     Returns:
-        ``scores``: ``baseline_logprob`` (nats an observation, held out), ``by_model`` (``delta_ll``: nats an
-        observation above it; its interval, from items drawn with replacement; ``p``, of swapping regressions
-        within whole items, and ``p_observations``; coefficients) and ``pairs`` of models. Tables: ``items``
-        (a row per word), ``observations`` (a row per subject and word: what mixed-effects models need), and
-        where effects are predicted ``effects`` (:func:`pdtools.evaluation.reading.effects.effects_table`).
+        ``scores``: ``baseline_logprob`` (nats per observation, held out), ``by_model`` (``delta_ll``: nats
+        per observation above it; its interval, from items drawn with replacement; ``p``, of swapping
+        regressions within whole items, and ``p_observations``; coefficients) and ``pairs`` of models. Tables:
+        ``items`` (a row per word), ``observations`` (a row per subject and word, for mixed-effects models),
+        and with predicted effects ``effects`` (:func:`pdtools.evaluation.reading.effects.effects_table`).
 
     Raises:
-        PdtoolsError: if too few words are left, or a predictor is of no use.
+        PdtoolsError: if too few words are left, or a predictor does not vary.
     """
     counts: dict[str, Any] = {"observations": len(times.time) + times.without_time}
     plausible = (times.time >= regression.least) & (times.time <= regression.most)
@@ -227,7 +228,7 @@ def _words(
     frequency: Frequency | None,
     regression: Regression,
 ) -> tuple[_Table, dict[str, tuple[Predictor, ...]]]:
-    """All words with their predictors, and which predictors each model has."""
+    """All words with their predictors, and the predictors that each model has."""
     words = [word for text in times.texts for word in text.words]
     text = times.text_of_word
     subjects = np.bincount(times.word[plausible], minlength=len(words)).astype(np.float64)
@@ -282,7 +283,7 @@ def _words(
 
 
 def _lagged(values: Float, text: NDArray[np.int64], spillover: int) -> Float:
-    """Values of a word and of those before it in its text, (W, 1 + spill-over)."""
+    """Values of a word and the words before it in its text, (W, 1 + spill-over)."""
     found = np.full((len(values), 1 + spillover), np.nan)
     for lag in range(min(1 + spillover, len(values))):
         same = text[lag:] == text[: len(text) - lag]
@@ -291,7 +292,7 @@ def _lagged(values: Float, text: NDArray[np.int64], spillover: int) -> Float:
 
 
 def _design(table: _Table, names: Sequence[str], kept: NDArray[np.int64]) -> tuple[Float, list[str]]:
-    """The predictors as a matrix with a column of ones, and what its columns are called."""
+    """The predictors as a matrix with a column of ones, and the names of its columns."""
     values = [table.lagged[name][kept] for name in names]
     titles = [
         _column(name, lag) for name, each in zip(names, values, strict=True) for lag in range(each.shape[1])
@@ -316,7 +317,7 @@ def _tested(
 
 
 def _coefficients(combined: Any, names: Sequence[str], column: str, spillover: int) -> dict[str, Any]:
-    """Of the word and of those before it, in milliseconds a unit, and their sum."""
+    """Coefficients of the word and the words before it, in milliseconds per unit, and their sum."""
     own = [names.index(_column(column, lag)) for lag in range(1 + spillover)]
     ones = np.eye(len(names))
     return {
@@ -371,7 +372,7 @@ def _settings(
 def _lme4(
     times: ReadingTimes, base: Sequence[str], predictors: Sequence[str], column: str, regression: Regression
 ) -> str:
-    """The mixed-effects model of a model's regression, as lme4 takes it, of the table ``observations``."""
+    """The mixed-effects model of a model's regression in lme4's notation, for the table ``observations``."""
     own = [f"{name}_{column}" for name in predictors]
     fixed = [_column(name, lag) for name in (*base, *own) for lag in range(1 + regression.spillover)]
     groups = f"(1 + {' + '.join(own)} || subject) + (1 | item:word_number)"
@@ -404,15 +405,15 @@ def _items(
     """A row per word.
 
     Columns:
-        item, word_number, word: which word.
+        item, word_number, word: identify the word.
         sentence: its sentence, from 1.
-        time, subjects: mean in milliseconds over so many subjects with plausible times.
+        time, subjects: mean in milliseconds over the subjects with plausible times, and their number.
         length: characters.
         log_frequency: log2 of the share of all words.
-        surprisal_M, entropy_M, attachment_M: what model M says of the word, in bits.
+        surprisal_M, entropy_M, attachment_M: model M's values for the word, in bits.
         closed_M: constituents that the word closes.
-        excluded: why the word is not in the regressions; null if it is.
-        fold: which fold it is held out in.
+        excluded: the reason why the word is not in the regressions; null if it is.
+        fold: the fold in which it is held out.
         logprob_baseline, logprob_M: log density of its mean time then, nats.
     """
     import pyarrow as pa
@@ -434,15 +435,15 @@ def _items(
 
 
 def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool_]) -> pa.Table:
-    """A row per subject and word that is in the regressions, with all predictors.
+    """A row per subject and word in the regressions, with all predictors.
 
     Columns:
-        item, word_number, word, subject: which word, and who read it.
-        item_group: with ``--column item=A+B`` or ``--group``: what versions of an item share.
+        item, word_number, word, subject: identify the word and its reader.
+        item_group: with ``--column item=A+B`` or ``--group``: the group that versions of an item share.
         time: milliseconds.
         length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
-        …_before_1, …_before_2: the same of the words before it, as many as ``--spillover`` says.
-        others: the other columns of the table that was read, as they are.
+        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them. others: the other
+        columns of the input table, as they are.
     """
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""How frequent words are: by a file of counts, or by the package wordfreq."""
+"""Frequencies of words, from a file of counts, or from the package wordfreq."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pdtools.files.tables import read_table
 
 Frequency = Callable[[str], "float | None"]
 """A word to log2 of its share of all words; None if it is not known."""
-_MOST = 1e30  # beyond any count; sums of numbers up to it are numbers
+_MOST = 1e30  # beyond any count; sums of numbers up to it stay finite
 
 
 def frequencies_of_file(file: str) -> Frequency:
-    """Shares by a table of two columns: words, and how often each was counted (a header is allowed).
+    """Shares from a table of two columns: words and their counts (a header is allowed).
 
-    Capitals, and punctuation at the edges of a word, do not count: of spellings that differ in these alone
-    the counts are added.
+    Capitals, and punctuation at the edges of a word, are ignored: counts of spellings that differ only
+    in these are added.
 
     Raises:
-        InputError: naming the line, if a count is no number above 0, or larger than any, or there is none.
+        InputError: naming the line, if a count is no number above 0, or too large, or if there is none.
     """
     numbers: dict[str, float] = {}
     for line, cells in read_table(file):
@@ -54,7 +54,7 @@ class _Shares:
 
 
 def frequencies_of_wordfreq(language: str) -> Frequency:
-    """Shares by the lists of the package wordfreq (Speer 2022), whose texts are of 2021 and before.
+    """Shares from the lists of the package wordfreq (Speer 2022), whose texts are from 2021 and before.
 
     Raises:
         MissingDependencyError: if it is not installed.
@@ -75,7 +75,7 @@ def frequencies_of_wordfreq(language: str) -> Frequency:
 
 
 def plain(word: str) -> str:
-    """A word without capitals, and without what is no letter or digit at its edges."""
+    """A word in small letters, and without characters at its edges that are no letters or digits."""
     first, last = 0, len(word)
     while first < last and not word[first].isalnum():
         first += 1

@@ -1,4 +1,4 @@
-"""Reading times, as a record."""
+"""The record of the evaluation on reading times."""
 
 from __future__ import annotations
 

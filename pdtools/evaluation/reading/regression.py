@@ -1,6 +1,6 @@
-"""Ordinary least squares, held-out likelihoods, and what is tested with them. numpy alone.
+"""Ordinary least squares, held-out likelihoods, and tests that use them, with numpy alone.
 
-Times may be a column, or several of the same predictors (simulations): everything is done for all at once.
+Times may be one column, or several with the same predictors (simulations): all are computed at once.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pdtools.evaluation.sums import of_sums
 Float = NDArray[np.float64]
 # Residuals of so small a share of the times are rounding errors.
 _ROUNDING = 1e-9
-# A column that the others explain to so many parts of its length says nothing of its own.
+# A column that the others explain up to this share of its length is collinear.
 _COLLINEAR = 1e-9
-# Signs of a permutation test that are in memory at once.
+# Limit on the signs of a permutation test in memory at once.
 _MOST_SIGNS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A regression of n times on p predictors, the intercept among them.
+    """A regression of n times on p predictors, including the intercept.
 
     Attributes:
         coefficients: float64 (p,) or (p, s), in times per unit of each predictor.
-        covariance: float64 (p, p), (XᵀX)⁻¹; times ``variance`` that of the coefficients.
+        covariance: float64 (p, p), (XᵀX)⁻¹; times ``variance`` it is the covariance of the coefficients.
         residual_sum: Σ of squared residuals, () or (s,).
-        n: observations.
+        n: number of observations.
     """
 
     coefficients: Float
@@ -44,16 +44,16 @@ class Fit:
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom that are left, n − p."""
+        """Residual degrees of freedom, n − p."""
         return self.n - len(self.covariance)
 
     @property
     def variance(self) -> Float:
-        """Of the noise, without bias: RSS / (n − p)."""
+        """The unbiased variance of the noise: RSS / (n − p)."""
         return self.residual_sum / self.freedom
 
     def combined(self, weights: Sequence[float] | Float) -> Estimate:
-        """A sum of coefficients, each times its weight: (p,)."""
+        """A weighted sum of coefficients, with weights (p,)."""
         weights = np.asarray(weights, dtype=np.float64)
         value = weights @ self.coefficients
         error = np.sqrt(weights @ self.covariance @ weights * self.variance)
@@ -69,20 +69,20 @@ class Fit:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A coefficient, or a sum of some: value, standard error, degrees of freedom."""
+    """An estimate of a coefficient, or of a sum of some: value, standard error, degrees of freedom."""
 
     value: Float
     error: Float
     freedom: int
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[Float, Float]:
-        """Where it lies, by Student's t."""
+        """Student-t confidence interval."""
         reach = student_quantile((1 + confidence) / 2, self.freedom) * self.error
         return self.value - reach, self.value + reach
 
     @property
     def p(self) -> float:
-        """Two-sided p that it is 0, of one column of times."""
+        """Two-sided p of the value 0, for one column of times."""
         return student_p(float(self.value / self.error), self.freedom)
 
 
@@ -92,10 +92,10 @@ def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> 
     Args:
         predictors: float64 (n, p), with a column of ones.
         times: float64 (n,) or (n, s).
-        names: of the columns, for messages.
+        names: the columns' names, for messages.
 
     Raises:
-        PdtoolsError: if there are too few observations, or a column is a sum of others, or constant.
+        PdtoolsError: if there are too few observations, or a column is constant or a sum of others.
     """
     n, p = predictors.shape
     if n <= p:
@@ -115,14 +115,14 @@ def fit(predictors: Float, times: Float, names: Sequence[str] | None = None) -> 
 
 
 def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Which fold each observation is held out in: whole groups, as many of them in each fold as in another.
+    """The fold in which each observation is held out: whole groups, equally many in each fold.
 
     Args:
         groups: int64 (n,), the item of each observation.
-        folds: how many; at most as many as there are items.
+        folds: number of folds; at most the number of items.
 
     Raises:
-        PdtoolsError: if there is one item only.
+        PdtoolsError: if there is only one item.
     """
     names, group = np.unique(groups, return_inverse=True)
     if len(names) < 2:
@@ -136,7 +136,7 @@ def held_out(predictors: Float, times: Float, folds: NDArray[np.int64], names: S
     """log density of each time under the fit of the other folds, nats: (n,) or (n, s).
 
     Raises:
-        PdtoolsError: if a fit leaves nothing unexplained (all times are equal, say): see :func:`fit` too.
+        PdtoolsError: if a fit leaves nothing unexplained (all times are equal, say); see :func:`fit` too.
     """
     found = np.empty_like(times)
     for fold in np.unique(folds):
@@ -160,7 +160,7 @@ def sums_of(values: Float, groups: NDArray[np.int64]) -> tuple[Float, NDArray[np
 def bootstrap_mean(
     values: Float, groups: NDArray[np.int64], rng: np.random.Generator, samples: int
 ) -> tuple[float, float]:
-    """The interval of a mean over observations, whole groups drawn with replacement."""
+    """The interval of a mean over observations, with whole groups drawn with replacement."""
     numbers = np.array(sums_of(values, groups)).T  # (groups, 2)
     return interval(bootstrap(numbers, of_sums(lambda sums: sums[..., 0] / sums[..., 1]), rng, samples))
 
@@ -168,11 +168,11 @@ def bootstrap_mean(
 def permutation_p(differences: Float, rng: np.random.Generator, samples: int) -> float:
     """Two-sided p of a paired permutation test: could the signs of these differences be chance?
 
-    All 2ⁿ sign changes are tried where they are no more than ``samples``; else so many are drawn, and the
+    All 2ⁿ sign changes are tried if they are no more than ``samples``; else so many are drawn, and the
     observed one counts among them (p is never 0).
     """
     n = len(differences)
-    observed = abs(differences.sum()) * (1 - 1e-12)  # what rounding takes from an equal sum
+    observed = abs(differences.sum()) * (1 - 1e-12)  # a margin for rounding of an equal sum
     if 2**n <= samples:
         numbers = np.arange(2**n)[:, None] >> np.arange(n) & 1  # (2ⁿ, n)
         return float(np.mean(np.abs((1 - 2 * numbers) @ differences) >= observed))

@@ -1,4 +1,4 @@
-"""What models say of the words of reading-time texts; in pieces, for several processes."""
+"""Models' scores for the words of reading-time texts; in chunks, for several processes."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pdtools.tokenization import Sentence
 
 @dataclass(frozen=True, kw_only=True)
 class NamedModel:
-    """A model, or a beam of one.
+    """A model, or one of its beams.
 
     Attributes:
-        name: what it is called.
-        column: the same as names of columns have it.
-        settings: how it is used.
-        only_if_searched: whether it is left out if its scores need no search, and so no beam.
+        name: its name.
+        column: the name's form in names of columns.
+        settings: its settings.
+        only_if_searched: whether it is excluded if its scores need no search, and so no beam.
     """
 
     name: str
@@ -42,7 +42,7 @@ class NamedModel:
 
 
 def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
-    """What scorers have to add for predictors, and for the correction of spaces."""
+    """The measures that scorers have to add for predictors, and for the correction of spaces."""
     wanted: dict[Measure, bool] = {
         "entropy": "entropy" in predictors,
         "spaces": spaces,
@@ -52,9 +52,9 @@ def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
 
 
 def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> list[NamedModel]:
-    """Models by the names of their folders; with beams, each of these of those that search.
+    """Models named by their folders; with beams, one for each beam of each model that searches.
 
-    A folder ``checkpoint`` and the like has the name of the one that it is in; two of one name are numbered.
+    A folder ``checkpoint`` or the like is named by its parent; equal names are numbered.
     """
     named: list[tuple[str, ModelSettings, bool]] = []
     for each in settings:
@@ -74,7 +74,7 @@ def named_models(settings: Sequence[ModelSettings], beams: Sequence[int]) -> lis
 
 
 def name_of(folder: str) -> str:
-    """The name of a model: that of its folder, of its run if the folder is a part of one, or on the hub."""
+    """The name of a model: its folder's, its run's if the folder is a part of one, or its name on the hub."""
     path = Path(folder).resolve()
     if (hub := name_of_snapshot(path)) is not None:
         return hub.partition("@")[0].rpartition("/")[2]
@@ -83,7 +83,7 @@ def name_of(folder: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Sentences or whole texts that a model is to score, and where each begins: text, character."""
+    """Sentences or whole texts that a model is to score, and the place of each: text, character."""
 
     model: int
     sentences: tuple[Sentence | str, ...]
@@ -92,7 +92,7 @@ class _Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Work(JsonWork[_Piece, Sequence[SentenceScore | Unscorable]]):
-    """Scores pieces of several models (:class:`pdtools.jobs.Work`)."""
+    """Scores chunks with several models (:class:`pdtools.jobs.Work`)."""
 
     kept = ScoreWork.kept
     models: tuple[ModelSettings, ...]
@@ -106,7 +106,7 @@ class _Work(JsonWork[_Piece, Sequence[SentenceScore | Unscorable]]):
 
 
 class _ParsesWork(_Work):
-    """The same with the best incremental parses."""
+    """Scores chunks, with the best incremental parses."""
 
     __slots__ = ()
     kept = IncrementalWork.kept  # type: ignore[assignment]
@@ -117,7 +117,7 @@ class _ParsesWork(_Work):
 
 @dataclass(frozen=True)
 class ModelWords:
-    """What a model says of all words.
+    """A model's values for all words.
 
     Attributes:
         model: which.
@@ -161,7 +161,7 @@ def external_words(times: ReadingTimes) -> list[ModelWords]:
 
 
 def _plain(name: str) -> str:
-    """A name as names of columns have it."""
+    """A name in the form for names of columns."""
     column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in name).split())
     return column or "model"
 
@@ -175,17 +175,17 @@ def score_words(
     job: JobFolder | None = None,
     progress: Progress = no_progress,
 ) -> list[ModelWords]:
-    """Score the words of texts.
+    """Score the words of texts with several models.
 
-    Sentences are read as :class:`pdtools.search.contexts.Context` says: each by itself, after others, or (a
-    stride) each text as one: its sentences with a space between them by a Hugging Face model, and as lines of
-    a document by others.
+    Sentences are read as in :class:`pdtools.search.contexts.Context`: each alone, after others, or (with a
+    stride) each text as one: by a Hugging Face model, its sentences with a space between them; by others, as
+    lines of a document.
 
     Args:
         texts: the items.
-        models: from :func:`named_models`; those that are left out have no result.
+        models: from :func:`named_models`; excluded ones have no result.
         spaces: see :func:`pdtools.evaluation.reading.alignment.align`.
-        plan, job: who does the pieces, and what keeps them.
+        plan, job: how the chunks are distributed and kept.
         progress: wraps the iterator over the scored parts.
     """
     settings: dict[int, dict[str, Any]] = {}
@@ -227,14 +227,14 @@ def score_parts(
     job: JobFolder | None = None,
     parses: bool = False,
 ) -> Iterator[tuple[int, tuple[int, int], Any]]:
-    """Score parts of texts, for one model after the other.
+    """Score parts of texts, with one model after the other.
 
     Args:
         models: from :func:`named_models`.
-        parts_of: what a model is to score, by its number and its scorer's settings: places, sentences.
-        settings: takes those of their scorers, by the numbers of models.
-        plan, job: who does the pieces, and what keeps them.
-        parses: whether the best incremental parses are beside scores.
+        parts_of: gives a model's input, by its number and its scorer's settings: places, sentences.
+        settings: filled with the scorers' settings, by the numbers of models.
+        plan, job: how the chunks are distributed and kept.
+        parses: whether the best incremental parses are added to scores.
 
     Yields:
         A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
@@ -261,7 +261,7 @@ def _pieces(
 
 
 def _parts(text: Text, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
-    """What is scored together, as the model reads it, with the place of its first character."""
+    """The parts scored together, as the model reads them, with the place of their first character."""
     written = text.written
     first = np.flatnonzero(np.diff(text.sentences, prepend=-1))
     last = np.append(first[1:], len(text.words)) - 1

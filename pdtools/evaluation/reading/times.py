@@ -21,18 +21,18 @@ from pdtools.tokenization import Sentence, join_words
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Which column of a table says what. Several, joined by ``+``, are one where they say it together.
+    """The names of a table's columns by role. Several, joined by ``+``, are one column together.
 
     Attributes:
-        item: the text, or sentence, that a word is read in.
+        item: the text, or sentence, in which a word is read.
         number: the word's place in it: whole numbers without gaps.
         word: as it was shown, punctuation included.
-        subject: who read; None: nobody in particular, times are means over subjects.
-        time: how long, in milliseconds.
+        subject: the reader; None: not given, and times are means over subjects.
+        time: the reading time, in milliseconds.
         sentence: the number of its sentence; None: sentences end by their punctuation.
-        group: what is held out, drawn and swapped together; None: the item.
-        condition: what kind of item it is; asked for where effects are predicted.
-        roi: how many words a word stands after the critical one; asked for there too.
+        group: the unit that is held out, drawn and swapped together; None: the item.
+        condition: the kind of item; required if effects are predicted.
+        roi: number of words between the critical word and this one; required then too.
         surprisal: columns of bits of the word by other models, with commas between them.
     """
 
@@ -48,9 +48,9 @@ class Columns:
     surprisal: str | None = None
 
 
-# What need not be in a table unless it is asked for.
+# Columns that are only required on demand.
 _ON_DEMAND = frozenset({"condition", "roi"})
-# Published tables, by the columns that tell them: Natural Stories' processed_RTs.tsv (Futrell et al. 2021;
+# Published tables, recognized by their columns: Natural Stories' processed_RTs.tsv (Futrell et al. 2021;
 # its words are in all_stories.tok), Provo's eye-tracking data (Luke and Christianson 2018; first-pass), the
 # SAP benchmark's self-paced reading (Huang et al. 2024), which writes %2C for a comma.
 FORMATS: dict[str, Columns] = {
@@ -74,14 +74,14 @@ _ABBREVIATION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """What an item's subjects read.
+    """The text of an item, as its subjects read it.
 
     Attributes:
         item: its name.
         first: the number of its first word.
         words: as they were shown.
-        sentences: int64 (words,), which sentence each is of, from 0.
-        group: of items that are held out, drawn and swapped together; empty: the item alone.
+        sentences: int64 (words,), the index of each word's sentence.
+        group: the group of items that are held out, drawn and swapped together; empty: the item alone.
     """
 
     item: str
@@ -98,17 +98,17 @@ class Text:
 
 @dataclass(frozen=True)
 class ReadingTimes:
-    """Texts, and how long the words of these took.
+    """Texts, and the reading times of their words.
 
     Attributes:
-        texts: of all items, W words together.
-        word: int64 (n,), the word that each observation is of, counted through the texts.
-        subject: int64 (n,), who read it, a place in ``subjects``; no two observations have the same word and
-            subject.
+        texts: the texts of all items, W words together.
+        word: int64 (n,), the index of each observation's word, counted through the texts.
+        subject: int64 (n,), the index of its reader in ``subjects``; no two observations have the same word
+            and subject.
         time: float64 (n,), milliseconds.
-        subjects: names; one without a name where times are means over subjects.
-        without_time: rows that have none (a word that was skipped).
-        columns: what was read.
+        subjects: names; a single empty one if times are means over subjects.
+        without_time: number of rows without a time (a word that was skipped).
+        columns: the columns that were read.
         labels: cells of the table's other columns, by their names, each (n,).
     """
 
@@ -123,7 +123,7 @@ class ReadingTimes:
 
     @property
     def sha256(self) -> str:
-        """Of all words and times."""
+        """Digest of all words and times."""
         digest = hashlib.sha256(repr([(text.item, text.words) for text in self.texts]).encode())
         for values in (self.word, self.subject, self.time):
             digest.update(values.tobytes())
@@ -131,17 +131,17 @@ class ReadingTimes:
 
     @property
     def text_of_word(self) -> NDArray[np.int64]:
-        """int64 (W,)."""
+        """int64 (W,), the index of each word's text."""
         return np.repeat(np.arange(len(self.texts)), [len(text.words) for text in self.texts])
 
     @property
     def group_of_word(self) -> NDArray[np.int64]:
-        """int64 (W,), which group of items each word is of."""
+        """int64 (W,), the index of each word's group of items."""
         names = [text.group or text.item for text in self.texts]
         return np.unique(names, return_inverse=True)[1][self.text_of_word]
 
     def label(self, column: str) -> NDArray[np.object_]:
-        """(n,), what a column, or several joined by ``+``, say of each observation.
+        """(n,), the values of a column, or of several joined by ``+``, for each observation.
 
         Raises:
             PdtoolsError: if there is no such column.
@@ -158,14 +158,14 @@ class ReadingTimes:
 
 
 def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str], file: str) -> Columns:
-    """Which columns to read.
+    """Choose the columns to read.
 
     Args:
-        header: of the table.
-        name: one of :data:`FORMATS`; None: the first that has all its columns there, or else all but an
-            unnamed one of subjects.
-        other: names of columns instead of those of the format, by :class:`Columns`' attributes.
-        file: to name.
+        header: the table's header.
+        name: a name in :data:`FORMATS`; None: the first format whose columns are all there, or else all but
+            an unnamed one of subjects.
+        other: names of columns in place of the format's, by :class:`Columns`' attributes.
+        file: the file to name.
 
     Raises:
         InputError: if one of the columns is missing.
@@ -197,7 +197,7 @@ def _missing(columns: Columns, header: Sequence[str]) -> list[str]:
 
 
 def _named(columns: Columns) -> dict[str, list[str]]:
-    """Names of the columns that have to be there, by what they say."""
+    """Names of the required columns, by role."""
     asked = {each.name: getattr(columns, each.name) for each in fields(columns)}
     return {
         name: value.split("," if name == "surprisal" else "+")
@@ -216,19 +216,19 @@ def read_times(
     """Read a table of reading times, TSV or (``.csv``) CSV.
 
     Args:
-        file: with a header.
+        file: a file with a header.
         format, columns: see :func:`columns_of`.
-        texts: a table of the words alone, if some were read by nobody; its columns have the same names.
+        texts: a table of the words alone, if some were not read by anyone; its columns have the same names.
 
     Raises:
-        InputError: naming the line, if a column or number is missing, two rows do not agree or are of one
+        InputError: naming the line, if a column or number is missing, two rows do not agree or have the same
             subject and word, a text has a gap, or there is no observation.
     """
     words = _Words()
     if texts is not None:
         rows = _rows(texts)
         _, header = next(rows)
-        # Of a table of words, no more is asked than where they stand.
+        # A table of words only needs the columns of words' places.
         known = {name: of for name, of in (columns or {}).items() if name not in ("surprisal", *_ON_DEMAND)}
         known = {"subject": header[0], "time": header[0], **known}
         place = _Cells(columns_of(header, format, known, texts), header, texts)
@@ -290,13 +290,13 @@ def read_times(
 
 
 def _other_columns(header: Sequence[str], columns: Columns) -> dict[str, int]:
-    """Places of the columns that observations keep: all that have a name and say nothing by themselves."""
+    """Places of the columns that observations keep: all that have a name and no role."""
     own = {columns.item, columns.number, columns.word, columns.subject, columns.time, ""}
     return {name: header.index(name) for name in header if name not in own}
 
 
 def _first_again(keys: NDArray[np.int64]) -> tuple[int, int] | None:
-    """The first place of a key that has been there before, with that earlier place: (earlier, place)."""
+    """The first repeated key, with its earlier place: (earlier, place)."""
     order = np.argsort(keys, kind="stable")
     same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
     if not len(same):
@@ -317,7 +317,7 @@ class _Row:
 
 
 class _Cells:
-    """Rows of a table by what their columns say."""
+    """Converts a table's rows by the roles of its columns."""
 
     def __init__(self, columns: Columns, header: Sequence[str], file: str) -> None:
         self.columns = columns
@@ -328,7 +328,7 @@ class _Cells:
         }
 
     def of(self, line: int, cells: Sequence[str]) -> _Row:
-        """One row."""
+        """Convert one row."""
         if len(cells) != self._width:
             reason = f"{len(cells)} cells, where the header has {self._width}"
             raise InputError(reason, file=self._file, line=line)
@@ -364,7 +364,7 @@ class _Words:
         self._groups: dict[str, str] = {}
 
     def add(self, row: _Row, line: int, file: str) -> None:
-        """One more row."""
+        """Add the word of a row."""
         content = (row.word, row.sentence)
         group = self._groups.setdefault(row.item, row.group) or row.group
         if row.group and group != row.group:
@@ -380,7 +380,7 @@ class _Words:
             raise InputError(reason, file=file, line=line, hint=hint)
 
     def texts(self, file: str) -> tuple[tuple[Text, ...], dict[tuple[str, int], int]]:
-        """All texts, and the place of each word of an item in them together."""
+        """All texts, and the index of each word of an item in all texts together."""
         texts: list[Text] = []
         places: dict[tuple[str, int], int] = {}
         for item, words in self._items.items():
@@ -397,7 +397,7 @@ class _Words:
 
 
 def _sentences(words: Sequence[tuple[str, str | None]]) -> NDArray[np.int64]:
-    """Which sentence each word is of: as the table says, or by the punctuation of the word before."""
+    """The index of each word's sentence: by the table, or by the punctuation of the word before."""
     begins = np.zeros(len(words), np.int64)
     for i, ((before, of_before), (word, of)) in enumerate(itertools.pairwise(words), start=1):
         if of_before is not None and of is not None:
@@ -421,9 +421,9 @@ def _time(cell: str, line: int, file: str, column: str) -> float:
 
 
 def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
-    """The header, then the rows, with their line numbers; blank lines are no rows.
+    """The header, then the rows, with their line numbers; blank lines are skipped.
 
-    In TSV, R's quotes are undone: around all cells (``write.table``), or (``readr``) around those that hold
+    In TSV, R's quotes are undone: around all cells (``write.table``), or (``readr``) around cells with
     quotes, which are then doubled.
     """
     if (kind := ending(file)) in ("xlsx", "parquet"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Circuits and their suites. All of them count in the paper's SG score but those listed as left out.
+# Circuits and their suites. All suites count in the paper's SG score except the excluded ones.
 CIRCUITS: dict[str, tuple[str, ...]] = {
     "Agreement": ("number_orc", "number_prep", "number_src"),
     "Center Embedding": ("center_embed", "center_embed_mod"),
@@ -52,5 +52,5 @@ SCORED_33 = frozenset(_CIRCUIT_OF)
 
 
 def circuit_of(suite: str, named: str | None = None) -> str:
-    """The circuit of a suite: the paper's for its suites, else the one that it names, else "other"."""
+    """The circuit of a suite: the paper's for its suites, else the suite's own, else "other"."""
     return _CIRCUIT_OF.get(suite) or named or OTHER

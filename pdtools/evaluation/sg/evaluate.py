@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
 
 
-# Sentences of suites that are sorted together, and whose surprisals are in memory at the same time.
+# Number of sentences of suites that are sorted together, with their surprisals in memory.
 BLOCK = 4096
 _NOT_NEEDED = "no prediction needs it: not searched by --beam auto"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Presented:
-    """A sentence as a model reads it, and where its regions lie there.
+    """A sentence as a model reads it, and the spans of its regions there.
 
     Attributes:
-        needed: how many of the regions, the first ones, are asked for; None: all, and end-of-sentence.
+        needed: number of regions, from the first, that are needed; None: all, and end-of-sentence.
     """
 
     sentence: Sentence
@@ -47,7 +47,7 @@ class Presented:
 
     @property
     def asked(self) -> Sentence | Beginning:
-        """What a scorer is asked for."""
+        """The sentence, or its beginning, to be scored."""
         if self.needed is None:
             return self.sentence
         rest = (start for start, end in self.spans[self.needed :] if end > start)
@@ -59,9 +59,9 @@ class RegionSurprisals:
     """Surprisals of one sentence, in bits.
 
     Attributes:
-        regions: the sum over the tokens of each region; an empty region has 0, one not asked for None.
+        regions: the sum over the tokens of each region; an empty region has 0, one that is not needed None.
         eos: the surprisal of end-of-sentence, which belongs to no region; None if it is not counted.
-        tokens: how many tokens each region has.
+        tokens: number of tokens in each region.
         dropped: see :class:`pdtools.search.SentenceScore`.
     """
 
@@ -98,7 +98,7 @@ def present(condition: Condition, text_style: str | None) -> Presented:
 
 
 def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
-    """Which region each token is in: where its first character that is no space lies.
+    """The region of each token: that of its first character that is no space.
 
     Args:
         text, spans, starts: see :func:`region_surprisals`.
@@ -114,7 +114,7 @@ def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int
 
 
 def present_needed(item: Item, formulas: Iterable[Formula], text_style: str | None) -> list[Presented]:
-    """The sentences of an item as :func:`present` writes them, as far as formulas ask for their regions."""
+    """The sentences of an item, see :func:`present`, with the regions that formulas need."""
     regions = [region for formula in formulas for region in formula.regions]
     found = []
     for condition in item.conditions:
@@ -138,7 +138,7 @@ def region_surprisals(
     Args:
         text: the sentence that all offsets refer to.
         spans: start and end of each region in it.
-        starts: where each token begins.
+        starts: the beginning of each token.
         surprisals: one for each token, in the unit wanted.
         eos: the surprisal of end-of-sentence; None if it is not counted.
         dropped: see :class:`RegionSurprisals`.
@@ -158,7 +158,7 @@ def region_surprisals(
 
 
 def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
-    """Region surprisals, in bits, of a sentence that a scorer has scored."""
+    """Region surprisals, in bits, of a sentence with a score."""
     if score.text != presented.sentence.text:
         raise PdtoolsError(f"the scorer changed the sentence {presented.sentence.text!r} into {score.text!r}")
     bits = [-float(x) / math.log(2) for x in score.logprobs]
@@ -170,7 +170,7 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
 def _region_values(
     item: Item, surprisals: Mapping[str, RegionSurprisals | str]
 ) -> Callable[[int | None, str], float]:
-    """The surprisals that formulas name, of sentences that have some."""
+    """A function for the surprisals that formulas name, for sentences that have some."""
     position = {c.name: {n: i for i, n in enumerate(c.numbers)} for c in item.conditions}
 
     def value(number: int | None, condition: str) -> float:
@@ -186,8 +186,8 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
     """Evaluate the predictions of a suite on one item.
 
     Args:
-        surprisals: by condition; a string says why a sentence has none. A prediction that needs such a
-            sentence has no result.
+        surprisals: by condition; a string is the reason why a sentence has none. A prediction that needs such
+            a sentence has no result.
     """
     value = _region_values(item, surprisals)
     for prediction, formula in enumerate(suite.formulas, start=1):
@@ -220,7 +220,7 @@ class ItemComparison:
 
     @property
     def sentences(self) -> tuple[Sentence | Beginning, ...]:
-        """Of the conditions, in their order."""
+        """The conditions' sentences, in order."""
         return tuple(presented.asked for presented in self.presented)
 
     def decided(self, found: Sequence[Found], error_bound: float) -> bool:
@@ -241,13 +241,13 @@ class ItemComparison:
 
 
 def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
-    """Score suites with a model, a block of them at a time; what stays in memory are the rows of the tables.
+    """Score suites with a model, a block of them at a time; only the rows of the tables stay in memory.
 
     Args:
-        suites: gone through three times.
+        suites: read three times.
         scorer: any scorer; its text style decides how the sentences are written. A comparer (``--beam
             auto``) scores each item by itself, as far as its predictions need it.
-        progress: wraps the iterator over sentence scores; of a comparer over items.
+        progress: wraps the iterator over sentence scores; for a comparer, over items.
 
     Returns:
         Scores (see :func:`pdtools.evaluation.sg.scores.sg_scores`), an ``items`` table with one row per
@@ -281,14 +281,14 @@ def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = 
     return rows.results(settings)
 
 
-_Steps = dict[tuple[str, int], Compared]  # by suite and item, what its last step found
+_Steps = dict[tuple[str, int], Compared]  # by suite and item, the result of its last step
 
 
 def _scored(
     suites: Suites, scorer: Scorer, style: str | None, progress: Progress
 ) -> Iterator[tuple[list[Found], _Steps]]:
     """The scores of each block's sentences, in their order."""
-    # Sentences that begin alike are handed over one after the other; those of a file come in its order.
+    # Sentences with equal beginnings are scored in sequence; those of a file in its order.
     by_text = scorer.settings["kind"] != "surprisals"
     total = sum(1 for _ in sentences(suites))
     given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))
@@ -304,7 +304,7 @@ def _scored(
 def _compared(
     suites: Suites, comparer: Comparer, style: str | None, progress: Progress
 ) -> Iterator[tuple[list[Found], _Steps]]:
-    """The same, of items that are scored as far as they need it."""
+    """The scores of each block's sentences; items are scored as far as they need it."""
 
     def comparisons() -> Iterator[ItemComparison]:
         for suite in suites:
@@ -322,7 +322,7 @@ def _compared(
 
 
 def _blocks(suites: Suites) -> Iterator[list[Suite]]:
-    """Suites with some thousand sentences together."""
+    """Group suites with some thousand sentences together."""
     block: list[Suite] = []
     for suite in suites:
         block.append(suite)
@@ -343,7 +343,7 @@ def _present_needed(block: Iterable[Suite], text_style: str | None) -> list[Pres
 
 
 def _in_order(presented: list[Presented], by_text: bool) -> list[tuple[int, Presented]]:
-    """Sentences with their numbers, in the order in which they are scored."""
+    """Sentences with their numbers, in the order of scoring."""
     numbered = list(enumerate(presented))
     return sorted(numbered, key=lambda pair: pair[1].sentence.text) if by_text else numbered
 
@@ -416,12 +416,13 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
     """A row for each prediction of each item.
 
     Columns:
-        suite, circuit, item: which item.
-        prediction, formula: number of the prediction in the suite, from 1, and what it says.
+        suite, circuit, item: identify the item.
+        prediction, formula: number of the prediction in the suite, from 1, and its formula.
         correct: whether it holds.
-        dropped: the largest share of p(x) that the search is estimated to have lost, of the item's sentences.
-        beam, margin: where the item ended with ``--beam auto``.
-        reason: why there is no outcome.
+        dropped: the largest share of p(x) that the search is estimated to have lost, among the item's
+            sentences.
+        beam, margin: the values at which the item was decided with ``--beam auto``.
+        reason: the reason why there is no outcome.
     """
     import pyarrow as pa
 
@@ -462,19 +463,19 @@ def _region_rows(
     surprisals: Sequence[RegionSurprisals | str],
     texts: Sequence[str],
 ) -> pa.RecordBatch:
-    """A row for each region, and one without a region for the end of each sentence where it is counted.
+    """A row for each region, and one without a region for the end of each sentence if it is counted.
 
     Columns:
-        suite, item, condition: which sentence.
+        suite, item, condition: identify the sentence.
         region: number of the region; null for end-of-sentence, which belongs to no region.
-        region_name: what the suite calls the region (``region_meta``), or null.
+        region_name: the suite's name of the region (``region_meta``), or null.
         content: the region's words, as in the suite.
         surprisal: the sum over its tokens, in bits; null if the sentence has no score, or with ``--beam
             auto`` if no prediction needs the region or a later one (there is then no row for
             end-of-sentence).
-        tokens: how many tokens it has.
+        tokens: number of its tokens.
         text: the sentence as the model read it.
-        reason: why there is no surprisal.
+        reason: the reason why there is no surprisal.
     """
     import pyarrow as pa
 

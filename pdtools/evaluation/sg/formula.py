@@ -41,7 +41,7 @@ _NAMED = re.compile(
 )
 _FUNCTIONS: dict[str, Callable[[float, float], float]] = {"max": max, "min": min}
 _LEVELS = ("&|", "<>=", "+-")  # loosest first
-_ARITHMETIC = {"+": 1.0, "-": -1.0}  # how many times the second number is added
+_ARITHMETIC = {"+": 1.0, "-": -1.0}  # the factor of the second number
 _COMPARISONS = "<>="
 _CLOSES = {"(": ")", "[": "]"}
 
@@ -50,7 +50,7 @@ Region = tuple["int | None", str]
 
 
 class FormulaError(PdtoolsError):
-    """A formula that cannot be understood, with the column (from 1) where that shows."""
+    """A formula that cannot be parsed, with the column (from 1) of the fault."""
 
     def __init__(self, reason: str, formula: str, column: int) -> None:
         self.reason, self.formula, self.column = reason, formula, column
@@ -91,19 +91,19 @@ class Formula:
         """Parse a formula.
 
         Args:
-            names: of strings, whose scores stand for numbers instead of regions' surprisals: each is the
-                region None of a condition of that name. None: regions do.
-            number: whether it stands for a number (:meth:`value`), not for a truth value.
+            names: names of strings, whose scores replace regions' surprisals: each is the region None of a
+                condition of that name. None: formulas have regions.
+            number: whether it is a number (:meth:`value`), not a truth value.
 
         Raises:
-            FormulaError: with the column of the first thing that does not fit.
+            FormulaError: with the column of the first fault.
         """
         program = _Parser(text, names).program(number=number)
         regions = dict.fromkeys(step for step in program if isinstance(step, tuple))
         return cls(text, tuple(regions), tuple(program))
 
     def holds(self, surprisal: Callable[[int | None, str], float]) -> bool:
-        """Whether the formula is true of these surprisals.
+        """Return whether the formula is true of these surprisals.
 
         Args:
             surprisal: given a region number (None: the sum over all regions) and a condition.
@@ -121,7 +121,7 @@ class Formula:
         return self._run(surprisal, error_bound)[1].pop()
 
     def value(self, surprisal: Callable[[int | None, str], float]) -> float:
-        """The number that the formula stands for; ``surprisal`` as of :meth:`holds`."""
+        """The number that the formula evaluates to; ``surprisal`` as in :meth:`holds`."""
         return self._run(surprisal, 0.0)[0].pop()
 
     def _run(
@@ -262,7 +262,7 @@ class _Parser:
         return is_truth
 
     def _function(self, function: _Lexeme) -> bool:
-        """Parse ``max(a, b, …)``: each number after the first is taken together with what is before it."""
+        """Parse ``max(a, b, …)``: each number after the first is combined with the result before it."""
         self.at += 1
         self._take("(", function)
         self._number(function)

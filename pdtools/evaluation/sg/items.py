@@ -1,4 +1,4 @@
-"""SG scores from results per item that someone else computed: ``model,suite,item,correct`` tables."""
+"""SG scores from external results per item: ``model,suite,item,correct`` tables."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _MOST_DIGITS = 9
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 Correct = dict[tuple[str, int], bool]
-"""Whether an item is right, by suite and item."""
+"""Outcomes: whether an item is right, by suite and item."""
 
 
 def read_item_results(sources: Iterable[str | Path]) -> dict[str, Correct]:
-    """Read results per item: by model, which items of which suites are right.
+    """Read results per item: for each model, whether the items of its suites are right.
 
     Args:
-        sources: CSV files with the columns model, suite, item, correct (others are passed over), or zips of
+        sources: CSV files with the columns model, suite, item, correct (others are ignored), or zips of
             such files. A model is one run: name, corpus and seed as the files spell them.
 
     Raises:
@@ -74,7 +74,7 @@ def _checked_rows(reader: csv.DictReader[str], place: str) -> Iterator[tuple[int
 
 
 def majority(models: Sequence[Mapping[tuple[str, int], bool]]) -> Correct:
-    """One model out of many: an item is right iff it is in more than half of them (a tie is not right).
+    """Combine many models into one: an item is right iff more than half of them have it right.
 
     Hu et al. (2020) count their n-gram models in this way.
     """

@@ -1,4 +1,4 @@
-"""SG scores of many runs at once, from results per item that someone else computed."""
+"""SG scores of many runs at once, from external results per item."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ class Run:
 def aggregate_items(sources: Iterable[str | Path]) -> Results:
     """Aggregate results per item into the scores of every run.
 
-    The seeds of an n-gram model (named ``ngram``) are first made one run, in which an item is right iff it is
-    in more than half of them. Every run is scored by :func:`pdtools.evaluation.sg.scores.sg_scores`. Of a
-    model and corpus with several seeds, the mean of each score is given too, as a run with the seed ``mean``.
+    The seeds of an n-gram model (named ``ngram``) are first merged into one run, in which an item is right
+    iff it is in more than half of them. Every run is scored by
+    :func:`pdtools.evaluation.sg.scores.sg_scores`. For a model and corpus with several seeds, the mean of
+    each score is added, as a run with the seed ``mean``.
 
     Args:
         sources: CSV files or zips, see :func:`pdtools.evaluation.sg.items.read_item_results`.
 
     Returns:
         ``scores["runs"]``: a list of objects with ``model``, ``corpus``, ``seed`` and the scores of that run.
-        ``counts["items_missing"]``: by the name of a run, how many items it lacks that others have.
-        Tables: ``items``, what was aggregated, after majorities; ``scores``, one row per run, level and name.
+        ``counts["items_missing"]``: by the name of a run, the number of items that only others have.
+        Tables: ``items``, the aggregated items, after majorities; ``scores``, one row per run, level and
+            name.
 
     Raises:
         InputError: if a file cannot be read, or there is no result in any.
@@ -100,7 +102,7 @@ def _means(scored: Mapping[Run, dict[str, Any]]) -> Iterator[tuple[Run, dict[str
 
 
 def _mean_of(several: list[dict[str, Any]]) -> dict[str, Any]:
-    """Score by score, whichever of them has it; None where one has none."""
+    """Means of all scores that any of them has; None if one lacks it."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(key for scores in several for key in scores):
         values = [scores.get(key) for scores in several]

@@ -1,4 +1,4 @@
-"""Test suites of syntactic generalization, as a record."""
+"""The record of test suites of syntactic generalization."""
 
 from __future__ import annotations
 

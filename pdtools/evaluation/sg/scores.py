@@ -1,4 +1,4 @@
-"""From results per item to the SG score, in every convention that papers use."""
+"""The SG score from results per item, in every convention that papers use."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pdtools.evaluation.sg.circuits import LEFT_OUT, SCORED_31, SCORED_33
 from pdtools.search.widening import NOT_WIDENED, Width
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
-"""The ways to make one number of all items, see :func:`sg_scores`."""
+"""The ways to combine all items into one number, see :func:`sg_scores`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ItemResult:
-    """Whether one prediction holds of one item.
+    """The outcome of one prediction on one item.
 
     Attributes:
         suite: the suite's name.
         circuit: its circuit.
         item: the item's number.
-        prediction: which of the suite's predictions, from 1; the first is the scored one.
+        prediction: the index of the prediction in the suite, from 1; the first is the scored one.
         correct: None if a sentence has no score.
         dropped: the largest share of the probability of one of its sentences that a search dropped.
         width: of the search of this item, if it has its own.
@@ -48,7 +48,7 @@ def sg_scores(results: Iterable[ItemResult]) -> dict[str, Any]:
 
     Returns:
         ``overall``: the mean of the suites (Hu et al. 2020: unweighted, neither of circuits nor of items)
-        without the three left out; ``sg_31``: the same, if all 31 suites of the paper are there, else None;
+        without the three excluded; ``sg_31``: the same, if all 31 suites of the paper are there, else None;
         ``sg_33``: with fgd-embed3 and fgd-embed4 (as Qian et al. 2021), if all are there;
         ``mean_of_circuits``; ``mean_of_items``; ``by_circuit``; ``by_suite``; ``by_prediction``: every
         prediction of every suite that has more than one.

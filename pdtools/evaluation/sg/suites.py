@@ -16,7 +16,7 @@ from pdtools.files.json_input import number_of, parse_json, text_of
 from pdtools.files.zips import is_data
 
 MAX_SUITE_BYTES = 16 << 20
-"""The longest document of a suite, unpacked. In memory it may take 30 times as much."""
+"""Limit on a suite's document, unpacked. In memory it may take 30 times as much."""
 
 MOST_REGIONS = 1000
 """The highest number of a region."""
@@ -69,7 +69,7 @@ class Suite:
         circuit: the circuit it belongs to (see :func:`pdtools.evaluation.sg.circuits.circuit_of`).
         formulas: its predictions; the first is the scored one.
         items: in file order.
-        region_names: what its authors call the regions, by number (``region_meta``); of some or none.
+        region_names: the authors' names of some or all regions, by number (``region_meta``).
     """
 
     name: str
@@ -80,7 +80,7 @@ class Suite:
 
 
 class Suites(Protocol):
-    """Suites that can be gone through several times: a list, or :class:`SuiteFiles`."""
+    """Suites that can be iterated over several times: a list, or :class:`SuiteFiles`."""
 
     def __iter__(self) -> Iterator[Suite]: ...
 
@@ -88,10 +88,10 @@ class Suites(Protocol):
 class SuiteFiles:
     """The suites of a JSON file, of a folder of them (searched recursively), or of a zip, sorted by name.
 
-    They are read once to check them, and again each time that they are gone through.
+    They are read once to check them, and again at each iteration.
 
     Args:
-        source: where they are.
+        source: their path.
 
     Raises:
         InputError: for a missing source, one without suites, a damaged file, two suites of one name, a
@@ -108,7 +108,7 @@ class SuiteFiles:
             if suite.name in numbers:
                 raise InputError(f"a second suite named {suite.name!r}", file=place)
             numbers[suite.name] = number
-            if is_stream(source):  # which cannot be read again
+            if is_stream(source):  # a stream cannot be read again
                 kept.append(suite)
         if not numbers:
             raise InputError("no test suites (.json files) in it", file=source)
@@ -129,7 +129,7 @@ def read_suites(source: str | Path) -> list[Suite]:
 
 
 def _documents(source: Path, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """The JSON documents, in the order of their names, or those of these numbers."""
+    """The JSON documents, in the order of their names, or only those with these indices."""
     if source.is_dir():
         paths = [p for p in sorted(source.rglob("*.json")) if is_data(p.relative_to(source).as_posix())]
         for path in paths if order is None else [paths[number] for number in order]:
@@ -192,7 +192,7 @@ def _condition(data: Any) -> Condition:
         raise ValueError(f"condition {name!r} has a region {wrong}: numbers go from 0 to {MOST_REGIONS:,}")
     return Condition(
         name=name,
-        # Only ASCII spaces separate words: contents may begin or end with some, or consist of nothing else.
+        # Only ASCII spaces separate words: contents may begin or end with some, or be nothing else.
         regions=tuple(" ".join(word for word in text.split(" ") if word) for text in texts),
         numbers=numbers,
     )
