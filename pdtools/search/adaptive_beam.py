@@ -83,14 +83,14 @@ class Width(NamedTuple):
 
     @staticmethod
     def of(found: Compared | None) -> Width:
-        """Where a contest ended."""
+        """The step at which a comparison ended."""
         return NOT_WIDENED if found is None else Width(found.beam, found.margin)
 
 
 NOT_WIDENED = Width()
 
 
-class Contest(Protocol):
+class Comparison(Protocol):
     """Sentences whose scores are compared.
 
     Attributes:

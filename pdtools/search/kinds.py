@@ -14,6 +14,7 @@ from pdtools.search.options import SearchOptions
 SEARCHES: dict[str, DerivationSearch] = {
     "attachments": AttachmentSearch(),
     "actions": ActionSearch(),
+    "arcs": ArcSearch(),
     "transitions": ActionSearch(),
 }
 

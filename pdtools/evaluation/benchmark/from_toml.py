@@ -61,7 +61,7 @@ from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.search.widening import Width
+from pdtools.search.adaptive_beam import Width
 
 if sys.version_info >= (3, 11):
     import tomllib

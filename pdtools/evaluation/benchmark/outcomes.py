@@ -11,8 +11,8 @@ from pdtools.evaluation.benchmark.items import Item, Items, String
 from pdtools.evaluation.benchmark.record import record_of
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Results, mean
 from pdtools.evaluation.sg.formula import Formula
+from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.widening import Width
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,7 +22,7 @@ from pdtools.evaluation.benchmark.outcomes import (
 )
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.search.widening import Width
+from pdtools.search.adaptive_beam import Width
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,9 +15,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, no_progress
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
-from pdtools.search.adaptive_beam import Compared, Comparer
+from pdtools.search.adaptive_beam import Compared, Comparer, Width
 from pdtools.search.scores import Beginning, Unscorable
-from pdtools.search.widening import Compared, Comparer, Width
 
 if TYPE_CHECKING:
     import pyarrow as pa

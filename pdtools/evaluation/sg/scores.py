@@ -9,7 +9,7 @@ from typing import Any
 
 from pdtools.evaluation.results import mean
 from pdtools.evaluation.sg.circuits import LEFT_OUT, SCORED_31, SCORED_33
-from pdtools.search.widening import NOT_WIDENED, Width
+from pdtools.search.adaptive_beam import NOT_WIDENED, Width
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
 """The ways to combine all items into one number, see :func:`sg_scores`."""

@@ -53,7 +53,7 @@ class GiltConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """Arcs, which make the graph that tokens are read with."""
-        return ArcKind(reach_words=True)
+        return ArcKind(conditions_tokens=True)
 
     @property
     def width(self) -> int:

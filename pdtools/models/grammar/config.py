@@ -158,4 +158,4 @@ class DependencyGrammarConfig(ActionModelConfig):
     @property
     def derivation_kind(self) -> TransitionKind:
         """Arc-standard actions, on which tokens depend."""
-        return TransitionKind(reach_words=True, lift=self.lift)
+        return TransitionKind(conditions_tokens=True, lift=self.lift)

@@ -61,9 +61,9 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     for k, (number, columns) in enumerate(arguments, 1):
         if n_more not in (0, 1) or len(columns) != n_more + len(predicates):
             wanted = _BEFORE_ARGUMENTS + len(predicates)
-            found = _BEFORE_ARGUMENTS + len(columns)
-            reason = f"{found} columns between tabs: with {len(predicates)} predicates {wanted}"
-            raise InputError(f"{reason}, or {wanted + 1} with frames", line=number)
+            wants = f"{wanted + n_more}" if n_more in (0, 1) else f"{wanted}, or {wanted + 1} with frames"
+            reason = f"{_BEFORE_ARGUMENTS + len(columns)} columns between tabs"
+            raise InputError(f"{reason}: with {len(predicates)} words of pred + {wants}", line=number)
         arcs += [(p, k) for p, label in zip(predicates, columns[n_more:], strict=True) if label != "_"]
     graph = graph_of(len(words), arcs, counts)
     return [ReadTree(flat_tree(words, tags), graph=graph)]
