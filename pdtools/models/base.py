@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pdtools.devices import widest_float
 from pdtools.errors import PdtoolsError
-from pdtools.models.batch import Batch, collate, empty_batch
+from pdtools.models.batch import Batch
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.models.treereg import TreeRegParts
 
@@ -99,7 +99,7 @@ class DecoderState(ABC):
 class LanguageModel(nn.Module, ABC):
     """A model of strings, or of strings with their derivations.
 
-    To be scored an action model needs :meth:`forward_parts`, :meth:`derive` and :meth:`pack`. One of
+    To be scored a model of actions needs :meth:`forward_parts`; its kind derives, and packs rows. One of
     strings or attachments has the other methods too, for search and for what is read token by token.
 
     Attributes:
@@ -336,7 +336,7 @@ class LanguageModel(nn.Module, ABC):
 
         No rows are :func:`pdtools.models.batch.empty_batch`.
         """
-        return collate(rows, self.pad_id) if rows else empty_batch(self.root_id, self.pad_id)
+        return self.derivation_kind.pack(self, rows)
 
     def pack_prompts(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
         """Windows that are prompts, which nothing follows, as a batch.
@@ -347,12 +347,12 @@ class LanguageModel(nn.Module, ABC):
         raise PdtoolsError("this model does not read windows, which prompts are")
 
     def derivation_of(self, shards: ShardSet, row: int) -> Any:
-        """The derivation of a row, which the model's kind makes of the row's attachments.
+        """The derivation of a row, which the model's kind makes.
 
         Raises:
             PdtoolsError: if the shards do not have it.
         """
-        return self.derivation_kind.given(shards.attach(row), None)
+        return self.derivation_kind.of_row(shards, row)
 
     def no_derivation(self, tokens: NDArray[np.int32]) -> Any:
         """What :meth:`pack` takes beside tokens (n + 2) on which no derivation bears: all shift."""
@@ -360,15 +360,15 @@ class LanguageModel(nn.Module, ABC):
 
     def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
         """How many positions the model reads of each row."""
-        return np.asarray(shards.lengths, dtype=np.int64)
+        return self.derivation_kind.row_lengths(self, shards)
 
     def row_length(self, tokens: Any, derivation: Any) -> int:
         """How many positions the model reads of a row as :meth:`pack` takes it."""
-        return len(tokens)
+        return self.derivation_kind.row_length(self, tokens, derivation)
 
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
         """Rows that the model can take at no length: which, bool (rows,), and why."""
-        return []
+        return self.derivation_kind.unfit_rows(self, shards)
 
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:
         """A state of ``rows`` hypotheses with room for ``length`` positions; not even ROOT is fed yet.

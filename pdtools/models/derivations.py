@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.trees import Constituents, Tree, merge_subwords, tree_from_attachments
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
-    from pdtools.shards.rows import ShardRow
+    from pdtools.shards import ShardSet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,10 +56,37 @@ class DerivationKind(ABC):
     def derive(self, model: LanguageModel, rows: int, length: int) -> Derivations:
         """Derivations of a model; see :meth:`pdtools.models.LanguageModel.derive`."""
 
+    # --- rows of shards -----------------------------------------------------------------------
+
+    def of_row(self, shards: ShardSet, row: int) -> Any:
+        """The derivation of a row, as :meth:`pack` takes it.
+
+        Raises:
+            PdtoolsError: if the shards do not have it.
+        """
+        return self.given(shards.attach(row), None)
+
+    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """Rows, tokens (n + 2) with their derivations, as a batch; see
+        :meth:`pdtools.models.LanguageModel.pack`."""
+        return collate(rows, model.pad_id) if rows else empty_batch(model.root_id, model.pad_id)
+
+    def row_lengths(self, model: LanguageModel, shards: ShardSet) -> NDArray[np.int64]:
+        """How many positions rows have in a batch."""
+        return np.asarray(shards.lengths, dtype=np.int64)
+
+    def row_length(self, model: LanguageModel, tokens: Any, given: Any) -> int:
+        """How many positions a row has in a batch."""
+        return len(tokens)
+
+    def unfit_rows(self, model: LanguageModel, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """Rows whose derivations a model can take at no length: which, bool (rows,), and why."""
+        return []
+
     # --- trees that are given -----------------------------------------------------------------
 
     def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
-        """The derivation of a row of shards, as :meth:`pdtools.models.LanguageModel.pack` takes it.
+        """The derivation of a tree, as :meth:`pack` takes it.
 
         Args:
             attach: int32 (n + 2), see :func:`pdtools.trees.sentence_layout`.

@@ -43,6 +43,36 @@ class ToyKind(DerivationKind):
         assert isinstance(model, ToyGrammarLM)
         return ToyDerivations(model, rows, length)
 
+    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> Batch:
+        """The binary trees of rows as actions, ROOT before them."""
+        assert isinstance(model, ToyGrammarLM)
+        lines = []
+        for tokens, attach in rows:
+            inner = tokens[1:-1].tolist()
+            leaves = [str(token) for token in inner]
+            text = str(tree_from_attachments(np.asarray(attach)[1:-1] - 1, leaves))
+            lines.append([model.root_id, *_actions(model, text), model.eos_id])
+        longest = max(map(len, lines))
+        padded = [[*line, *[model.pad_id] * (longest - len(line))] for line in lines]
+        return Batch(
+            tokens=torch.tensor(padded),
+            attach=torch.arange(longest).expand(len(lines), -1),
+            lengths=torch.tensor([len(line) for line in lines]),
+        )
+
+
+def _actions(model: ToyGrammarLM, text: str) -> Iterator[int]:
+    """Of a bracketed binary tree over token numbers, without its last bracket."""
+    tree = Tree.from_brackets(text)
+    nodes = sorted(zip(tree.starts.tolist(), (-tree.ends).tolist(), strict=True))
+    found: list[int] = []
+    for k, word in enumerate(tree.words):
+        found += [model.open_id] * sum(start == k for start, _ in nodes)
+        found.append(int(word))
+        found += [model.close_id] * sum(-end == k + 1 for _, end in nodes)
+    assert found[-1] == model.close_id
+    return iter(found[:-1])
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToyConfig:
@@ -95,34 +125,6 @@ class ToyGrammarLM(LanguageModel):
     def opened(self, action: int) -> int:
         """How an action changes the number of open constituents."""
         return int(action == self.open_id) - int(action in (self.close_id, self.eos_id))
-
-    def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """The binary trees of rows as actions, ROOT before them."""
-        lines = []
-        for tokens, attach in rows:
-            inner = tokens[1:-1].tolist()
-            leaves = [str(token) for token in inner]
-            text = str(tree_from_attachments(np.asarray(attach)[1:-1] - 1, leaves))
-            lines.append([self.root_id, *self._actions(text), self.eos_id])
-        longest = max(map(len, lines))
-        padded = [[*line, *[self.pad_id] * (longest - len(line))] for line in lines]
-        return Batch(
-            tokens=torch.tensor(padded),
-            attach=torch.arange(longest).expand(len(lines), -1),
-            lengths=torch.tensor([len(line) for line in lines]),
-        )
-
-    def _actions(self, text: str) -> Iterator[int]:
-        """Of a bracketed binary tree over token numbers, without its last bracket."""
-        tree = Tree.from_brackets(text)
-        nodes = sorted(zip(tree.starts.tolist(), (-tree.ends).tolist(), strict=True))
-        found: list[int] = []
-        for k, word in enumerate(tree.words):
-            found += [self.open_id] * sum(start == k for start, _ in nodes)
-            found.append(int(word))
-            found += [self.close_id] * sum(-end == k + 1 for _, end in nodes)
-        assert found[-1] == self.close_id
-        return iter(found[:-1])
 
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`; what is no token counts as the derivation."""

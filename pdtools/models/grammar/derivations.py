@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.models.derivations import DerivationKind, Derivations
+from pdtools.models.grammar.batch import ActionBatch
 from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
 from pdtools.trees.actions import ActionIds
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
     from pdtools.models.grammar.model import GrammarLM
+    from pdtools.shards import ShardSet
 
 
+# Why a model cannot take a derivation.
+_UNKNOWN = "labels unknown to the model"
+_OPEN = "more than {} constituents open at once (config.max_open)"
 # Entries that are kept for each that is still seen, and positions that are reckoned with for each token.
 _KEPT = 4
 
@@ -104,6 +109,28 @@ class ActionKind(DerivationKind):
         """See :meth:`DerivationKind.derive`."""
         return ActionDerivations(cast("GrammarLM", model), rows, length)
 
+    def of_row(self, shards: ShardSet, row: int) -> Constituents:
+        """See :meth:`DerivationKind.of_row`."""
+        return shards.constituents(row)
+
+    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> ActionBatch:
+        """See :meth:`DerivationKind.pack`: (tokens, constituents)."""
+        return ActionBatch.of_rows(rows, model.config.actions, model.root_id, model.pad_id)
+
+    def row_lengths(self, model: LanguageModel, shards: ShardSet) -> NDArray[np.int64]:
+        """See :meth:`DerivationKind.row_lengths`: actions."""
+        actions: ActionIds = model.config.actions
+        return actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
+
+    def row_length(self, model: LanguageModel, tokens: Any, given: Constituents) -> int:
+        """See :meth:`DerivationKind.row_length`: actions."""
+        return int(model.config.actions.positions(len(tokens) - 2, len(given.labels)))
+
+    def unfit_rows(self, model: LanguageModel, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`DerivationKind.unfit_rows`."""
+        most = model.config.max_open
+        return [(shards.has_unknown_labels, _UNKNOWN), (shards.most_open > most, _OPEN.format(most))]
+
     def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
         """See :meth:`DerivationKind.given`: the constituents."""
         return constituents
@@ -111,10 +138,10 @@ class ActionKind(DerivationKind):
     def problem(self, model: LanguageModel, given: Any) -> str | None:
         """See :meth:`DerivationKind.problem`."""
         if given.labels.min() < 0:
-            return "labels unknown to the model"
+            return _UNKNOWN
         opened = given.opens.cumsum() - given.closes.cumsum() + given.closes  # (n)
         if opened.max() > (most := model.config.max_open):
-            return f"more than {most} constituents open at once (config.max_open)"
+            return _OPEN.format(most)
         return None
 
     def content(self, given: Any) -> bytes:

@@ -3,14 +3,11 @@ configuration."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
@@ -27,11 +24,7 @@ from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
 from pdtools.models.transformer.score_terms import ScoreInputs
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import Constituents
 from pdtools.trees.actions import ActionIds
-
-if TYPE_CHECKING:
-    from pdtools.shards import ShardSet
 
 
 class GrammarLM(TransformerLM):
@@ -61,30 +54,6 @@ class GrammarLM(TransformerLM):
         """See :meth:`LanguageModel.use_tokenizer`: which tokens are allowed after another token alone."""
         continuing = torch.from_numpy(tokenizer.continue_words)
         self.continuing.copy_(F.pad(continuing, (0, self.vocab_size - len(continuing))))
-
-    def pack(self, rows: Sequence[tuple[Any, Any]]) -> ActionBatch:
-        """See :meth:`LanguageModel.pack`: (tokens, constituents)."""
-        return ActionBatch.of_rows(rows, self.actions, self.root_id, self.pad_id)
-
-    def derivation_of(self, shards: ShardSet, row: int) -> Constituents:
-        """See :meth:`LanguageModel.derivation_of`: its labelled constituents."""
-        return shards.constituents(row)
-
-    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
-        """See :meth:`LanguageModel.row_lengths`: its actions."""
-        return self.actions.positions(np.asarray(shards.lengths) - 2, shards.n_constituents)
-
-    def row_length(self, tokens: Any, derivation: Any) -> int:
-        """See :meth:`LanguageModel.row_length`: its actions."""
-        return int(self.actions.positions(len(tokens) - 2, len(derivation.labels)))
-
-    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
-        """See :meth:`LanguageModel.unfit_rows`."""
-        most = self.config.max_open
-        return [
-            (shards.has_unknown_labels, "labels unknown to the model"),
-            (shards.most_open > most, f"more than {most} constituents open at once (config.max_open)"),
-        ]
 
     # --- given derivations --------------------------------------------------------------------
 
