@@ -90,6 +90,10 @@ class DerivationView:
         """
         return ids[:token], found[:token] if isinstance(found, np.ndarray) else found[token - 1]
 
+    def places(self, read: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
+        """Where the tokens of a row, as it is packed, are among its positions; the next one is behind it."""
+        return np.arange(len(read) + 1)
+
 
 class AttachmentView(DerivationView):
     """The view of attachments: the beam after each token."""
@@ -175,6 +179,10 @@ class ActionView(DerivationView):
         closes = best.closes.copy()
         closes[-1] += best.opens.sum() - closes.sum()  # constituents open then; nothing looks at it
         return np.append(ids[: token + 1], ids[-1]), Constituents(best.labels, best.opens, closes)
+
+    def places(self, read: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
+        """See :meth:`DerivationView.places`: other actions are no tokens."""
+        return np.flatnonzero(read < vocab_size)
 
 
 # Views by the name of the kind.

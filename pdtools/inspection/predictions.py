@@ -120,14 +120,12 @@ class Predictions:
 
     def _look(self, known: list[tuple[Encoded, int, Any]]) -> Iterator[Prediction]:
         model = self._loaded.model
-        written = model.derivation_kind.written
+        view = view_of(model)
         rows = [self._row(*each) for each in known]
         batch = model.pack(rows).to(model.device)
         weights = attention_weights(model, batch).weights.cpu().double().numpy()  # (B, L, H, N, N)
         for (encoded, token, _), read, row in zip(known, batch.tokens.cpu().numpy(), weights, strict=True):
-            places = np.arange(token + 1)
-            if written:
-                places = np.flatnonzero(read < model.vocab_size)[: token + 1]
+            places = view.places(read, model.vocab_size)[: token + 1]
             query = row[:, :, places[token] - 1]  # (L, H, N)
             own = query[:, :, places[:token]]
             # Summed, not subtracted from 1, which would seldom give 0.

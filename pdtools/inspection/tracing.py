@@ -22,13 +22,12 @@ from pdtools.inspection.stack_attention import Inspection, inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Parse, Split, Trace
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM
 from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.given_trees import GivenTree
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model, scorer_of
 from pdtools.search.scores import GivenRow
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.strings.treereg_parser import TreeRegParser
-from pdtools.shards.format import ShardSettings
-from pdtools.shards.plain import row_of_tree
 from pdtools.tokenization import Sentence, split_text_words
 from pdtools.trees import Tree
 
@@ -176,33 +175,22 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
     Raises:
         PdtoolsError: if it does not fit this sentence.
     """
-    model, ids = loaded.model, encoded.encoding.ids
-    kind = model.derivation_kind
-    settings = ShardSettings(
-        factor=loaded.config["shards"].get("factor", "right"),
-        tape="none",
-        constituents="labelled" if kind.labelled else "none",
-    )
-    row = row_of_tree(tree, loaded.tokenizer, settings)
-    if isinstance(row, str):
-        raise PdtoolsError(f"the gold tree cannot be used: {row}")
-    if not np.array_equal(row.encoding.ids, ids):
+    found = GivenTree.of(loaded, tree)
+    if isinstance(found, str):
+        raise PdtoolsError(f"the gold tree cannot be used: {found}")
+    if not np.array_equal(found.row.encoding.ids, encoded.encoding.ids):
         raise PdtoolsError(
-            f"the gold tree is not one of this sentence: its words are {row.text!r}, "
+            f"the gold tree is not one of this sentence: its words are {found.row.text!r}, "
             f"not {' '.join(encoded.sentence.words)!r}"
         )
-    given = kind.of_row(row)
-    if isinstance(given, str):
-        raise PdtoolsError(f"the gold tree cannot be used: {given}")
-    found = kind.read(ids, given)
-    has_score = kind.exist and kind.problem(model, given) is None
-    if model.layout == "window":
-        ids, given = ids[:-1], np.append(row.attach[: len(ids) - 2], np.int32(0))
+    if found.derivation is None:
+        raise PdtoolsError(f"the gold tree cannot be used: {found.problem}")
     joint = None
-    if has_score and (model.max_length is None or model.row_length(ids, given) <= model.max_length):
-        (score,) = scorer_of(loaded, NO_SEARCH).score_rows([GivenRow(ids, given, encoded.encoding.word)])
+    if loaded.model.has_derivations and found.problem is None:
+        row = GivenRow(found.tokens, found.given, encoded.encoding.word)
+        (score,) = scorer_of(loaded, NO_SEARCH).score_rows([row])
         joint = score.joint
-    return view_of(model).parse(loaded, encoded, found, joint)
+    return view_of(loaded.model).parse(loaded, encoded, found.derivation, joint)
 
 
 # --- attention --------------------------------------------------------------------------------

@@ -35,6 +35,20 @@ class TokenwiseKind(DerivationKind):
 
     regular: ClassVar[bool] = False
 
+    @staticmethod
+    def of(model: LanguageModel) -> TokenwiseKind:
+        """The kind of a model.
+
+        Raises:
+            PdtoolsError: if it is another.
+        """
+        kind = model.derivation_kind
+        if not isinstance(kind, TokenwiseKind):
+            raise PdtoolsError(
+                "this model was trained without an attachment head: it has no parses to search"
+            )
+        return kind
+
     @abstractmethod
     def derive(
         self, model: LanguageModel, rows: int, length: int, entries: int | None = None
@@ -108,7 +122,7 @@ class TokenwiseDerivations(Derivations):
         Raises:
             PdtoolsError: if choices of this kind close none.
         """
-        raise PdtoolsError(f"{self.model.derivation_kind.name} close no constituents")
+        raise PdtoolsError("choices of this kind close no constituents")
 
     # --- choice by choice ---------------------------------------------------------------------
 

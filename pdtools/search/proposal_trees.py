@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from pdtools.errors import PdtoolsError
 from pdtools.files import Kind
 from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.derivations import AnyDerivation
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
@@ -26,8 +27,9 @@ from pdtools.search.options import NOT_SEARCHED, TreesFile
 from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
 from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
+from pdtools.shards.rows import ShardRow
 from pdtools.tokenization import Sentence
-from pdtools.trees import read_proposals
+from pdtools.trees import Tree, read_proposals
 from pdtools.trees.forms import refuse_for
 
 IMPOSSIBLE = "its trees have probability 0"
@@ -176,39 +178,67 @@ def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDeriva
     """
     if TreesFile.of(trees.path) != trees:
         raise PdtoolsError(f"{trees.path} is not the file that the command was started with")
-    settings = ShardSettings(
-        factor=loaded.config["shards"].get("factor", "right"),
-        tape="none",
-        constituents="labelled" if loaded.model.reads_labels else "none",
-    )
     by_ids: dict[bytes, dict[bytes, Any]] = {}
     unusable: dict[bytes, str] = {}
     left_out: Counter[str] = Counter()
     n_trees = 0
-    kind = loaded.model.derivation_kind
+    content = loaded.model.derivation_kind.content
     refuse_for(Kind.TREES, [trees.path])
     for tree in read_proposals(trees.path):
         n_trees += 1
-        row = row_of_tree(tree, loaded.tokenizer, settings)
-        if isinstance(row, str):
-            left_out[row] += 1
-            continue
-        ids, given = row.encoding.ids, kind.of_row(row)
-        if problem := given if isinstance(given, str) else _problem(loaded.model, ids, given):
-            left_out[problem] += 1
-            unusable.setdefault(ids.tobytes(), problem)
+        found = GivenTree.of(loaded, tree)
+        if isinstance(found, str):
+            left_out[found] += 1
+        elif found.problem is not None:
+            left_out[found.problem] += 1
+            unusable.setdefault(found.tokens.tobytes(), found.problem)
         else:
-            by_ids.setdefault(ids.tobytes(), {})[kind.content(given)] = given
+            by_ids.setdefault(found.tokens.tobytes(), {})[content(found.given)] = found.given
     different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
     return ProposalDerivations(different, unusable, n_trees, dict(left_out))
 
 
-def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | None:
-    """Why a model cannot read a derivation, if so."""
-    positions = model.row_length(ids, given)
-    if model.max_length is not None and positions > model.max_length:
-        return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
-    return model.derivation_kind.problem(model, given)
+@dataclass(frozen=True, slots=True)
+class GivenTree:
+    """A tree of a sentence as a model has it.
+
+    Attributes:
+        row: as shards have it.
+        tokens, given: tokens and derivation, as :meth:`pdtools.models.LanguageModel.pack` takes them.
+        derivation: the derivation of the sentence; None if the model's kind has none for this tree.
+        problem: why the model cannot score it, if so.
+    """
+
+    row: ShardRow
+    tokens: NDArray[np.int32]
+    given: Any
+    derivation: AnyDerivation | None
+    problem: str | None
+
+    @classmethod
+    def of(cls, loaded: LoadedModel, tree: Tree) -> GivenTree | str:
+        """A tree, read as ``pdtools tapes`` does; or why it is no row of shards."""
+        model, kind = loaded.model, loaded.model.derivation_kind
+        settings = ShardSettings(
+            factor=loaded.config["shards"].get("factor", "right"),
+            tape="none",
+            constituents="labelled" if kind.labelled else "none",
+        )
+        row = row_of_tree(tree, loaded.tokenizer, settings)
+        if isinstance(row, str):
+            return row
+        tokens, given = row.encoding.ids, kind.given(row.attach, row.constituents)
+        if isinstance(given, str):
+            return cls(row, tokens, None, None, given)
+        derivation = kind.read(tokens, given)
+        if model.layout == "window":  # the last token attaches to ROOT
+            tokens, given = tokens[:-1], np.append(row.attach[: len(tokens) - 2], np.int32(0))
+        positions, problem = model.row_length(tokens, given), kind.problem(model, given)
+        if model.max_length is not None and positions > model.max_length:
+            problem = (
+                f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
+            )
+        return cls(row, tokens, given, derivation, problem)
 
 
 class _Reading(NamedTuple):

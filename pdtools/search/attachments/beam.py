@@ -152,9 +152,7 @@ def beam_search(
         PdtoolsError: if the model has no attachment head, gives values that are not numbers, or the device
             is out of memory.
     """
-    kind = model.derivation_kind
-    if not isinstance(kind, TokenwiseKind):
-        raise PdtoolsError("this model was trained without an attachment head: it has no parses to search")
+    kind = TokenwiseKind.of(model)
     if k_best < 1:
         raise PdtoolsError(f"k-best must be at least 1, not {k_best}")
     if model.layout == "window":
