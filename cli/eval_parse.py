@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pdtools.errors import InputError
 from pdtools.files import STDIO, Kind, check_kind, count_lines
 from pdtools.visible import visible
 
@@ -39,7 +40,9 @@ class Format(str, Enum):
 
 @option_blocks()
 def eval_parse(
-    gold: Annotated[str, typer.Argument(metavar="GOLD", help="Trees, one per line.")],
+    gold: Annotated[
+        str, typer.Argument(metavar="GOLD", help="Trees, one per line; or dependencies: CoNLL-U, .sdp.")
+    ],
     predicted: Annotated[
         str, typer.Argument(metavar="PREDICTED", help="Trees, one per line, in the same order.")
     ],
@@ -75,6 +78,9 @@ def eval_parse(
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
+    Of dependencies, compute UAS and unlabeled arc F1, by the rules of the CoNLL 2018 shared task: words are
+    aligned by their characters.
+
     Predicted trees without tags (pdtools decode writes such trees) get the gold tags, so that punctuation is
     excluded on both sides. They have no labels either, and need --unlabeled. --format evalb compares the
     files as they are. --format jsonl prints a JSON object for every sentence, as in items.parquet, instead of
@@ -87,22 +93,40 @@ def eval_parse(
       pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
       pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right \\
           --left-out mine.trees.rejects.jsonl
+      pdtools eval-parse gold.conllu predicted.conllu
     """
     import dataclasses
 
+    from pdtools.evaluation.parsing.dependencies import evaluate_dependencies
     from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_left_out
     from pdtools.evaluation.parsing.prm import COMMON, read_parameters
     from pdtools.evaluation.results import ITEMS
-    from pdtools.trees.forms import refuse_for
+    from pdtools.trees.forms import form_of, refuse_for
 
     if gold == predicted == STDIO:
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
-    for trees in (gold, predicted):
-        refuse_for(Kind.TREES, [trees], trees_are_checked=False)
-        check_kind(trees, Kind.TREES)
     check_form(as_json=options.as_json, latex=latex)
     if latex and form is not Format.table:
         raise typer.BadParameter("--latex prints the table of the scores: leave --format out")
+    if form is Format.jsonl and options.as_json:
+        raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
+    found, other = form_of(gold), form_of(predicted)
+    if found is not None and found.name in ("conllu", "sdp"):
+        if other not in (found, None):
+            raise InputError(f"{other.title}, but {gold} is {found.title}", file=predicted)
+        if prm or left_out or unlabeled or binarize is not Factor.none or form is Format.evalb:
+            raise typer.BadParameter(
+                "--prm, --unlabeled, --binarize, --left-out and --format evalb are for trees in brackets"
+            )
+        evaluating = Evaluating.begin(output, options, {"gold": gold, "predicted": predicted}, latex=latex)
+        results = evaluate_dependencies(gold, predicted, found.name, progress=evaluating.bar("sentences"))
+        evaluating.deliver(results, show=_print_rows if form is Format.jsonl else None)
+        if results.counts["no_trees"]:
+            evaluating.say(f"{results.counts['no_trees']} predicted sentences have heads that form no tree")
+        return
+    for trees in (gold, predicted):
+        refuse_for(Kind.TREES, [trees], trees_are_checked=False)
+        check_kind(trees, Kind.TREES)
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
@@ -113,8 +137,6 @@ def eval_parse(
             )
         _print_evalb(gold, predicted, parameters, binarize)
         return
-    if form is Format.jsonl and options.as_json:
-        raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
     inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
     evaluating = Evaluating.begin(output, options, inputs, latex=latex)
     results = evaluate_parse(

@@ -1,4 +1,4 @@
-"""The record of the evaluation of parses, F1."""
+"""F1 of parses, and scores of dependencies, as records."""
 
 from __future__ import annotations
 
@@ -17,6 +17,31 @@ def _f1(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     import numpy as np
 
     return 200 * sums[..., 0] / np.maximum(sums[..., 1] + sums[..., 2], 1)
+
+
+def _arc_f1(*columns: str) -> Sums:
+    return Sums(key="sentence", columns=columns, score=_f1)
+
+
+# By their labels: the score's name, the count of what it is over, and the sums that it is made of.
+_DEPENDENCIES = {
+    "UAS (%)": ("uas_f1", "words", _arc_f1("correct_heads", "words", "predicted_words")),
+    "unlabeled arc F1 (%)": ("arc_f1", "arcs", _arc_f1("correct_arcs", "arcs", "predicted_arcs")),
+    "unlabeled arc F1, enhanced (%)": (
+        "enhanced_arc_f1",
+        "enhanced_arcs",
+        _arc_f1("correct_enhanced_arcs", "enhanced_arcs", "predicted_enhanced_arcs"),
+    ),
+}
+
+
+def _dependency_scores(document: Document) -> MainScores:
+    scores, counts = document["scores"], document["counts"]
+    return {
+        label: (scores[name], (f"{counts[among]} {among.replace('_', ' ')}",))
+        for label, (name, among, _) in _DEPENDENCIES.items()
+        if scores[name] is not None
+    }
 
 
 F1 = Sums(key="line", columns=("matched", "gold", "predicted"), score=_f1, only=("status", "scored"))
@@ -49,5 +74,19 @@ EVALUATIONS = (
         columns=(F1.key, *F1.columns, "status"),
         data="gold",
         card={"f1": "F1 of parses (%)"},
+    ),
+    Evaluation(
+        name="dependencies",
+        title="Dependencies",
+        in_text="dependencies",
+        read={
+            **{f"scores.{name}": SCORE for name, _, _ in _DEPENDENCIES.values()},
+            **{f"counts.{among}": COUNT for _, among, _ in _DEPENDENCIES.values()},
+        },
+        scores=_dependency_scores,
+        item_score=lambda label, document: _DEPENDENCIES[label][2],
+        columns=("sentence", *(name for _, _, sums in _DEPENDENCIES.values() for name in sums.columns)),
+        data="gold",
+        card={"uas_f1": "UAS (%)", "arc_f1": "unlabeled arc F1 (%)"},
     ),
 )

@@ -58,7 +58,7 @@ class Sentence:
     Attributes:
         words: (n) as leaves.
         tags: (n) universal parts of speech.
-        heads: (n) words' numbers, 0 is the root.
+        heads: (n) words' numbers, 0 is the root; -1 if there is none.
         enhanced: arcs of the enhanced graph between words, head and dependent.
         ranges: words that stand for several: the first and last of these, and their form as a leaf.
         glued: words with no blank after them.
@@ -78,8 +78,12 @@ class Sentence:
     n_of_empty: int = 0
 
 
-def read_sentence(block: Block) -> Sentence:
+def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
     """The sentence of a block; it has no words if there are comments alone.
+
+    Args:
+        block: the block.
+        heads_needed: whether a missing head (``_``) is an error.
 
     Raises:
         InputError: if it is bad, with a line of the block. Whether heads form a tree is not looked at.
@@ -99,7 +103,9 @@ def read_sentence(block: Block) -> Sentence:
         if place.isdecimal():
             if int(place) != len(words) + 1:
                 raise InputError(f"word {place} where word {len(words) + 1} is to come", line=number)
-            if not (head.isdecimal() and head.isascii()):
+            if head == "_" and not heads_needed:
+                head = "-1"
+            elif not (head.isdecimal() and head.isascii()):
                 raise InputError(f"the head of word {place} is {head!r}, no number", line=number)
             if columns[3] in TRACE_TAGS:
                 raise InputError(f"the tag {columns[3]} of word {place} is for empty words", line=number)

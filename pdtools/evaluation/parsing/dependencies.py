@@ -1,0 +1,324 @@
+"""Unlabeled attachment scores and arc F1, by the rules of the CoNLL 2018 shared task (Zeman et al. 2018).
+
+The words of two files are aligned by their characters, so words and sentences may be split in different ways.
+Words outside of multi-word tokens are aligned if they span the same characters. Within the shortest stretch
+of whole multi-word tokens on both sides, a longest common subsequence of lower-cased forms is aligned. A head
+is right if its word is aligned, and the two heads are aligned or both the root. UAS is the F1 of right heads.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pdtools.errors import InputError
+from pdtools.evaluation.parsing.evalb import harmonic_mean, percent
+from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.trees import Graph, unescape
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree
+from pdtools.trees.forms.base import Block, Counts, graph_of
+from pdtools.trees.forms.conllu import read_sentence
+
+ROOT, NOWHERE = -1, -2
+"""Instead of the place of a head: the root; no head, or one that is not aligned."""
+
+
+@dataclass(slots=True)
+class Words:
+    """The words of a file, in order.
+
+    Attributes:
+        forms: in lower case, without blanks.
+        starts, ends: the characters that each spans, counted through the file without blanks; words of a
+            multi-word token span all of it.
+        is_part: whether each is part of a multi-word token.
+        heads: the place of each word's head; of ``.sdp`` none.
+        arcs: the places of each word's heads, in the tree of CoNLL-U or the graph of ``.sdp``.
+        enhanced: the same of enhanced dependencies.
+        sentences: where each sentence begins.
+        lines: the line that each sentence begins on.
+        tokens: the characters, token by token.
+        n_no_trees: how many sentences have heads that form no tree.
+    """
+
+    forms: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    is_part: list[bool] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+    arcs: list[set[int]] = field(default_factory=list)
+    enhanced: list[set[int]] = field(default_factory=list)
+    sentences: list[int] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    n_no_trees: int = 0
+
+    def __len__(self) -> int:
+        return len(self.forms)
+
+    def add(
+        self,
+        line: int,
+        words: Sequence[str],
+        heads: Sequence[int],
+        arcs: Graph,
+        enhanced: Graph,
+        ranges: Iterable[tuple[int, int, str]] = (),
+    ) -> None:
+        """Add a sentence of words as leaves of trees, numbered from 1; a head of -1 is none."""
+        first, at = len(self), self.ends[-1] if self.ends else 0
+        self.sentences.append(first)
+        self.lines.append(line)
+        token_of = {k: (begin, form) for begin, past, form in ranges for k in range(begin, past + 1)}
+        for k, word in enumerate(words, 1):
+            begin, form = token_of.get(k, (k, word))
+            if k == begin:
+                self.tokens.append(_letters(form))
+            self.forms.append(_letters(word).lower())
+            self.starts.append(at if k == begin else self.starts[-1])
+            at = self.starts[-1] + len(self.tokens[-1])
+            self.ends.append(at)
+            self.is_part.append(k in token_of)
+        place = [ROOT, *range(first, len(self)), NOWHERE]
+        self.heads += [place[head] for head in heads]
+        for graph, found in ((arcs, self.arcs), (enhanced, self.enhanced)):
+            found += [set() for _ in words]
+            for head, dependent in graph.arcs:
+                found[first + dependent - 1].add(place[head])
+
+
+def _letters(word: str) -> str:
+    return "".join(c for c in unescape(word) if unicodedata.category(c) != "Zs")
+
+
+def read_words(file: str | Path, form: str, *, is_gold: bool) -> Words:
+    """The words of a file.
+
+    Args:
+        file: the path.
+        form: ``conllu`` or ``sdp``.
+        is_gold: heads of CoNLL-U have to form trees. Otherwise they need not, and may be missing (``_``).
+
+    Raises:
+        InputError: at the first bad sentence.
+    """
+    found = Words()
+    for block in FORMS[form].blocks(str(file)):
+        if block.fault is not None:
+            raise InputError(block.fault, file=file, line=block.fault_line or block.line)
+        try:
+            if form == "conllu":
+                _add_conllu(found, block, is_gold)
+            else:
+                for read in FORMS[form].read(block, ReadOptions(), Counts()):
+                    assert isinstance(read, ReadTree)
+                    assert read.graph is not None
+                    words = read.tree.words
+                    found.add(block.line, words, [-1] * len(words), read.graph, Graph.of(len(words), [], []))
+        except InputError as error:
+            raise InputError(error.reason, file=file, line=block.line + (error.line or 1) - 1) from None
+    return found
+
+
+def _add_conllu(found: Words, block: Block, is_gold: bool) -> None:
+    sentence = read_sentence(block, heads_needed=is_gold)
+    if n := len(sentence.words):
+        arcs = [(head, k) for k, head in enumerate(sentence.heads, 1) if head >= 0]
+        tree = graph_of(n, arcs, Counts())
+        if tree.problem is not None and is_gold:
+            raise InputError(tree.problem)
+        found.n_no_trees += tree.problem is not None
+        enhanced = graph_of(n, sentence.enhanced, Counts())
+        found.add(block.line, sentence.words, sentence.heads, tree, enhanced, sentence.ranges)
+
+
+def align(gold: Words, predicted: Words) -> list[int]:
+    """The place of the gold word that each predicted word is aligned with, or ``NOWHERE``."""
+    found = [NOWHERE] * len(predicted)
+    g = p = 0
+    while g < len(gold) and p < len(predicted):
+        if gold.is_part[g] or predicted.is_part[p]:
+            (g, p), past = _stretch(gold, predicted, g, p)
+            _align_forms(gold.forms[g : past[0]], predicted.forms[p : past[1]], g, p, found)
+            g, p = past
+        elif (gold.starts[g], gold.ends[g]) == (predicted.starts[p], predicted.ends[p]):
+            found[p] = g
+            g, p = g + 1, p + 1
+        elif gold.starts[g] <= predicted.starts[p]:
+            g += 1
+        else:
+            p += 1
+    return found
+
+
+def _stretch(gold: Words, predicted: Words, g: int, p: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Where the shortest stretch around words g and p that cuts no multi-word token begins and ends."""
+    if gold.is_part[g]:
+        end = gold.ends[g]
+        p += not predicted.is_part[p] and predicted.starts[p] < gold.starts[g]
+    else:
+        end = predicted.ends[p]
+        g += gold.starts[g] < predicted.starts[p]
+    first = g, p
+
+    def is_over(words: Words, k: int) -> bool:
+        return k >= len(words) or (words.starts[k] >= end if words.is_part[k] else words.ends[k] > end)
+
+    while not (is_over(gold, g) and is_over(predicted, p)):
+        is_gold = g < len(gold) and (p >= len(predicted) or gold.starts[g] <= predicted.starts[p])
+        words, k = (gold, g) if is_gold else (predicted, p)
+        if words.is_part[k]:
+            end = max(end, words.ends[k])
+        g, p = g + is_gold, p + (not is_gold)
+    return first, (g, p)
+
+
+def _align_forms(a: Sequence[str], b: Sequence[str], first_a: int, first_b: int, found: list[int]) -> None:
+    """Align a longest common subsequence; of several the one whose words come first in ``b``."""
+    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]  # of what begins at each pair of places
+    for i in reversed(range(len(a))):
+        for j in reversed(range(len(b))):
+            longer = max(longest[i + 1][j], longest[i][j + 1])
+            longest[i][j] = max(longer, 1 + longest[i + 1][j + 1]) if a[i] == b[j] else longer
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i] == b[j]:
+            found[first_b + j] = first_a + i
+            i, j = i + 1, j + 1
+        elif longest[i][j] == longest[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DependencyRow:
+    """The comparison of a gold sentence with the predicted words that begin in it.
+
+    Attributes:
+        sentence: its number, from 1.
+        line: the line that it begins on.
+        words, predicted_words: how many there are.
+        aligned: how many are aligned.
+        correct_heads: aligned words with the right head.
+        arcs, predicted_arcs, correct_arcs: arcs of the gold tree (``.sdp``: graph), predicted, and in common.
+            Where predicted words have no head, those of the enhanced graph are compared.
+        enhanced_arcs, predicted_enhanced_arcs, correct_enhanced_arcs: the same of enhanced graphs.
+    """
+
+    sentence: int
+    line: int
+    words: int = 0
+    predicted_words: int = 0
+    aligned: int = 0
+    correct_heads: int = 0
+    arcs: int = 0
+    predicted_arcs: int = 0
+    correct_arcs: int = 0
+    enhanced_arcs: int = 0
+    predicted_enhanced_arcs: int = 0
+    correct_enhanced_arcs: int = 0
+
+
+_SUMS = tuple(f.name for f in fields(DependencyRow))[2:]
+
+
+def compare_words(gold: Words, predicted: Words) -> list[DependencyRow]:
+    """The rows of gold sentences."""
+    gold_of = [*align(gold, predicted), NOWHERE, ROOT]  # [-1] and [-2]: where the root and no head are
+    is_graph = NOWHERE in predicted.heads and any(predicted.enhanced)
+    arcs = predicted.enhanced if is_graph else predicted.arcs
+    sums = [dict.fromkeys(_SUMS, 0) for _ in gold.sentences]
+    for g, head_of in enumerate(zip(gold.arcs, gold.enhanced, strict=True)):
+        own = sums[bisect_right(gold.sentences, g) - 1]
+        own["words"] += 1
+        own["arcs"] += len(head_of[0])
+        own["enhanced_arcs"] += len(head_of[1])
+    begins = [gold.starts[first] for first in gold.sentences]
+    for p, (heads, enhanced) in enumerate(zip(arcs, predicted.enhanced, strict=True)):
+        own = sums[bisect_right(begins, predicted.starts[p]) - 1]
+        own["predicted_words"] += 1
+        own["predicted_arcs"] += len(heads)
+        own["predicted_enhanced_arcs"] += len(enhanced)
+        g = gold_of[p]
+        if g == NOWHERE:
+            continue
+        own["aligned"] += 1
+        own["correct_heads"] += gold.heads[g] == gold_of[predicted.heads[p]] != NOWHERE
+        own["correct_arcs"] += len(gold.arcs[g] & {gold_of[head] for head in heads})
+        own["correct_enhanced_arcs"] += len(gold.enhanced[g] & {gold_of[head] for head in enhanced})
+    return [
+        DependencyRow(sentence=k, line=line, **own)
+        for k, (line, own) in enumerate(zip(gold.lines, sums, strict=True), 1)
+    ]
+
+
+def evaluate_dependencies(
+    gold: str | Path, predicted: str | Path, form: str, *, progress: Progress = no_progress
+) -> Results:
+    """Score a file of predicted dependencies against a gold one.
+
+    Args:
+        gold, predicted: CoNLL-U or ``.sdp``, with the same characters but for blanks.
+        form: ``conllu`` or ``sdp``.
+        progress: shows how many sentences are done.
+
+    Returns:
+        Scores in percent, and an ``items`` table with a row for each gold sentence.
+
+    Raises:
+        InputError: as :func:`read_words`; if there are no words, or the characters differ.
+    """
+    one, other = read_words(gold, form, is_gold=True), read_words(predicted, form, is_gold=False)
+    for words, file in ((one, gold), (other, predicted)):
+        if not len(words):
+            raise InputError("no words in it", file=file)
+    _check_characters(one, other, gold, predicted)
+    rows = list(progress(iter(compare_words(one, other)), None))
+    counts = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
+    scores: dict[str, float | None] = {}
+    for name, what, among in (
+        ("uas", "heads", "words"),
+        ("arc", "arcs", "arcs"),
+        ("enhanced_arc", "enhanced_arcs", "enhanced_arcs"),
+    ):
+        precision = percent(counts[f"correct_{what}"], counts[f"predicted_{among}"])
+        recall = percent(counts[f"correct_{what}"], counts[among])
+        is_there = counts[among] > 0 and (what != "heads" or form == "conllu")
+        own = {"precision": precision, "recall": recall, "f1": harmonic_mean(precision, recall) or 0.0}
+        scores |= {f"{name}_{kind}": value if is_there else None for kind, value in own.items()}
+    counts |= {"sentences": len(rows), "no_trees": other.n_no_trees}
+    return Results(
+        scores=scores,
+        counts=counts,
+        settings={"task": "dependencies", "unit": "percent", "form": form},
+        tables={ITEMS: _table(rows)},
+    )
+
+
+def _check_characters(one: Words, other: Words, gold: str | Path, predicted: str | Path) -> None:
+    a, b = "".join(one.tokens), "".join(other.tokens)
+    if a == b:
+        return
+    at = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    line = other.lines[bisect_right([other.starts[first] for first in other.sentences], at) - 1]
+    found, wanted = b[at : at + 20] or "nothing", a[at : at + 20] or "nothing"
+    raise InputError(
+        f"the words are others than in {gold}: from {found!r} on in this sentence, where that has {wanted!r}",
+        file=predicted,
+        line=line,
+        hint="both need the same text; words and sentences may be split differently",
+    )
+
+
+def _table(rows: Sequence[DependencyRow]) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_pylist(
+        [asdict(row) for row in rows],
+        schema=pa.schema([(f.name, pa.int32()) for f in fields(DependencyRow)]),
+    )

@@ -1,0 +1,247 @@
+"""Attachment scores and arc F1: ten sentences worked by hand, a plain search, and what the command says."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdtools.cli.main import run
+from pdtools.errors import InputError
+from pdtools.evaluation.parsing.dependencies import (
+    NOWHERE,
+    Words,
+    _align_forms,
+    align,
+    evaluate_dependencies,
+    read_words,
+)
+from pdtools.evaluation.results import ITEMS
+
+
+def conllu(*lines: str) -> str:
+    """A sentence of lines "form head [deps]"; of multi-word tokens "1-2 form"."""
+    rows, k = [], 0
+    for line in lines:
+        place, form, *rest = line.split(" ")
+        if "-" in place:
+            rows.append([place, form, *"________"])
+            continue
+        k += 1
+        rows.append([str(k), place, "_", "X", "_", "_", form, "_", rest[0] if rest else "_", "_"])
+    return "".join("\t".join(row) + "\n" for row in rows) + "\n"
+
+
+# Gold, predicted, and by the rules: predicted words, aligned words, correct heads.
+BY_HAND = [
+    # The same.
+    (conllu("the 2", "cat 3", "sat 0"), conllu("the 2", "cat 3", "sat 0"), (3, 3, 3)),
+    # One head is wrong, another the root on one side alone.
+    (conllu("the 2", "cat 3", "sat 0"), conllu("the 2", "cat 0", "sat 2"), (3, 3, 1)),
+    # "cannot" is one word: "can" and "not" are not aligned, nor is anything whose head they are.
+    (conllu("I 2", "can 0", "not 2", "go 2"), conllu("I 2", "cannot 0", "go 2"), (3, 2, 0)),
+    # The other way round; "dogs" hangs on "gonna", which is aligned with nothing.
+    (conllu("dogs 2", "gonna 0", "bark 2"), conllu("dogs 2", "gon 0", "na 2", "bark 2"), (4, 2, 0)),
+    # A token of two words on both sides, of the same forms but for their case.
+    (
+        conllu("1-2 du", "de 3", "le 3", "chat 0"),
+        conllu("1-2 du", "De 3", "le 1", "chat 0"),
+        (3, 3, 2),
+    ),
+    # In gold alone: "du" is no form of its words.
+    (conllu("1-2 du", "de 3", "le 3", "chat 0"), conllu("du 2", "chat 0"), (2, 1, 1)),
+    # In gold alone: "it" is a form of one word of "its", and the only one that is aligned.
+    (conllu("1-2 its", "it 2", "is 0", "ok 2"), conllu("it 3", "s 1", "ok 0"), (3, 2, 0)),
+    # Predicted alone, over two tokens of gold, which then are aligned by their forms.
+    (conllu("go 0", "there 1", "now 1"), conllu("1-2 gothere", "go 0", "there 3", "now 1"), (3, 3, 2)),
+    # Longest common subsequence: of "a b a" and "b a a" there are two words, "b a" or "a a".
+    (
+        conllu("1-3 aba", "a 2", "b 0", "a 2"),
+        conllu("1-3 aba", "b 0", "a 1", "a 1"),
+        (3, 2, 2),
+    ),
+    # Blanks in words do not count.
+    (conllu("10\u00a0000 2", "cats 0"), conllu("10000 2", "cats 0"), (2, 2, 2)),
+]
+
+
+def write(folder: Path, gold: str, predicted: str) -> tuple[Path, Path]:
+    files = folder / "gold.conllu", folder / "predicted.conllu"
+    for file, text in zip(files, (gold, predicted), strict=True):
+        file.write_text(text)
+    return files
+
+
+def test_ten_sentences_by_hand(tmp_path: Path) -> None:
+    files = write(tmp_path, *("".join(case[side] for case in BY_HAND) for side in (0, 1)))
+    results = evaluate_dependencies(*files, "conllu")
+    rows = results.table(ITEMS).to_pylist()
+    found = [(row["predicted_words"], row["aligned"], row["correct_heads"]) for row in rows]
+    assert found == [case[2] for case in BY_HAND]
+    assert [row["words"] for row in rows] == [case[0].count("X") for case in BY_HAND]
+    assert [row["sentence"] for row in rows] == list(range(1, 11))
+    correct, words, predicted = sum(c for _, _, c in found), 30, 29
+    assert (results.counts["words"], results.counts["predicted_words"]) == (words, predicted)
+    assert results.scores["uas_precision"] == pytest.approx(100 * correct / predicted)
+    assert results.scores["uas_recall"] == pytest.approx(100 * correct / words)
+    assert results.scores["uas_f1"] == pytest.approx(200 * correct / (words + predicted))
+    assert results.scores["arc_f1"] == results.scores["uas_f1"]
+    assert results.scores["enhanced_arc_f1"] is None
+
+
+def test_sentences_are_split_differently(tmp_path: Path) -> None:
+    """Words keep their characters; a root of a part is no root of the whole."""
+    gold = conllu("a 2", "b 0") + conllu("c 0", "d 1")
+    files = write(tmp_path, gold, conllu("a 2", "b 0", "c 2", "d 3"))
+    rows = evaluate_dependencies(*files, "conllu").table(ITEMS).to_pylist()
+    assert [(row["predicted_words"], row["aligned"], row["correct_heads"]) for row in rows] == [
+        (2, 2, 2),
+        (2, 2, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("heads", "arcs"),
+    [
+        ("2 0", (2, 2, 2)),  # trees are compared with trees
+        ("_ _", (2, 3, 1)),  # a graph without a tree is compared with both
+    ],
+)
+def test_graphs(tmp_path: Path, heads: str, arcs: tuple[int, int, int]) -> None:
+    # Gold has 0-1 2-1 0-2 1-2, the self-loop and the empty node aside; predicted are 0-1 0-2 1-2.
+    gold = conllu("a 2 0:root|2:x|1:self", "b 0 0:root|1:y|1:z|1.1:w")
+    gold = gold.replace("\n2\t", "\n1.1\tc" + "\t_" * 8 + "\n2\t")
+    first, second = heads.split()
+    files = write(tmp_path, gold, conllu(f"a {first} 0:root", f"b {second} 0:root|1:y"))
+    results = evaluate_dependencies(*files, "conllu")
+    counts = results.counts
+    assert tuple(counts[f"{kind}arcs"] for kind in ("", "predicted_", "correct_")) == arcs
+    names = ("enhanced_arcs", "predicted_enhanced_arcs", "correct_enhanced_arcs")
+    assert tuple(counts[name] for name in names) == (4, 3, 3)
+    assert results.scores["enhanced_arc_f1"] == pytest.approx(200 * 3 / 7)
+    assert counts["correct_heads"] == (2 if heads == "2 0" else 0)
+    assert counts["no_trees"] == (heads == "_ _")
+
+
+@st.composite
+def split_words(draw: st.DrawFn, text: str) -> Words:
+    """A text as tokens, some of which are words of any forms, in sentences of any lengths."""
+    words = Words()
+    cuts = draw(st.sets(st.integers(1, len(text) - 1)))
+    bounds = [0, *sorted(cuts), len(text)]
+    for begin, end in pairwise(bounds):
+        parts = draw(st.lists(st.sampled_from("ab"), min_size=2, max_size=3)) if draw(st.booleans()) else [""]
+        for part in parts:
+            words.forms.append(part or text[begin:end])
+            words.starts.append(begin)
+            words.ends.append(end)
+            words.is_part.append(bool(part))
+    return words
+
+
+@given(st.data())
+def test_alignment_by_definition(data: st.DataObject) -> None:
+    text = data.draw(st.text("ab", min_size=2, max_size=8))
+    gold, predicted = (data.draw(split_words(text)) for _ in range(2))
+    found = align(gold, predicted)
+    pairs = [(g, p) for p, g in enumerate(found) if g != NOWHERE]
+    assert pairs == sorted(pairs)
+    assert len({g for g, _ in pairs}) == len(pairs)
+    # Stretches of characters that multi-word tokens of both sides cover, overlapping ones joined.
+    multi = [
+        (start, end)
+        for words in (gold, predicted)
+        for start, end, is_part in zip(words.starts, words.ends, words.is_part, strict=True)
+        if is_part
+    ]
+    for g, p in pairs:
+        spans = [(words.starts[k], words.ends[k]) for words, k in ((gold, g), (predicted, p))]
+        if gold.is_part[g] or predicted.is_part[p]:
+            assert gold.forms[g] == predicted.forms[p]
+            assert any(start <= spans[0][0] < end or start <= spans[1][0] < end for start, end in multi)
+        elif not any(start < spans[0][1] and spans[0][0] < end for start, end in multi):
+            assert spans[0] == spans[1]
+    # Words that no multi-word token touches are aligned just if they span the same.
+    for p in range(len(predicted)):
+        start, end = predicted.starts[p], predicted.ends[p]
+        if any(a < end and start < b for a, b in multi):
+            continue
+        same = [g for g in range(len(gold)) if (gold.starts[g], gold.ends[g]) == (start, end)]
+        assert found[p] == (same[0] if same else NOWHERE)
+
+
+@given(st.text("abc", max_size=7), st.text("abc", max_size=7))
+def test_the_longest_common_subsequence(a: str, b: str) -> None:
+    def longest(i: int, j: int) -> int:
+        if i == len(a) or j == len(b):
+            return 0
+        both = 1 + longest(i + 1, j + 1) if a[i] == b[j] else 0
+        return max(both, longest(i + 1, j), longest(i, j + 1))
+
+    found = [NOWHERE] * len(b)
+    _align_forms(a, b, 0, 0, found)
+    pairs = [(g, p) for p, g in enumerate(found) if g != NOWHERE]
+    assert pairs == sorted(pairs)
+    assert all(a[g] == b[p] for g, p in pairs)
+    assert len(pairs) == longest(0, 0)
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, predicted = map(str, write(tmp_path, *("".join(case[side] for case in BY_HAND) for side in (0, 1))))
+    assert run(["eval-parse", gold, predicted, "-o", str(tmp_path / "a")]) == 0
+    printed = capsys.readouterr().out
+    assert "UAS (%)" in printed
+    assert "30 words" in printed
+    assert run(["eval-parse", gold, gold, "-o", str(tmp_path / "b"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scores"]["uas_f1"] == 100
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert "UAS (%); 10 items" in capsys.readouterr().out
+    assert run(["eval-parse", gold, gold, "--format", "jsonl"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 10
+    assert run(["eval-parse", gold, gold, "--unlabeled"]) == 2
+    assert "are for trees in brackets" in capsys.readouterr().err
+
+
+def test_semantic_dependencies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, predicted = tmp_path / "gold.sdp", tmp_path / "predicted.sdp"
+    gold.write_text("1\ta\ta\tA\t+\t+\t_\n2\tb\tb\tB\t-\t-\tx\n")
+    predicted.write_text("1\ta\ta\tA\t-\t+\t_\n2\tb\tb\tB\t+\t-\tx\n")
+    results = evaluate_dependencies(gold, predicted, "sdp")
+    assert results.scores["arc_f1"] == 50  # 1-2 of 0-1, 1-2 and 0-2, 1-2
+    assert results.scores["uas_f1"] is None
+    assert run(["eval-parse", str(gold), str(predicted)]) == 0
+    assert "UAS" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "said"),
+    [
+        (conllu("a 0"), conllu("b 0"), "predicted.conllu:1: the words are others than in "),
+        (conllu("a 0") * 2, conllu("a 0") + conllu("ab 0"), "predicted.conllu:3: the words are others than"),
+        (conllu("a 0") * 2, conllu("a 0"), "predicted.conllu:1: the words are others than"),
+        (conllu("a 2", "b 1"), conllu("a 0", "b 1"), "gold.conllu:1: the heads form a cycle"),
+        (conllu("a 0", "b 0"), conllu("a 0", "b 1"), "gold.conllu:1: 2 roots, not one"),
+        (conllu("a 0", "b _"), conllu("a 0", "b 1"), "gold.conllu:2: the head of word 2 is '_', no number"),
+        (conllu("a 0", "b 1"), conllu("a 0", "b 7"), "predicted.conllu:1: the head of word 2 is 7, but"),
+        (conllu("a 0"), "# none\n", "predicted.conllu: no words in it"),
+    ],
+)
+def test_bad_files(tmp_path: Path, gold: str, predicted: str, said: str) -> None:
+    files = write(tmp_path, gold, predicted)
+    with pytest.raises(InputError) as caught:
+        evaluate_dependencies(*files, "conllu")
+    assert str(caught.value).startswith(str(tmp_path / said.split(":")[0]))
+    assert said.partition(":")[2] in str(caught.value)
+
+
+def test_predicted_heads_that_form_no_tree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gold, predicted = write(tmp_path, conllu("a 0", "b 1"), conllu("a 2", "b 1"))
+    assert run(["eval-parse", str(gold), str(predicted)]) == 0
+    captured = capsys.readouterr()
+    assert "50.00" in captured.out
+    assert captured.err.endswith("1 predicted sentences have heads that form no tree\n")
+    assert len(read_words(predicted, "conllu", is_gold=False)) == 2
