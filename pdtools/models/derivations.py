@@ -34,8 +34,10 @@ class DerivationKind(ABC):
     they show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
 
     Attributes:
-        conditions_tokens: whether the probabilities of tokens depend on earlier choices. If not, p(x) needs
-            no search.
+        reach_words: whether the probabilities of tokens depend on the choices before. If not, p(x) needs no
+            search.
+        scores_given: whether derivations that are given have probabilities; if not, the model could make
+            others alone, and of given ones there are only the probabilities of tokens.
         name: of the kind.
         exist: whether there are any, and so trees.
         labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
@@ -44,7 +46,8 @@ class DerivationKind(ABC):
         unit: what its choices are called in scores of training.
     """
 
-    conditions_tokens: bool = False
+    reach_words: bool = False
+    scores_given: bool = True
     name: ClassVar[str]
     exist: ClassVar[bool] = True
     labelled: ClassVar[bool] = False

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from pdtools.evaluation.pieces import Held, InPieces, ModelSource
 from pdtools.evaluation.results import Progress
 from pdtools.jobs import cut
@@ -15,7 +17,6 @@ from pdtools.jobs.records import JsonWork
 from pdtools.typed_values import as_type
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from pdtools.files import Rejects
@@ -122,7 +123,7 @@ def score_blocks(
 def arrays_of(derivation: Any) -> Iterator[NDArray[np.int32]]:
     """The arrays that a derivation consists of."""
     if dataclasses.is_dataclass(derivation):
-        yield from (getattr(derivation, field.name) for field in dataclasses.fields(derivation))
+        yield from (np.asarray(getattr(derivation, each.name)) for each in dataclasses.fields(derivation))
     else:
         yield derivation
 
