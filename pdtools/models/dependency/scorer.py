@@ -69,8 +69,8 @@ class Role(nn.Module):
         self.features = nn.Linear(3 * feature_width, 2 * width, bias=False)  # Q
         self.pair = _perceptron(2 * width, 2 * width, width)
 
-    def tables(self, distances: int, embeddings: Tensor) -> tuple[Tensor, Tensor]:
-        """P π of distances 0, 1, …: (distances, 2w), and the parts of Q φ by feature: (3, VALUES, 2w).
+    def table(self, distances: int, embeddings: Tensor) -> Tensor:
+        """P π of distances 0, 1, …, then the parts of Q φ by feature and value: (distances + 3 · VALUES, 2w).
 
         Args:
             embeddings: (3, VALUES, E).
@@ -78,7 +78,7 @@ class Role(nn.Module):
         position = torch.arange(distances, device=embeddings.device)
         sinusoids = sinusoids_of(position, self.distance.in_features).to(embeddings.dtype)
         by_feature = self.features.weight.view(2 * self.width, 3, -1).permute(1, 2, 0)  # (3, E, 2w)
-        return self.distance(sinusoids), embeddings @ by_feature
+        return torch.cat([self.distance(sinusoids), (embeddings @ by_feature).flatten(0, 1)])
 
 
 class Scorer(nn.Module):
@@ -121,14 +121,16 @@ class Scorer(nn.Module):
             features: int64 (P, 3), of the nodes before the word, within the embeddings.
         """
         embeddings = self.embedding.weight.view(3, VALUES, -1)
-        distance, feature = pairs.number[pairs.of] - pairs.node, torch.arange(3, device=features.device)
-        farthest = int(distance.max()) + 1 if len(distance) else 1
+        distance = pairs.number[pairs.of] - pairs.node  # (P,)
+        distances = int(distance.max()) + 1 if len(distance) else 1
+        first = distances + VALUES * torch.arange(3, device=features.device)  # rows of the table
+        place = torch.cat([distance[:, None], features + first], 1)  # (P, 4)
         new_ones, old_ones = [], []
         for role, new, before in ((self.head, words.head, old.head), (self.dependent, *words[1:], *old[1:])):
-            by_distance, by_feature = role.tables(farthest, embeddings)
-            x = before + by_distance[distance] + by_feature[feature, features].sum(1)  # (P, 2w)
+            table = role.table(distances, embeddings)
+            x = before + F.embedding_bag(place, table, mode="sum")  # (P, 2w)
             old_ones.append(role.pair(x))  # (P, w)
-            new_ones.append(role.pair(new + by_distance[0] + by_feature[:, 0].sum(0)))  # (G, w)
+            new_ones.append(role.pair(new + table[0] + table[first].sum(0)))  # (G, w)
         (head, dependent), (old_head, old_dependent) = new_ones, old_ones
         heads = torch.zeros_like(head).index_add(0, pairs.of, old_head)  # (G, w), sums over older nodes
         is_word = (pairs.node > 0)[:, None].to(head.dtype)  # the root is no dependent
