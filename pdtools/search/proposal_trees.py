@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import Kind
+from pdtools.files import Kind, Rejects
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
@@ -29,8 +29,8 @@ from pdtools.shards import ShardSettings
 from pdtools.shards.plain import row_of_tree
 from pdtools.shards.rows import ShardRow
 from pdtools.tokenization import Sentence
-from pdtools.trees import Tree, read_proposals
-from pdtools.trees.forms import refuse_for
+from pdtools.trees import Graph, Tree, read_proposals
+from pdtools.trees.forms import read_treebank, refuse_for
 
 IMPOSSIBLE = "its trees have probability 0"
 
@@ -182,63 +182,40 @@ def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDeriva
     unusable: dict[bytes, str] = {}
     left_out: Counter[str] = Counter()
     n_trees = 0
-    content = loaded.model.derivation_kind.content
-    refuse_for(Kind.TREES, [trees.path])
-    for tree in read_proposals(trees.path):
+    kind = loaded.model.derivation_kind
+    for tree, graph in _proposals(trees.path, has_arcs=kind.has_arcs):
         n_trees += 1
-        found = GivenTree.of(loaded, tree)
-        if isinstance(found, str):
-            left_out[found] += 1
-        elif found.problem is not None:
-            left_out[found.problem] += 1
-            unusable.setdefault(found.tokens.tobytes(), found.problem)
+        row = row_of_tree(tree, loaded.tokenizer, settings)
+        if isinstance(row, str):
+            left_out[row] += 1
+            continue
+        ids, given = row.encoding.ids, kind.of_row(replace(row, graph=graph))
+        if problem := given if isinstance(given, str) else _problem(loaded.model, ids, given):
+            left_out[problem] += 1
+            unusable.setdefault(ids.tobytes(), problem)
         else:
             by_ids.setdefault(found.tokens.tobytes(), {})[content(found.given)] = found.given
     different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
     return ProposalDerivations(different, unusable, n_trees, dict(left_out))
 
 
-@dataclass(frozen=True, slots=True)
-class GivenTree:
-    """A tree of a sentence as a model has it.
+def _proposals(path: str, *, has_arcs: bool) -> Iterator[tuple[Tree, Graph | None]]:
+    """The trees of a file; for models of dependency arcs one in CoNLL-U, a block for each tree."""
+    if has_arcs:
+        for found in read_treebank([path], "conllu", Rejects("fail")):
+            yield found.tree, found.graph
+        return
+    refuse_for(Kind.TREES, [path])
+    for tree in read_proposals(path):
+        yield tree, None
 
-    Attributes:
-        row: as shards have it.
-        tokens, given: tokens and derivation, as :meth:`pdtools.models.LanguageModel.pack` takes them.
-        derivation: the derivation of the sentence; None if the model's kind has none for this tree.
-        problem: why the model cannot score it, if so.
-    """
 
-    row: ShardRow
-    tokens: NDArray[np.int32]
-    given: Any
-    derivation: AnyDerivation | None
-    problem: str | None
-
-    @classmethod
-    def of(cls, loaded: LoadedModel, tree: Tree) -> GivenTree | str:
-        """A tree, read as ``pdtools tapes`` does; or why it is no row of shards."""
-        model, kind = loaded.model, loaded.model.derivation_kind
-        settings = ShardSettings(
-            factor=loaded.config["shards"].get("factor", "right"),
-            tape="none",
-            constituents="labelled" if kind.labelled else "none",
-        )
-        row = row_of_tree(tree, loaded.tokenizer, settings)
-        if isinstance(row, str):
-            return row
-        tokens, given = row.encoding.ids, kind.given(row.attach, row.constituents)
-        if isinstance(given, str):
-            return cls(row, tokens, None, None, given)
-        derivation = kind.read(tokens, given)
-        if model.layout == "window":  # the last token attaches to ROOT
-            tokens, given = tokens[:-1], np.append(row.attach[: len(tokens) - 2], np.int32(0))
-        positions, problem = model.row_length(tokens, given), kind.problem(model, given)
-        if model.max_length is not None and positions > model.max_length:
-            problem = (
-                f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
-            )
-        return cls(row, tokens, given, derivation, problem)
+def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | None:
+    """Why a model cannot read a derivation, if so."""
+    positions = model.row_length(ids, given)
+    if model.max_length is not None and positions > model.max_length:
+        return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
+    return model.derivation_kind.problem(model, given)
 
 
 class _Reading(NamedTuple):
