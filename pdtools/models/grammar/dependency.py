@@ -165,9 +165,9 @@ class DependencyGrammarLM(GrammarLM):
         actions = self._action_logprobs(hidden, may)  # (r, 3)
         logits = F.linear(hidden, *self._token_output).float()  # (r, V + 1)
         self._rule_out_tokens(logits, may)
-        # Where there is none, all logits are -inf, and GEN has no probability either.
-        total = logsumexp_of(logits).clamp(min=torch.finfo(torch.float32).min)  # (r,)
-        gen = actions[:, _GEN] - total
+        gen = actions[:, _GEN]
+        # Without GEN all logits may be -inf, whose sum is no number.
+        gen = gen - logsumexp_of(logits).where(gen > -torch.inf, 0)  # (r,)
         structure = torch.cat([(logits[:, v] + gen)[:, None], actions[:, :_GEN]], 1)
         if tokens is None:
             return structure, logits[:, :v] + gen[:, None]

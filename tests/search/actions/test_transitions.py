@@ -1,0 +1,79 @@
+"""Word-synchronous search over arc-standard actions: the enumeration where the beam holds all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from arc_oracle import arc_model, sequences
+from toy_grammar_lm import enumerate_derivations
+
+from pdtools.search.actions.word_synchronous import word_synchronous_search
+from pdtools.search.derivation_search import ToEstimate
+from pdtools.search.kinds import search_of
+from pdtools.search.options import ActionBeam, Particles
+
+STRINGS = [[4, 5, 3, 5], [5], [4, 4], [4, 3, 3], [4, 5, 4]]
+EVERYTHING = ActionBeam(actions=10_000, words=10_000, fast_track=0)
+
+
+def row(tokens: list[int]) -> np.ndarray:
+    return np.array([1, *tokens, 2], np.int32)
+
+
+def test_a_beam_for_all_derivations_is_the_enumeration() -> None:
+    model = arc_model(continuing=1)
+    results = word_synchronous_search(
+        model, [row(s) for s in STRINGS], beam=EVERYTHING, k_best=5, next_tokens=True
+    )
+    for string, found in zip(STRINGS, results, strict=True):
+        every = enumerate_derivations(model, row(string).tolist())
+        assert len(every.joints) == len(sequences(sum(token != 3 for token in string)))
+        assert found.prefix_logprobs == pytest.approx(every.prefix_logprobs, abs=1e-5)
+        best = [score for score, _ in every.joints[:5]]
+        assert [score for score, _ in found.derivations] == pytest.approx(best, abs=1e-5)
+        wanted = model.read_derivation(np.array(every.joints[0][1]))
+        for name in ("tokens", "begins", "arcs", "left"):
+            assert getattr(found.derivations[0][1], name).tolist() == getattr(wanted, name).tolist()
+        assert [len(each.tokens) for each in found.incremental] == [*range(1, len(string) + 1), len(string)]
+        assert found.next_logprobs is not None
+        chosen = found.next_logprobs[np.arange(len(string) + 1), [*string, 2]]
+        assert chosen == pytest.approx(found.prefix_logprobs[1:], abs=1e-5)
+        with torch.no_grad():
+            whole = model.forward_parts(model.pack([(row(string), found.derivations[0][1])]))
+        joint = float((whole.token_logprobs + whole.attach_logprobs).sum())
+        assert joint == pytest.approx(found.derivations[0][0], abs=2e-5)
+
+
+@pytest.mark.parametrize("beam", [EVERYTHING, ActionBeam(actions=6, words=3, fast_track=2)])
+def test_neighbours_batches_and_shared_prefixes_change_nothing(beam: ActionBeam) -> None:
+    model = arc_model(continuing=1)
+    strings = [row(s) for s in STRINGS]
+    together = word_synchronous_search(model, strings, beam=beam)
+    apart = word_synchronous_search(model, strings, beam=beam, share_prefixes=False, max_batch=2)
+    alone = [word_synchronous_search(model, [string], beam=beam)[0] for string in strings]
+    for others in (apart, alone):
+        for a, b in zip(others, together, strict=True):
+            assert a.prefix_logprobs == pytest.approx(b.prefix_logprobs, abs=1e-5)
+
+
+def test_a_stack_of_few_words() -> None:
+    """With two words at most, arcs come as soon as they can; with one there are none."""
+    for most, number in ((2, 8), (1, 0)):
+        model = arc_model(max_open=most)
+        (found,) = word_synchronous_search(model, [row([4, 5, 3, 5])], beam=EVERYTHING, k_best=100)
+        assert len(found.derivations) == number
+        assert all(each.most_words == most for _, each in found.derivations)  # type: ignore[attr-defined]
+
+
+def test_particles_are_unbiased() -> None:
+    model = arc_model(continuing=1)
+    ids = row([4, 5, 4])
+    wanted = np.exp(enumerate_derivations(model, ids.tolist()).prefix_logprobs)
+    estimates = []
+    for seed in range(40):
+        asked = ToEstimate(token_ids=[ids], particles=Particles(number=2, seed=seed))
+        estimates.append(np.exp(search_of(model).particles(model, asked)[0].prefix_logprobs))
+    mean, error = np.mean(estimates, 0), np.std(estimates, 0) / np.sqrt(len(estimates))
+    assert (np.abs(mean - wanted) <= 4 * error + 1e-7).all()
+    assert error[-1] > 0
