@@ -26,12 +26,18 @@ from pdtools.models import Batch, TransformerLM, build_model, make_config
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.options import ActionBeam
-from pdtools.trees import Constituents, normalize, read_trees
+from pdtools.trees import Constituents, Tree, normalize, read_trees
+from pdtools.trees.arc_standard import static_oracle
 from pdtools.trees.constituents import labelled, opens_and_closes
 
 ROWS, LABELS = 16, 26
 # Positions of a mean row of newspapers.
-KINDS = {"tg": ("relative", 81, 1.15), "plm-mask": ("learned", 63, 1.1), "plm": ("relative", 63, None)}
+KINDS = {
+    "tg": ("relative", 81, 1.15),
+    "dtg": ("relative", 72, 1.15),
+    "plm-mask": ("learned", 63, 1.1),
+    "plm": ("relative", 63, None),
+}
 WORDS, SENTENCES = 20, 2
 SEARCH_BAR, PLAIN_BAR = 1.2, 0.1
 
@@ -39,11 +45,13 @@ SEARCH_BAR, PLAIN_BAR = 1.2, 0.1
 def model_of(name: str, positions: str, options: Options, trunk: Mapping[str, Any] = TRUNK) -> TransformerLM:
     """A model with random weights on the trunk of the other benchmarks."""
     settings = {**trunk, "positions": positions}
-    if name != "transformer":
+    if name == "dtg":
+        settings |= {"output_bias": True}
+    elif name != "transformer":
         settings |= {"n_labels": LABELS, "output_bias": True}
     model = build_model(name, make_config(name, settings))
     assert isinstance(model, TransformerLM)
-    if isinstance(model, GrammarLM):
+    if isinstance(model, GrammarLM) and model.actions.labels:
         assert model.output_bias is not None
         with torch.no_grad():  # three constituents for four words
             generate, ids = model.vocab_size, model.actions
@@ -53,7 +61,10 @@ def model_of(name: str, positions: str, options: Options, trunk: Mapping[str, An
 
 
 def rows_of(model: GrammarLM, positions: int, rng: np.random.Generator) -> Batch:
-    """The trees of the bundled treebank whose rows are nearest to a length, with random tokens and labels."""
+    """The trees of the bundled treebank whose rows are nearest to a length, with random tokens and labels.
+
+    Dependency Transformer Grammars get arcs to heads that are a constituent's first or last word by chance.
+    """
     found = []
     for sourced in read_trees([str(data.treebank("test"))], Rejects()):
         tree = normalize(sourced.tree)
@@ -61,10 +72,25 @@ def rows_of(model: GrammarLM, positions: int, rng: np.random.Generator) -> Batch
             tree = labelled(tree)
             labels = rng.integers(0, LABELS, len(tree.labels)).astype(np.int32)
             tokens = [ROOT, *rng.integers(EOS + 1, model.vocab_size, len(tree)), EOS]
-            found.append((np.array(tokens), Constituents(labels, *opens_and_closes(tree))))
-    sizes = [int(model.actions.positions(len(t) - 2, len(c.labels))) for t, c in found]
+            given = Constituents(labels, *opens_and_closes(tree))
+            derivation = given if model.actions.labels else static_oracle(heads_by_chance(tree, rng))
+            found.append((np.array(tokens), derivation))
+    sizes = [model.row_length(*row) for row in found]
     nearest = sorted(range(len(found)), key=lambda i: abs(sizes[i] - positions))[:ROWS]
     return model.pack([found[i] for i in nearest])
+
+
+def heads_by_chance(tree: Tree, rng: np.random.Generator) -> np.ndarray:
+    """Heads without crossing arcs: what is in a constituent depends on its first or its last word."""
+    heads = np.full(len(tree), -1, np.int32)
+    head_of = np.arange(len(tree))
+    spans = sorted(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True), key=lambda s: s[1] - s[0])
+    for start, end in spans:
+        inside = np.unique(head_of[start:end])
+        head = inside[rng.integers(2) - 1]
+        heads[inside[inside != head]] = head
+        head_of[start:end] = head
+    return heads
 
 
 def step_figures(options: Options) -> Iterator[Figure]:
