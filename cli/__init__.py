@@ -4,7 +4,7 @@ import sys
 
 
 def entry() -> None:
-    """What the installed command calls: Ctrl-C while modules are still being imported is quiet, too."""
+    """Run the installed command; Ctrl-C while modules are still being imported is quiet, too."""
     try:
         from .main import main
     except KeyboardInterrupt:

@@ -27,7 +27,7 @@ def input_files(
     kind: Kind | None,
     only: Callable[[str], bool] | None = None,
 ) -> list[str]:
-    """The files that a command reads: those that were named, or one of the lines given with --text.
+    """The files that a command reads: the named ones, or one of the lines given with --text.
 
     Raises:
         typer.BadParameter: unless it is exactly one of the two.
@@ -51,7 +51,7 @@ def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, so
 
     Raises:
         typer.BadParameter: see :func:`input_files`.
-        InputError: the same; or if a file is of a form of treebank that is not read here.
+        InputError: the same; or if a file is in a form of treebank that is not read here.
     """
     from pdtools.parsers.pipeline import KINDS, SUFFIXES
     from pdtools.trees.forms import refuse_for
@@ -64,7 +64,7 @@ def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, so
 
 
 def parse_range(text: str, smallest: int = 1) -> range:
-    """``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
+    """Parse ``15-50`` as the numbers from 15 to 50, ``15`` as that number."""
     first, dash, last = text.partition("-")
     if not dash:
         last = first
@@ -80,7 +80,7 @@ def parse_range(text: str, smallest: int = 1) -> range:
 
 
 def named_columns(given: Sequence[str] | None) -> dict[str, str]:
-    """The values of --column: names of columns by what they say."""
+    """Parse the values of --column: names of columns by role."""
     found = {}
     for text in given or ():
         name, separator, column = text.partition("=")
@@ -97,7 +97,7 @@ def check_frequencies(frequencies: str | None, wordfreq: str | None) -> None:
 
 
 def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency | None:
-    """How frequent words are, by --frequencies or --wordfreq; None without them."""
+    """The frequencies of words, from --frequencies or --wordfreq; None without them."""
     from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
 
     if frequencies is not None:
@@ -123,14 +123,14 @@ _WITH_FILES = {
 
 
 def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
-    """Which of several options, one of which has to be given, an evaluation takes its scores from.
+    """The option, one of several of which one is required, from which an evaluation takes its scores.
 
     Args:
-        context: of the command.
-        sources: the options and their values; None or False where not given.
+        context: the command's context.
+        sources: the options and their values; None or False if not given.
 
     Raises:
-        typer.BadParameter: unless it is exactly one, and for another option that does not go with it.
+        typer.BadParameter: unless it is exactly one, and for another option that cannot be combined with it.
     """
     chosen = [name for name, value in sources.items() if value not in (None, False)]
     if len(chosen) != 1:
@@ -144,7 +144,7 @@ def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
 
 
 def one_tree(text: str) -> Tree:
-    """The one tree in an argument, as a treebank has it.
+    """Parse the one tree in an argument, written as in a treebank.
 
     Raises:
         InputError: if it is no tree, or there are several.

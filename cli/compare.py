@@ -149,7 +149,7 @@ def compare(
 
 
 def _named(text: str) -> tuple[str, list[str]]:
-    """``NAME=FOLDER,PATTERN``: a name, and the folders."""
+    """Parse ``NAME=FOLDER,PATTERN``: a name, and the folders."""
     name, equals, folders = text.partition("=")
     if not (name and equals and folders):
         raise typer.BadParameter(f"--group {text}: write NAME=FOLDER or NAME=FOLDER,FOLDER")
@@ -163,7 +163,7 @@ def _named(text: str) -> tuple[str, list[str]]:
 
 
 def _groups(results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]]) -> list[Group]:
-    """Those with a name, in their order, then the others by seed."""
+    """The named groups, in order, then the other models by seed."""
     from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 
     together: dict[str, list[str]] = {}

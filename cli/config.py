@@ -39,7 +39,7 @@ def list_recipes(as_json: JsonOption = False) -> None:
 
 
 def _first_sentence(recipe: str) -> str:
-    """Of the comment that a recipe begins with, without its stop."""
+    """The first sentence of a recipe's first comment, without its stop."""
     comment = itertools.takewhile(lambda line: line.startswith("#"), recipe.splitlines())
     text = " ".join(line.lstrip("# ") for line in comment)
     return re.split(r"(?<!et al)\.(?: |$)", text)[0]

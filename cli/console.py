@@ -1,4 +1,4 @@
-"""What people and scripts see: progress and messages on standard error, JSON on standard output."""
+"""Output for people and scripts: progress and messages on standard error, JSON on standard output."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def progress(
     """Pass items through, and show how many of how many, how fast and the time left; silent off a terminal.
 
     Args:
-        items: what is counted.
-        total: how many there will be, None if unknown; a function is called only where someone sees it.
-        label: what they are, in the plural.
+        items: the items to be counted.
+        total: their number, None if unknown; a function is called only if the bar is visible.
+        label: their name, in the plural.
         quiet: show nothing.
-        name: of this pass over them, if there are several.
+        name: name of this pass over them, if there are several.
     """
     if quiet or not sys.stderr.isatty():
         yield from items
@@ -47,7 +47,7 @@ def progress(
 def counter(
     name: str, *, total: Callable[[], int | None], label: str, quiet: bool
 ) -> Iterator[Callable[[int], object]]:
-    """:func:`progress` for what is not an iterator: called with numbers of items that are done."""
+    """Show :func:`progress` without an iterator: the result is called with numbers of finished items."""
     if quiet or not sys.stderr.isatty():
         yield lambda n: None
         return
@@ -56,7 +56,7 @@ def counter(
 
 
 def open_bar(total: int | None, label: str, *, initial: int = 0, name: str | None = None) -> tqdm[Any]:
-    """A line on standard error that follows the work, to be closed."""
+    """Open a progress bar on standard error, to be closed by the caller."""
     from tqdm import tqdm
 
     named = "{desc}: " if name else ""
@@ -76,21 +76,21 @@ def open_bar(total: int | None, label: str, *, initial: int = 0, name: str | Non
 def bar(
     label: str, *, quiet: bool, total: Callable[[], int | None] | None = None
 ) -> Callable[[Iterable[T], int | None], Iterator[T]]:
-    """:func:`progress` as the library's evaluations take it: called with items and their number.
+    """:func:`progress` in the form for evaluations: called with items and their number.
 
-    ``total`` is for those that do not know it.
+    ``total`` is used if the number is unknown.
     """
     return lambda items, known: progress(items, total=known or total, label=label, quiet=quiet)
 
 
 def message(text: str, *, quiet: bool) -> None:
-    """A line for the person at the terminal, on standard error."""
+    """Print a line for the person at the terminal, on standard error."""
     if not quiet:
         print(visible(text), file=sys.stderr)
 
 
 def warn(settings: Mapping[str, Any]) -> None:
-    """Say what the settings of results warn of, on standard error, with ``--quiet`` too."""
+    """Print warnings in the settings of results on standard error, also with ``--quiet``."""
     every = {**settings.get("scorer", {}), **settings}
     if warning := every.get("warning"):
         print(f"pdtools: {warning}", file=sys.stderr)
@@ -100,11 +100,11 @@ def warn(settings: Mapping[str, Any]) -> None:
 
 
 def say_it_will_stop(*, quiet: bool) -> None:
-    """The answer to a first Ctrl-C: without the buffer of standard error, which may be in use just then."""
+    """Answer a first Ctrl-C, without standard error's buffer, which may be in use just then."""
     if not quiet:
         os.write(2, b"\nstopping after this step; what is done is kept (Ctrl-C again: stop at once)\n")
 
 
 def print_json(value: Any) -> None:
-    """The one JSON document of ``--json``, on standard output."""
+    """Print the one JSON document of ``--json`` on standard output."""
     write_json(STDIO, value)

@@ -101,8 +101,10 @@ def eval_attention(
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:
-    """Runs that differ in their seeds alone together, as ``pdtools compare`` calls them; where one seed is
-    there twice (``best`` and ``last``), each by itself."""
+    """Runs that differ only in seed, grouped and named as by ``pdtools compare``.
+
+    If one seed is there twice (``best`` and ``last``), each stays single.
+    """
     from pdtools.evaluation.comparison.groups import name_of_seeds
 
     by_recipe: dict[str, list[str]] = {}

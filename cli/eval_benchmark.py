@@ -199,7 +199,7 @@ def eval_benchmark(
 
 
 def _known(data: str) -> str:
-    """The benchmark that the files of these data belong to."""
+    """The benchmark to which these files belong."""
     from pdtools.evaluation.benchmark.items import known_by_files
 
     match known_by_files(data):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Factor(str, Enum):
-    """How trees are binarized before they are compared."""
+    """Binarizations of trees before they are compared."""
 
     right = "right"
     left = "left"
@@ -31,7 +31,7 @@ class Factor(str, Enum):
 
 
 class Format(str, Enum):
-    """What is printed."""
+    """Forms of the printed output."""
 
     table = "table"
     evalb = "evalb"
@@ -178,7 +178,7 @@ def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Fa
 
 
 def _print_rows(results: Results) -> None:
-    """One JSON object for each sentence."""
+    """Print one JSON object for each sentence."""
     import json
 
     from pdtools.evaluation.results import ITEMS

@@ -30,7 +30,7 @@ from .running import make_plan, model_settings, read_context
 
 
 class Replacement(str, Enum):
-    """What a masked model reads in place of the tokens that it has to predict."""
+    """The replacement of the tokens that a masked model has to predict."""
 
     bert = "bert"
     mask = "mask"
@@ -166,7 +166,7 @@ def eval_ppl(
     evaluating = Evaluating.begin(output, run, inputs, also=[reading.preceding], latex=latex)
     rejects = Rejects(on_error.value)
     context = read_context(reading, documents=True)
-    # As text, whatever trees they have.
+    # Sentences are read as text, whatever trees they have.
     as_text = is_text or context.is_asked_for
     settings = model_settings(evaluating.plan, model, run, context=context)
 

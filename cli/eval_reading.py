@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Format(str, Enum):
-    """Tables that are known by their columns."""
+    """Tables that are recognized by their columns."""
 
     tidy = "tidy"
     natural_stories = "natural-stories"
@@ -40,7 +40,7 @@ class Format(str, Enum):
 
 
 class Predictor(str, Enum):
-    """What a model says of a word."""
+    """A model's predictors of a word's reading time."""
 
     surprisal = "surprisal"
     entropy = "entropy"
@@ -206,7 +206,7 @@ def eval_reading(
     frequency = read_frequencies(frequencies, wordfreq)
     found = read_times(times, format=format and format.value, columns=names, texts=texts)
 
-    # These import torch, which takes seconds: only what can be read is worth them.
+    # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
     from pdtools.evaluation.reading.scoring import external_words, measures_of, named_models, score_words

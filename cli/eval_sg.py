@@ -124,7 +124,7 @@ def score_suites(
     details: bool,
     latex: bool,
 ) -> None:
-    """Score suites by a model or by surprisals of others, or write their sentences."""
+    """Score suites with a model or with external surprisals, or write their sentences."""
     if external.write_sentences is not None:
         from pdtools.evaluation.external.sentence_files import SG_COLUMNS, sg_sentences
         from pdtools.evaluation.sg.suites import SuiteFiles
@@ -170,7 +170,7 @@ def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex:
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])
-    # One process does it, whatever is asked of others.
+    # One process does it, whatever the options for others.
     options = ResultOptions(overwrite=run.overwrite, as_json=run.as_json, quiet=run.quiet)
     evaluating = Evaluating.begin(output, options, {file: file for file in files}, latex=latex)
     results = aggregate_items(files)

@@ -1,4 +1,4 @@
-"""An evaluation as its command runs it: checked, divided into pieces, delivered."""
+"""The run of an evaluation by its command: checked, divided into chunks, delivered."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluating(Output):
-    """One run of an evaluation: :meth:`begin` it, work within :meth:`pieces` or :meth:`scorer`, and there
-    :meth:`deliver` its results.
+    """One run of an evaluation.
+
+    :meth:`begin` it, work within :meth:`pieces` or :meth:`scorer`, and there :meth:`deliver` its results.
 
     Attributes:
         output: the folder of results; None: they are only printed.
-        inputs: what is read, by its role in the provenance.
+        inputs: the inputs, by their roles in the provenance.
         latex: whether tables are for LaTeX.
     """
 
@@ -45,15 +46,15 @@ class Evaluating(Output):
         beside: Sequence[str | None] = (),
         latex: bool = False,
     ) -> Evaluating:
-        """Refuse, before the work, what could not be written after it.
+        """Refuse, before the work, outputs that could not be written after it.
 
         Args:
-            inputs: None where an input is not given.
-            also: what is read without being named in the provenance.
+            inputs: None for an input that is not given.
+            also: further inputs that the provenance does not name.
             output, options, beside, latex: see the classes.
 
         Raises:
-            Done: with --resume, if the output is there.
+            Done: with --resume, if the output exists.
             PdtoolsError, typer.BadParameter: see :meth:`Output.check`, :func:`check_form`, and
                 :func:`pdtools.evaluation.record.evaluations`.
         """
@@ -70,15 +71,15 @@ class Evaluating(Output):
     def bar(
         self, unit: str, total: Callable[[], int | None] | None = None
     ) -> Callable[[Iterable[Any], int | None], Iterator[Any]]:
-        """Progress over what ``unit`` says."""
+        """A progress bar over items that ``unit`` names."""
         return bar(unit, quiet=self.options.quiet, total=total)
 
     def say(self, text: str) -> None:
-        """A message, unless there are to be none."""
+        """Print a message, unless with ``--quiet``."""
         message(text, quiet=self.options.quiet)
 
     def say_what_is_unknown(self, results: Results, items: str) -> None:
-        """How many ``items`` have no score, and how many sentences have unknown words."""
+        """Report how many ``items`` have no score, and how many sentences have unknown words."""
         if left_out := results.counts[f"{items}_unscorable"]:
             self.say(f"{left_out} {items} could not be scored (items.parquet says why)")
         if unknown := results.counts["sentences_with_unknown_words"]:
@@ -93,13 +94,13 @@ class Evaluating(Output):
         rejects: Rejects | None = None,
         **shown: Any,
     ) -> None:
-        """Write the results, if they are wanted as a folder, and print them.
+        """Write the results, if a folder is given, and print them.
 
         Args:
             show: prints them; None: the printer that the evaluation's record names.
-            inputs: what was read, if that is not what :meth:`begin` was told.
-            rejects: what was left out.
-            shown: what else the record's printer takes.
+            inputs: the inputs, if they differ from those given to :meth:`begin`.
+            rejects: the excluded inputs.
+            shown: further arguments of the record's printer.
         """
         from pdtools.evaluation.results import write_results
         from pdtools.provenance import provenance

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ExportedType(str, Enum):
-    """What weights are written as."""
+    """Number formats of exported weights."""
 
     float32 = "float32"
     float16 = "float16"
@@ -127,7 +127,7 @@ def _write(
 def _write_revisions(
     run: str, output: str, results: list[str], dtype: str, about: str | None, write: Callable[..., None]
 ) -> list[str]:
-    """Write the revisions that are not there yet; the names of all."""
+    """Write the missing revisions; return the names of all."""
     from pdtools.models.revisions import MAIN, revisions_of, revisions_to_write
     from pdtools.provenance import fingerprint
 

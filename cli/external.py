@@ -1,4 +1,4 @@
-"""Evaluations of models outside of pdtools: sentences are written for them, and their surprisals read."""
+"""Evaluations of external models: sentences are written for them, and their surprisals read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_for_others(
     sentences: Callable[[], Iterable[PlacedSentence]],
     columns: Sequence[str],
 ) -> None:
-    """Do ``--write-sentences``: the sentences of ``inputs``, under their columns."""
+    """Write the sentences of ``inputs`` under their columns, for ``--write-sentences``."""
     from pdtools.evaluation.external.sentence_files import write_sentences
     from pdtools.provenance import provenance
 
@@ -40,7 +40,7 @@ def write_for_others(
 def external_scorer(
     options: ExternalOptions, names: Iterable[str], text_style: str | None = None
 ) -> ExternalScorer:
-    """What ``--surprisals`` tells of sentences, which messages call by these names."""
+    """The scorer for ``--surprisals``; messages call sentences by these names."""
     from pdtools.evaluation.external.scorer import ExternalScorer
 
     assert options.surprisals is not None

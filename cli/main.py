@@ -1,4 +1,4 @@
-"""Entry point: the table of subcommands, and what happens when one fails."""
+"""Entry point: the table of subcommands, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ from .formal.commands import add_commands as add_formal_languages
 from .options import PanelledCommand
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE
-_UsageError: Any = typer.BadParameter.__base__  # of click, or of the copy of it that typer brings along
+_UsageError: Any = typer.BadParameter.__base__  # typer's own copy of click's class, if it has one
 
 
-# Groups of commands in the help; what is in none of them (of other packages, say) is in the last.
+# Groups of commands in the help; a command in none of them (of another package, say) is in the last.
 _GROUPS = {
     "Data": ("parse", "tapes", "blocks", "prompts", "data", "generate", "show"),
     "Training": ("train", "sweep", "config", "export"),
@@ -69,8 +69,10 @@ _GROUPS = {
 
 
 class _Commands(TyperGroup):
-    """The subcommands, and those of other packages' evaluations. What an error says of wrong usage may repeat
-    names of files."""
+    """The subcommands, and those of other packages' evaluations.
+
+    Messages on wrong usage may repeat names of files, so they are made printable.
+    """
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         found = super().get_command(ctx, cmd_name)
@@ -198,12 +200,15 @@ def _root(
 
 
 def main() -> None:
-    """Run the command line. Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C,
-    141 if nobody read all that it printed (``| head``), 143 after SIGTERM."""
+    """Run the command line.
+
+    Exit status: 0 done, 1 could not be done, 2 wrong usage, 130 after Ctrl-C, 141 if the reader of its output
+    stopped early (``| head``), 143 after SIGTERM.
+    """
     if sys.platform == "darwin":  # read when torch is imported: before commands look at --device
         os.environ.setdefault("PYTORCH_ENABLE_MPS_FALLBACK", "1")
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # where a terminal's encoding lacks a letter
+        sys.stdout.reconfigure(errors="replace")  # for letters that a terminal's encoding lacks
     warnings.showwarning = _say
     if other := other_distribution():
         warnings.warn(
@@ -229,14 +234,14 @@ def main() -> None:
 
 
 def _read_no_more() -> None:
-    """Let what has not been printed yet be lost: Python would complain about it at its end."""
+    """Discard unprinted output: Python would complain about it at its end."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @functools.cache
 def _all_commands() -> Any:
-    """The commands with their options, which take a tenth of a second to make."""
+    """The commands with their options, cached as they take a tenth of a second to make."""
     return typer.main.get_command(app)
 
 
@@ -274,7 +279,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _say(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-    """A warning in one line, as all that is said."""
+    """Print a warning in one line, like all messages."""
     print("pdtools: warning: " + visible(" ".join(str(message).split("\n"))), file=sys.stderr)
 
 

@@ -15,7 +15,7 @@ from pdtools.jobs.folder import job_path
 
 from .panels import output_option
 
-# Options of these that name files to write, but for --output.
+# Options of merged commands that name files to write, besides --output.
 _WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions", "table")
 
 
@@ -51,7 +51,7 @@ def merge(
     from .console import message
 
     if is_whole(Path(output)) and not job_path(output).exists():
-        finished(output)  # deletes what a killed merge may have left
+        finished(output)  # deletes files that a killed merge may have left
         message(f"{output} is there already, and there are no pieces of it", quiet=False)
         return
     job = read_job(job_path(output))
@@ -62,7 +62,7 @@ def merge(
         raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
     _check_outputs(command, arguments, job, output, scores)
     os.chdir(job["folder"])
-    sys.argv[1:] = arguments  # what the output was made with, as its provenance will say
+    sys.argv[1:] = arguments  # the provenance gets the command that made the output
     with only_merging():
         raise typer.Exit(commands.main(arguments, prog_name="pdtools", standalone_mode=False))
 
@@ -70,13 +70,13 @@ def merge(
 def _check_outputs(
     command: Any, arguments: list[str], job: dict[str, Any], output: str, scores: str | None
 ) -> None:
-    """Refuse a job that would write anything else than what is named: it may be from somebody else.
+    """Refuse a job that would write anything but the named files: it may be somebody else's.
 
     Raises:
-        InputError: naming what it would write.
+        InputError: naming the file that it would write.
     """
     file = job_path(output)
-    # What is wrong with them the command will say: nothing after it is read then either.
+    # Their faults are reported by the command: nothing after them is read then either.
     parsed = command.make_context(arguments[0], arguments[1:], resilient_parsing=True)
     options = parsed.params
     hint = "was the folder moved? Run the command with --resume instead of --shard to continue"
@@ -94,7 +94,7 @@ def _check_outputs(
 
 
 def _is_same(made: str, job: dict[str, Any], named: str) -> bool:
-    """Whether a name in a job, which was called in its folder, means what is named here."""
+    """Return whether a name in a job, relative to the job's folder, is the file named here."""
     return os.path.realpath(os.path.join(job["folder"], made)) == os.path.realpath(named)
 
 

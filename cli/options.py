@@ -28,14 +28,14 @@ from .panels import input_option, model_option, output_option, parallel_option, 
 
 
 class OnError(str, Enum):
-    """What a command does at the first bad input."""
+    """Actions at the first bad input."""
 
     fail = "fail"
     skip = "skip"
 
 
 class Source(str, Enum):
-    """What input files hold."""
+    """Contents of input files."""
 
     text = "text"
     tokens = "tokens"
@@ -44,28 +44,28 @@ class Source(str, Enum):
 
 
 class Style(str, Enum):
-    """How words become text."""
+    """Styles in which words become text."""
 
     ptb = "ptb"
     raw = "raw"
 
 
 class ContextParses(str, Enum):
-    """Which derivations of the sentences before one are kept."""
+    """The derivations that are kept of the sentences before one."""
 
     best = "best"
     beam = "beam"
 
 
 class Dtype(str, Enum):
-    """What a model's weights are converted to for scoring."""
+    """Number formats of a model's weights for scoring."""
 
     float32 = "float32"
     bf16 = "bf16"
 
 
 def parse_beam(text: object) -> int | str:
-    """A number of hypotheses, or ``auto``."""
+    """Parse a number of hypotheses, or ``auto``."""
     if text == AUTO:
         return AUTO
     if not re.fullmatch("0*[1-9][0-9]{,8}", str(text)):
@@ -74,19 +74,19 @@ def parse_beam(text: object) -> int | str:
 
 
 def named_model(context: typer.Context, name: Any) -> Any:
-    """The folder that --model means, or those of several; what has to be said of them is said."""
+    """The folder or folders that --model means; messages about them are printed."""
     return (
         [_named(context, each) for each in name] if isinstance(name, list | tuple) else _named(context, name)
     )
 
 
 def named_parser(context: typer.Context, name: Any) -> Any:
-    """The same of --parser, which may also be a program."""
+    """The folder that --parser means, which may also be a program."""
     return _named(context, name)
 
 
 def named_tokenizer(context: typer.Context, name: Any) -> Any:
-    """The same of --tokenizer, which may also be one that is to be made; no weights are downloaded for it."""
+    """The folder that --tokenizer means, or a kind of new tokenizer; no weights are downloaded for it."""
     return name if name in ("word", "bpe") else _named(context, name, weights=False)
 
 
@@ -101,17 +101,17 @@ def _named(context: typer.Context, name: Any, **how: Any) -> Any:
 
 
 def complete_models(incomplete: str) -> list[str]:
-    """Names of models that begin so; of folders the shell knows."""
+    """Names of models with this beginning; the shell completes folders."""
     return [name for name in BUNDLED if name.startswith(incomplete)]
 
 
 def complete_kinds(incomplete: str) -> list[str]:
-    """Kinds of models that begin so."""
+    """Kinds of models with this beginning."""
     return [name for name in _KINDS if name.startswith(incomplete)]
 
 
 def complete_recipes(incomplete: str) -> list[str]:
-    """Recipes of pdtools that begin so."""
+    """Bundled recipes with this beginning."""
     from pdtools.training.recipe import bundled_recipes
 
     return [name for name in bundled_recipes() if name.startswith(incomplete)]
@@ -144,7 +144,7 @@ LatexOption = Annotated[bool, output_option("--latex", help="Print tables for La
 DetailsOption = Annotated[
     bool, output_option("--details", help="Also print the scores of every paradigm or suite.")
 ]
-QuietOption = Annotated[  # eager: what other options say depends on it
+QuietOption = Annotated[  # eager: messages about other options depend on it
     bool, output_option("--quiet", "-q", is_eager=True, help="No progress, no messages.")
 ]
 SamplesOption = Annotated[int, typer.Option("--samples", min=1, help="Bootstrap samples.")]
@@ -342,7 +342,7 @@ BosOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ResultOptions:
-    """Options of what becomes of a command's results."""
+    """Options for the results of a command."""
 
     overwrite: OverwriteOption = False
     as_json: JsonOption = False
@@ -351,7 +351,7 @@ class ResultOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PiecesOptions(ResultOptions):
-    """The same for work that can be divided, and how it is done."""
+    """Options for work that can be divided into chunks."""
 
     workers: WorkersOption = 1
     shard: ShardOption = None
@@ -361,7 +361,7 @@ class PiecesOptions(ResultOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class BeamOptions:
-    """How widely derivations are searched."""
+    """Options for the search over derivations."""
 
     beam: BeamOption = DEFAULT_BEAM
     margin: MarginOption = None
@@ -370,17 +370,17 @@ class BeamOptions:
 
     @property
     def search(self) -> SearchOptions:
-        """The options that the search is handed.
+        """The options that the search is given.
 
         Raises:
-            PdtoolsError: if options do not go together.
+            PdtoolsError: if options cannot be combined.
         """
         return SearchOptions(**{each.name: getattr(self, each.name) for each in fields(BeamOptions)})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(BeamOptions, PiecesOptions):
-    """The same for work that a model does, and how it computes."""
+    """Options for a model's work, and for its computation."""
 
     device: DeviceOption = "auto"
     threads: ThreadsOption = 0
@@ -391,13 +391,13 @@ class RunOptions(BeamOptions, PiecesOptions):
 
     @functools.cached_property
     def search(self) -> SearchOptions:
-        """The options that the search is handed.
+        """The options that the search is given.
 
         Raises:
-            PdtoolsError: if options do not go together.
+            PdtoolsError: if options cannot be combined.
             InputError: if the file of trees cannot be read.
         """
-        # Other machines' processes are elsewhere.
+        # Other machines' processes have other working directories.
         path = self.trees and (self.trees if self.scheduler is None else os.path.abspath(self.trees))
         trees = None if path is None else TreesFile.of(path)
         return replace(super().search, trees=trees, max_batch=self.max_batch)
@@ -410,7 +410,7 @@ class RunOptions(BeamOptions, PiecesOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ContextOptions:
-    """What is read before sentences."""
+    """Options for the text read before sentences."""
 
     preceding: PrecedingOption = None
     context_parses: ContextParsesOption = None
@@ -420,7 +420,7 @@ class ContextOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ExternalOptions:
-    """Evaluations of a model outside of pdtools: its surprisals, and the sentences that it is to read."""
+    """Options for external models: their surprisals, and the sentences for them to score."""
 
     surprisals: SurprisalsOption = None
     write_sentences: WriteSentencesOption = None
@@ -429,7 +429,7 @@ class ExternalOptions:
     on_error: ExternalOnErrorOption = OnError.fail
 
 
-# How commands that compare sentences, which are of no document, say some of these.
+# Descriptions of some of these for commands that compare sentences, which are in no document.
 COMPARING: Mapping[str, Any] = {
     "beam": Annotated[Any, _beam(help=f"{_KEPT}; or auto.")],
     "preceding": Annotated[
@@ -455,11 +455,11 @@ def option_blocks(
     """Give a command the options of its parameters' dataclasses, such as :class:`RunOptions`.
 
     Typer sees a function with an option for every field; the command itself gets the dataclasses. Fields
-    ``without`` an option keep their default; of some the command says by ``said`` what they are.
+    ``without`` an option keep their default; ``said`` has the command's own descriptions of some.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        # Before Python 3.11 typing.get_type_hints hides what Annotated says where the default is None.
+        # Before Python 3.11 typing.get_type_hints hides Annotated if the default is None.
         signature = inspect.signature(command, eval_str=True)
         plain: list[inspect.Parameter] = []
         flat: list[inspect.Parameter] = []
@@ -499,11 +499,11 @@ def option_blocks(
 
 
 SEARCH_OPTIONS = tuple(each.name for each in fields(BeamOptions))
-"""The parameters that say how widely derivations are searched."""
+"""The parameters of the search over derivations."""
 
 
 def _said_twice(option: Any, values: Iterable[Any]) -> str:
-    """The option and its values."""
+    """A message with an option and its repeated values."""
     if option.is_flag:
         return f"{option.opts[0]} and {option.secondary_opts[0]} are given: choose one"
     *first, last = (" ".join(each) if isinstance(each, tuple) else each for each in values)
@@ -516,20 +516,20 @@ _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Optio
 class PanelledCommand(TyperCommand):
     """A command whose help has its examples first, and its options by panel: plain text, without rich.
 
-    Its numbers are finite, and whole ones, seeds among them, have 64 bits. An option that takes one value is
+    Its numbers are finite, and integers, such as seeds, have 64 bits. An option that takes one value is
     refused if it is given two.
     """
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the command does, examples, then all else."""
+        """Write the description of the command, examples, then everything else."""
         first, *rest = inspect.cleandoc(self.help or "").split("\n\n")
         rest.sort(key=lambda paragraph: not paragraph.startswith("\b\nExample:"))
         self.help = "\n\n".join([first, *rest])
         super().format_help_text(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse as usual, which would keep the last of several values, and take any number."""
-        if not ctx.resilient_parsing:  # of a line that is being typed
+        """Parse as usual, but refuse repeated values, of which the last would win, and unbounded numbers."""
+        if not ctx.resilient_parsing:  # not while a line is being typed
             self._refuse_second_values(ctx, args)
         rest: list[str] = super().parse_args(ctx, args)
         parameter: Any

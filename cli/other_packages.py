@@ -1,4 +1,4 @@
-"""Commands of evaluations that other packages bring: each is its record, which has a function."""
+"""Commands of evaluations from other packages, each made from its record, which has a function."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from .running import model_settings
 def names() -> list[str]:
     """The commands, by the names of entry points; none if one of the packages is broken."""
     found = [f"eval-{entry.name}" for entry in entry_points(group=GROUP)]
-    with contextlib.suppress(PdtoolsError):  # which says so where it is used
+    with contextlib.suppress(PdtoolsError):  # which is reported where it is used
         if found and evaluations():
             return found
     return []
 
 
 def command_of(name: str) -> Any:
-    """The command of a name; None if no package brings it.
+    """The command with a name; None if no package brings it.
 
     Raises:
-        PdtoolsError: if one brings what is no evaluation.
+        PdtoolsError: if a package brings an invalid evaluation.
     """
     if name.removeprefix("eval-") not in {entry.name for entry in entry_points(group=GROUP)}:
         return None

@@ -1,4 +1,4 @@
-"""Checks of what commands write, before the work."""
+"""Checks of commands' outputs, before the work."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ PICTURES = (".svg", ".png", ".pdf")
 def check_target(
     output: str | None, *, folder: bool, overwrite: bool, inputs: Sequence[str | None], quiet: bool = False
 ) -> None:
-    """Refuse an output that must not be written, say what it replaces, and watch what it is made of.
+    """Refuse an output that must not be written, report what it replaces, and watch its inputs.
 
     Args:
         output: a file or folder; None or a stream: there is nothing to refuse.
-        folder: which of the two.
+        folder: whether it is a folder.
         overwrite: whether it may exist.
         inputs: all files and folders that the command reads; None: one that is not given.
-        quiet: whether to say nothing.
+        quiet: whether to print nothing.
 
     Raises:
         PdtoolsError: see :func:`pdtools.files.check_output`.
@@ -47,12 +47,12 @@ def check_target(
 def check_picture(
     path: str, *, overwrite: bool, inputs: Sequence[str | None], output: str | None = None
 ) -> None:
-    """Refuse, before the work that it is to show, a figure that could not be drawn."""
+    """Refuse, before the work for it, a figure that could not be drawn."""
     from importlib.util import find_spec
 
     if os.path.splitext(path)[1] not in PICTURES:
         raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
-    if output:  # a folder of results is there when its picture is drawn, and may hold it
+    if output:  # the folder of results exists when its picture is drawn, and may hold it
         check_different(path, output, nested=True)
     check_target(path, folder=False, overwrite=overwrite, inputs=inputs)
     if find_spec("matplotlib") is None:
@@ -70,8 +70,8 @@ def check_different(*outputs: str, nested: bool = False) -> None:
         if is_stream(output):
             continue
         folder, name = os.path.split(os.path.abspath(output))
-        place = Path(os.path.realpath(folder), name)  # a link is replaced, not what it leads to
-        if sys.platform in ("darwin", "win32"):  # where names that differ in case alone are one
+        place = Path(os.path.realpath(folder), name)  # a link is replaced, not its target
+        if sys.platform in ("darwin", "win32"):  # names that differ only in case are one there
             place = Path(str(place).casefold())
         if place in places:
             raise typer.BadParameter(f"{output}: two outputs of this name: give each its own")
@@ -100,13 +100,13 @@ def check_output_or_done(
 
     Args:
         output: a file or folder; it appears after the others.
-        plan: who does the work.
+        plan: how the work is distributed.
         beside: other files that the command writes.
         folder, overwrite, inputs, quiet: see :func:`check_target`.
 
     Raises:
         Done: if there is nothing to do.
-        PdtoolsError: if something is there that is not to be replaced, or a slice or an unfinished run would
+        PdtoolsError: if something exists that may not be replaced, or a slice or an unfinished run would
             have to read standard input or a pipe again.
     """
     from pdtools.files.written import is_whole
@@ -125,14 +125,14 @@ def check_output_or_done(
             is_done |= os.path.isdir(output) == folder and is_whole(Path(output))
         if is_done:
             raise Done(f"{output}: done already", {"output": output, "done": "already"})
-        # The --overwrite of jobs that are merged was said of what was there when they began.
+        # The --overwrite of merged jobs applied to files that existed when they began.
         if unfinished and not (overwrite and (is_to_replace(output) or not plan.merging)):
             replace = "" if plan.merging else ", pass --overwrite --resume to replace it"
             raise PdtoolsError(
                 f"{output}: exists already, but the unfinished run in {job_path(output)} did not make it;"
                 f" its pieces are kept (move the output away{replace}, or delete the unfinished run)"
             )
-    quiet = quiet or plan.slice is not None  # which leaves it to pdtools merge
+    quiet = quiet or plan.slice is not None  # a slice leaves the output to pdtools merge
     check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)
     if not is_stream(output):
         check_different(str(job_path(output)), *beside)
@@ -152,13 +152,13 @@ def check_form(*, as_json: bool, latex: bool) -> None:
 
 
 def check_json_output(as_json: bool, output: str) -> None:
-    """``--json`` owns standard output, so data has to go to a file."""
+    """Require a file for the data with ``--json``, which writes to standard output."""
     if as_json and output == STDIO:
         raise typer.BadParameter("--json prints a report on standard output: give the data a file with -o")
 
 
 def required_output(output: str | None) -> str:
-    """The folder of results, which has to be named."""
+    """The folder of results, which is required."""
     if output is None:
         raise typer.BadParameter("name a folder for the results with -o")
     return output

@@ -1,4 +1,4 @@
-"""Options by the panel of a command's help that they stand in; otherwise as ``typer.Option``."""
+"""Options with the panel of a command's help that they belong to; otherwise as ``typer.Option``."""
 
 from __future__ import annotations
 

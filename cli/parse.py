@@ -82,7 +82,7 @@ class Lemmas(str, Enum):
 
 
 class SplitWords(str, Enum):
-    """What splits text into words."""
+    """Splitters of text into words."""
 
     penn = "penn"
     parser = "parser"
@@ -98,7 +98,7 @@ class Binarize(str, Enum):
 
 
 class Functions(str, Enum):
-    """What happens to function tags."""
+    """The treatment of function tags."""
 
     STRIP = "strip"  # in small letters it would hide a method of str
     KEEP = "keep"
@@ -394,7 +394,7 @@ def parse(
 def _files(
     inputs: list[str] | None, text: list[str] | None, source: TreeSource
 ) -> tuple[list[str], str | None]:
-    """The files that are read, and the form of treebank that they are in, but for Penn's."""
+    """The files to read, and their form of treebank, except for Penn's."""
     from pdtools.parsers import pipeline
     from pdtools.trees.forms import FORMS, forms_of, may_be_brackets, refuse_others
 
@@ -484,7 +484,7 @@ def _report(
 
 
 def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
-    """A reader's counts, kinds of one thing ("empty leaves: *T*") together."""
+    """A reader's counts, with kinds of one thing ("empty leaves: *T*") together."""
     found: dict[str, Any] = {}
     for name, number in sorted(read.items()):
         what, colon, kind = name.partition(": ")

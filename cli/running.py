@@ -1,4 +1,4 @@
-"""Who does the work: processes, jobs and devices, and the pieces that they finish."""
+"""Execution of a command's work: workers, jobs, devices and chunks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def make_plan(run: PiecesOptions, merge_options: Sequence[str] = ()) -> Plan:
-    """Who does the pieces of the work; see :class:`pdtools.jobs.Plan`."""
+    """The distribution of the work's chunks; see :class:`pdtools.jobs.Plan`."""
     from pdtools.jobs import Plan, Slice
 
     return Plan(
@@ -44,7 +44,7 @@ def make_plan(run: PiecesOptions, merge_options: Sequence[str] = ()) -> Plan:
 
 
 def threads_of_each(threads: int, workers: int) -> int:
-    """CPU threads of one worker: as asked for, or what is there, divided (0: all)."""
+    """CPU threads of one worker: the requested number, or the available ones, divided (0: all)."""
     if threads or workers == 1:
         return threads
     # A job may have few of a machine's processors.
@@ -54,12 +54,12 @@ def threads_of_each(threads: int, workers: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """An output that may be written, and who does the work; finished pieces of it are kept beside the output.
+    """An output to be written, with the plan of the work; finished chunks are kept beside it.
 
     Attributes:
         path: a file, a folder or ``-``.
-        options: whether it may exist, and whether to say anything.
-        plan: who does the work.
+        options: whether it may exist, and whether messages are printed.
+        plan: how the work is distributed.
         beside: other files that the command writes.
     """
 
@@ -79,10 +79,10 @@ class Output:
         beside: Sequence[str] = (),
         merge_options: Sequence[str] = (),
     ) -> Output:
-        """Refuse, before the work, what could not be written after it.
+        """Refuse, before the work, outputs that could not be written after it.
 
         Args:
-            folder: which of the two it is.
+            folder: whether it is a folder.
             inputs: all files and folders that the command reads; None: one that is not given.
             merge_options: see :class:`pdtools.jobs.Plan`.
             path, options, beside: see the class.
@@ -106,17 +106,17 @@ class Output:
 
     @contextmanager
     def pieces(self, work: str, **described: Any) -> Iterator[JobFolder | None]:
-        """The folder in which finished pieces are kept until the block has made the output.
+        """The folder in which finished chunks are kept until the block has made the output.
 
         Args:
-            work: what a piece's result is; another name where its form has changed.
-            described: all else that the results of pieces depend on.
+            work: the kind of a chunk's result; renamed when its form changes.
+            described: everything else that the results of chunks depend on.
         """
         from pdtools.jobs import job_folder
 
         settings, overwrite = {"work": work, **described}, self.options.overwrite
         with job_folder(self.path, settings, self.plan, beside=self.beside, overwrite=overwrite) as job:
-            check_output(self.path, overwrite=overwrite)  # another run may have come to its end
+            check_output(self.path, overwrite=overwrite)  # another run may have finished
             try:
                 yield job
             except (KeyboardInterrupt, SystemExit):
@@ -126,13 +126,13 @@ class Output:
                 raise
 
     def scorer(self, settings: ModelSettings) -> AbstractContextManager[Scorer]:
-        """A model that scores sentences, in pieces that are kept."""
+        """A model that scores sentences, in chunks that are kept."""
         from pdtools.search.in_pieces import PiecewiseScorer
 
         return self._model(PiecewiseScorer, settings, "scores: with what was dropped")
 
     def scorer_or_comparer(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
-        """The same; of ``--beam auto`` a model that searches as far as comparisons need it."""
+        """A model that scores sentences; with ``--beam auto``, it searches as far as comparisons need it."""
         if settings.search.beam != AUTO:
             return self.scorer(settings)
         from pdtools.search.adaptive_beam import STEPS
@@ -142,7 +142,7 @@ class Output:
         return self._model(PiecewiseComparer, settings, "comparisons: as far as needed", steps=steps)
 
     def searcher(self, settings: ModelSettings, **described: Any) -> AbstractContextManager[Searcher]:
-        """A model whose derivations are searched; ``described``: what else its results depend on."""
+        """A model whose derivations are searched; ``described``: further settings of its results."""
         from pdtools.search.in_pieces import PiecewiseSearcher
 
         return self._model(PiecewiseSearcher, settings, "parses: with what was dropped", **described)
@@ -162,10 +162,10 @@ class Output:
 
 
 def read_context(options: ContextOptions, *, documents: bool) -> Context:
-    """What is read before sentences; ``documents``: whether these have any.
+    """The text read before sentences; ``documents``: whether these have any.
 
     Raises:
-        PdtoolsError: if options do not go together.
+        PdtoolsError: if options cannot be combined.
         InputError: if the file has no sentence.
     """
     from pdtools.search.contexts import DOCUMENT, Context
@@ -206,7 +206,7 @@ def model_settings(
     context: Context | None = None,
     measures: tuple[Measure, ...] = (),
 ) -> ModelSettings:
-    """A model as the processes of the plan use it. A cluster's workers pick their devices themselves."""
+    """A model's settings for the plan's processes. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
     from pdtools.search.contexts import NO_CONTEXT

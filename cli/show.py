@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Drawn(str, Enum):
-    """What a tree is drawn as."""
+    """Forms of a printed tree."""
 
     text = "text"
     svg = "svg"
@@ -39,7 +39,7 @@ class Actions(str, Enum):
     gilt = "gilt"
 
 
-# A constituent further inside is drawn further to the right.
+# A constituent nested more deeply is drawn further to the right.
 _DEEPEST_DRAWN = 200
 # Wide enough for the tape of the longest sentence; a terminal has its own width.
 _PIPED_WIDTH = 10_000
@@ -204,7 +204,7 @@ def _arcs(arcs: list[tuple[int, int]]) -> str:
 
 
 def _actions(positions: list[dict[str, Any]]) -> Table:
-    """A line for each action, or word; what a position of a Transformer Grammar sees as a row of its mask."""
+    """A line for each action, or word; for a Transformer Grammar, with a row of its mask."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text

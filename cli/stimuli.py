@@ -18,7 +18,7 @@ from .running import Output, model_settings, read_context
 
 
 def sheet_of(inputs: Sequence[str] | None, source: Source) -> str | None:
-    """The table that is the input, told by the ending of its name; None: there is none.
+    """The table among the inputs, recognized by the ending of its name; None: there is none.
 
     Raises:
         InputError: if there are several.
@@ -51,7 +51,7 @@ def surprisal_of_table(
     correct_spaces: bool,
     on_error: OnError,
 ) -> None:
-    """Score the sentences of a table with models, and write its rows with what these say."""
+    """Score the sentences of a table with models, and write its rows with their surprisals."""
     from pdtools.stimuli.sentences import read_stimuli
     from pdtools.stimuli.written import check_name, make_table, new_columns, write
 
@@ -73,7 +73,7 @@ def surprisal_of_table(
     new_columns(stimuli, frequency=frequency is not None, parses=parses)
     message(f"{file}: {stimuli.form}", quiet=run.quiet)
 
-    # These import torch, which takes seconds: only what can be read is worth them.
+    # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.scoring import named_models, score_parts
     from pdtools.search.in_pieces import model_settings_for_job
     from pdtools.search.scores import Measure

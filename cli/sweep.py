@@ -1,4 +1,4 @@
-"""``pdtools sweep``: a grid of settings → a run for each, trained side by side, and a table of them."""
+"""``pdtools sweep``: a grid of settings → vmapped runs, and a table of them."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ class Progress:
             self._bar.close()
 
     def opened(self, run: SweepRun, opened: OpenRun) -> None:
-        """Move the bar by what was done before."""
+        """Move the bar by the steps done before."""
         step = opened.loop.state.step
         if not opened.already_finished:
             self._tell(f"{run.name}: {f'resuming from step {step}' if step else 'starting'}")
@@ -183,11 +183,11 @@ class Progress:
         self._move(step)
 
     def closed(self, outcome: Outcome) -> None:
-        """Say how a run has ended; of those that were not begun the table tells."""
+        """Report how a run has ended; runs that were not begun are only in the table."""
         if outcome.status == "waiting":
             return
         if outcome.status == "finished":
-            self._move(self._steps[outcome.name] - outcome.step)  # what an early stop has saved
+            self._move(self._steps[outcome.name] - outcome.step)  # the steps saved by an early stop
         best = f", best {outcome.loss:.4f} at step {outcome.best_step}" if outcome.best else ""
         said = {
             "finished": f"finished at step {outcome.step}{best}",
@@ -206,10 +206,10 @@ class Progress:
         self._move(1)
 
     def logged(self, step: int, values: Any) -> None:
-        """Nothing: the runs are many."""
+        """Show nothing: the runs are many."""
 
     def evaluated(self, step: int, scores: Any, is_best: bool) -> None:
-        """Nothing: the runs are many."""
+        """Show nothing: the runs are many."""
 
     def _move(self, steps: int) -> None:
         if self._bar is not None:

@@ -31,7 +31,7 @@ SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
 
 
 class TokenizerStyle(str, Enum):
-    """How words become text for a tokenizer."""
+    """Styles in which words become text for a tokenizer."""
 
     ptb = "ptb"
     raw = "raw"
@@ -39,21 +39,21 @@ class TokenizerStyle(str, Enum):
 
 
 class Factor(str, Enum):
-    """How nodes of more than two children are binarized."""
+    """Binarizations of nodes with more than two children."""
 
     right = "right"
     left = "left"
 
 
 class Layout(str, Enum):
-    """What a row of the shards is."""
+    """The unit of a row of the shards."""
 
     sentence = "sentence"
     window = "window"
 
 
 class Documents(str, Enum):
-    """What no window crosses the end of."""
+    """The unit whose end no window crosses."""
 
     blank = "blank"
     file = "file"
@@ -61,7 +61,7 @@ class Documents(str, Enum):
 
 
 class Tape(str, Enum):
-    """Whether the stack tape is stored."""
+    """Storage of the stack tape."""
 
     packed = "packed"
     none = "none"
@@ -249,7 +249,7 @@ def tapes(
 
 
 def tokenizer_input(name: str) -> list[str]:
-    """The input that ``--tokenizer`` names, if any; a name of the hub without its prefix is refused."""
+    """The input that ``--tokenizer`` names, if any; a hub name without its prefix is refused."""
     if name in ("word", "bpe"):
         return []
     check_no_hub_name(name)
@@ -265,7 +265,7 @@ def chosen_tokenizer(
     *,
     lower_case: bool = False,
 ) -> Tokenizer | TokenizerSettings:
-    """What ``--tokenizer`` and the options beside it mean."""
+    """The tokenizer, or the settings of a new one, from ``--tokenizer`` and its options."""
     from pdtools.shards import TokenizerSettings
     from pdtools.tokenization import Tokenizer
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Distributed(str, Enum):
-    """How processes that train together divide the work."""
+    """Divisions of the work among processes that train together."""
 
     ddp = "ddp"
     fsdp = "fsdp"
@@ -204,8 +204,10 @@ def train(
 
 
 def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
-    """The folder of the model that ``--init`` names, the same for all ranks: of a model on the hub the commit
-    that the first one finds, since a branch may move on meanwhile."""
+    """The folder of the model that ``--init`` names, the same for all ranks.
+
+    For a model on the hub, it has the commit that rank 0 finds, since a branch may move on meanwhile.
+    """
     import torch
 
     is_hub = name.startswith(PREFIX) and ranks.size > 1
@@ -276,7 +278,7 @@ class Progress:
     def __init__(self, output: str, *, quiet: bool) -> None:
         self._output, self._quiet = output, quiet
         self._bar: Any = None
-        self.recipe: Recipe | None = None  # of the run, known when that is open
+        self.recipe: Recipe | None = None  # known when the run is open
 
     def __enter__(self) -> Progress:
         return self
@@ -288,7 +290,7 @@ class Progress:
             message(f"{self._output}: nothing was begun", quiet=self._quiet)
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
-        """Open the bar, if someone is there to see it."""
+        """Open the bar, if it is visible."""
         assert self.recipe is not None
         begin = f"resuming from step {state.step}" if state.step else "starting"
         message(
@@ -312,7 +314,7 @@ class Progress:
             self._bar.set_postfix(given, refresh=False)
 
     def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
-        """One line."""
+        """Print one line."""
         line = f"step {step}: valid {_scores(scores)}{' (best)' if is_best else ''}"
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)

@@ -94,7 +94,7 @@ def eval_cfl(
 
 
 def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
-    """Another model's scores, on strings of the same grammar, of whatever lengths.
+    """Another model's scores, on strings of the same grammar, of any lengths.
 
     Raises:
         InputError: if the folder has no such scores.

@@ -28,7 +28,7 @@ _command = functools.partial(app.command, cls=PanelledCommand)
 
 @app.callback()
 def _languages() -> None:
-    pass  # with it, a single language is a subcommand too
+    pass  # with this callback, a single language is a subcommand too
 
 
 class Setting(str, Enum):

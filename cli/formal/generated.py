@@ -1,4 +1,4 @@
-"""What the languages of ``pdtools generate`` share: options, and how strings are written."""
+"""Options and writing of strings, shared by the languages of ``pdtools generate``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write(
     options: ResultOptions,
     sources: Sequence[str] = (),
 ) -> dict[str, int]:
-    """Write the strings of any language, read from ``sources``, where the options say; returns the counts."""
+    """Write the strings of any language, read from ``sources``, as the options say; return the counts."""
     from pdtools.formal import string_shards, write_strings
 
     if shards and is_stream(output):
@@ -60,9 +60,8 @@ def report(language: Language, seed: int, counts: dict[str, int], exact: dict[st
     """Print the JSON document of a language's strings.
 
     Args:
-        language, seed: what was drawn.
-        counts: from :func:`write`.
-        exact: what is known of the language exactly.
+        language, seed: the language, and the seed of the strings. counts: from :func:`write`. exact: exact
+        values for the language.
     """
     from pdtools.provenance import provenance
 

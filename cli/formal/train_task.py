@@ -40,11 +40,11 @@ class TaskOptions:
     ] = False
 
     def training_input(self, valid: str | None) -> TaskInput | None:
-        """The data of the run, ``valid`` being a file of pairs; None without a task.
+        """The data of the run, with ``valid`` as a file of pairs; None without a task.
 
         Raises:
             PdtoolsError: if there is no such task, or it has no strings so short.
-            InputError: if the file holds something else.
+            InputError: if the file holds other data.
         """
         if self.task is None:
             if self.lengths or self.as_released:
