@@ -1,4 +1,4 @@
-"""``python -m pdtools``, which is how torchrun starts it."""
+"""``python -m pdtools``, the form in which torchrun starts it."""
 
 import sys
 

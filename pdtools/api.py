@@ -1,11 +1,11 @@
-"""pdtools in Python: a model that is loaded once and asked as the commands ask it.
+"""pdtools in Python: models that are loaded once, with the functions of the commands.
 
 Examples:
     >>> import pdtools
     >>> model = pdtools.load("demo")
     >>> model.surprisal("The dog that chased the cats barks.")  # doctest: +SKIP
 
-Tables are pandas DataFrames whose columns are those of the commands' files (docs/reference).
+Tables are pandas DataFrames with the columns of the commands' files (docs/reference).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from pdtools.inspection.trace import Trace
 
-# What stands for a file in the messages about sentences that are given here.
+# The name in place of a file's in messages about sentences given here.
 _GIVEN = "sentences"
 
 
@@ -96,7 +96,7 @@ class Model:
     """A model that :func:`load` loaded.
 
     Attributes:
-        folder: where it is.
+        folder: its folder.
     """
 
     def __init__(self, folder: str, search: SearchOptions, *, device: str, dtype: Dtype, bos: bool) -> None:
@@ -119,12 +119,12 @@ class Model:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """How it scores, as the commands' ``results.json`` has it under ``settings.scorer``."""
+        """The scorer's settings, as in the commands' ``results.json`` under ``settings.scorer``."""
         return self._scorer().settings
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
-        """Its tokens, by number."""
+        """The tokens, by number."""
         return self._scorer().vocabulary
 
     # --- sentences ----------------------------------------------------------------------------
@@ -151,25 +151,25 @@ class Model:
                 with the columns that the command adds to them (docs/guide/stimuli.md).
             words: rows of text words instead of tokens.
             nats: instead of bits.
-            entropy: add the entropy of the distribution that each token (a word's first) is from.
-            rank: add the token's place in that, from 1; not with ``words``.
+            entropy: add the entropy of the distribution before each token (a word's first).
+            rank: add the token's rank in that distribution, from 1; not with ``words``.
             parses: add the best incremental parse.
-            skip: leave out sentences that the model cannot score; otherwise the first one is an error.
-            columns: of a table, names of columns by what they say: ``{"sentence": "Stimulus"}``.
-            glue: of a table with a row for each region, what stands between them.
-            frequency: of a table's words, the logarithm of how frequent each is; None where it is not known.
-            correct_spaces: of a table, let a surprisal hold the space after a word, not the one before, where
-                the model can.
+            skip: exclude sentences that the model cannot score; otherwise the first one is an error.
+            columns: for a table, names of columns by role: ``{"sentence": "Stimulus"}``.
+            glue: for a table with a row for each region, the string between them.
+            frequency: for a table's words, the log frequency of each; None if unknown.
+            correct_spaces: for a table, let a surprisal include the space after a word, not the one before,
+                if the model can.
 
         Returns:
             Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
-            and ``end`` (characters of the sentence), ``surprisal``, and ``entropy``, ``rank``, ``parse`` as
-            asked for. Of a table its own columns, and ``model``, ``surprisal`` and so on.
+            and ``end`` (characters of the sentence), ``surprisal``, and ``entropy``, ``rank``, ``parse`` if
+            requested. For a table its own columns, and ``model``, ``surprisal`` and so on.
 
         Raises:
-            InputError: for a sentence that cannot be scored, or a table whose columns do not say what
-                its sentences are.
-            PdtoolsError: if the model has no parses, or options do not go together.
+            InputError: for a sentence that cannot be scored, or a table whose columns do not determine
+                its sentences.
+            PdtoolsError: if the model has no parses, or options cannot be combined.
         """
         if (rank and words) or (parses and (entropy or rank)):
             raise PdtoolsError("ranks are of tokens, not words; parses go without entropies and ranks")
@@ -208,7 +208,7 @@ class Model:
         return _frame(table, ["sentence_id", *of_rows])
 
     def score(self, pairs: Iterable[tuple[str, str]] | pd.DataFrame) -> pd.DataFrame:
-        """Is the good sentence of a minimal pair more probable than the bad one?
+        """Judge whether the good sentence of a minimal pair is more probable than the bad one.
 
         Args:
             pairs: (good, bad) sentences; or a table with the columns ``sentence_good`` and ``sentence_bad``.
@@ -234,14 +234,14 @@ class Model:
         Args:
             benchmark: one of ``pdtools benchmarks list``, or a TOML file.
             data: its folder, a zip of it, or one of its files.
-            limit: only the first so many items of each finest group.
+            limit: only the first ``limit`` items of each finest group.
 
         Returns:
-            ``scores`` and ``counts`` as ``results.json`` has them; ``table("items")``, with a row for each
+            ``scores`` and ``counts`` as in ``results.json``; ``table("items")``, with a row for each
             prediction of each item.
 
         Raises:
-            InputError: for a file that is no benchmark, or data that are not its.
+            InputError: for a file that is no benchmark, or data that do not fit it.
         """
         known = read_benchmark(benchmark)
         if known.suites:
@@ -251,9 +251,9 @@ class Model:
         return evaluate_benchmark(Items(data, known, limit), self._scorer())
 
     def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:
-        """What may follow the beginning of a sentence.
+        """The distribution of the next token after the beginning of a sentence.
 
-        Over a beam it is the mixture of the hypotheses, each with its share of the probability.
+        With a beam it is the mixture of the hypotheses, each with its share of the probability.
 
         Args:
             prefix: running text; may be empty.
@@ -264,7 +264,7 @@ class Model:
             ``probability``, ``surprisal`` (bits).
 
         Raises:
-            PdtoolsError: if the model cannot read the prefix, or does not say.
+            PdtoolsError: if the model cannot read the prefix, or does not give this distribution.
         """
         import numpy as np
 
@@ -289,11 +289,11 @@ class Model:
 
         Args:
             sentences: running text, a sentence each (or one).
-            k_best: how many different trees of each, at most.
+            k_best: number of different trees of each, at most.
 
         Returns:
-            Columns ``id`` (of the sentence, from 1), ``rank``, ``joint`` and ``marginal`` (nats), ``tree``
-            (brackets), ``dropped``. A sentence that cannot be parsed has no rows.
+            Columns ``id`` (the sentence's number, from 1), ``rank``, ``joint`` and ``marginal`` (nats),
+            ``tree`` (brackets), ``dropped``. A sentence that cannot be parsed has no rows.
 
         Raises:
             PdtoolsError: if the model cannot parse.
@@ -307,7 +307,7 @@ class Model:
         return _frame(table, ["id", "rank", "joint", "marginal", "tree", "dropped"])
 
     def trees(self, sentences: str | Iterable[str]) -> list[Tree]:
-        """The best tree of every sentence; a flat one where there is none, as ``pdtools decode`` writes it.
+        """The best tree of every sentence; a flat one if there is none, as ``pdtools decode`` writes it.
 
         Raises:
             PdtoolsError: if the model cannot parse.
@@ -319,13 +319,13 @@ class Model:
         """Draw strings with their trees from the joint distribution.
 
         Args:
-            number: how many.
+            number: number of strings.
             seed: the same seed gives the same strings.
-            max_tokens: where a string is cut that has not ended.
+            max_tokens: length at which an unfinished string is cut.
 
         Returns:
-            Columns ``text`` (words between spaces), ``tree`` (brackets; None of models without), ``logprob``
-            (nats, of all that was drawn), ``complete`` (whether it ended by itself).
+            Columns ``text`` (words between spaces), ``tree`` (brackets; None for models without), ``logprob``
+            (nats, of all draws), ``complete`` (whether it ended by itself).
 
         Raises:
             PdtoolsError: if it is a Hugging Face model, or a masked one.
@@ -345,12 +345,12 @@ class Model:
         return _frame(table, ["text", "tree", "logprob", "complete"])
 
     def trace(self, sentence: str, *, hypotheses: int = 10, attention: bool = True) -> Trace:
-        """What the model does while it reads a sentence; see :func:`pdtools.inspection.tracing.trace`.
+        """The trace of the model on a sentence; see :func:`pdtools.inspection.tracing.trace`.
 
         Args:
             sentence: running text.
-            hypotheses: how many of each beam are kept.
-            attention: whether attention weights are.
+            hypotheses: number of hypotheses kept of each beam.
+            attention: whether attention weights are included.
 
         Raises:
             PdtoolsError: if the sentence cannot be scored.

@@ -1,6 +1,6 @@
-"""Between Python, numpy and Arrow without pandas.
+"""Conversions between Python, numpy and Arrow without pandas.
 
-pyarrow's own conversions load it where it is installed, which takes 0.2 s in each process.
+pyarrow's own conversions load pandas if it is installed, which takes 0.2 s in each process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def arrow_array(values: NDArray[Any]) -> pa.Array:
-    """Numbers (not copied) or bools (n) as an Arrow array."""
+    """Convert numbers (not copied) or bools (n) to an Arrow array."""
     import pyarrow as pa
 
     type_ = pa.from_numpy_dtype(values.dtype)
@@ -26,7 +26,7 @@ def arrow_array(values: NDArray[Any]) -> pa.Array:
 
 
 def numpy_array(values: pa.Array | pa.ChunkedArray, dtype: type[np.generic]) -> NDArray[Any]:
-    """Numbers (n), none of them null, of type ``dtype``; not copied if they are in one chunk."""
+    """Convert numbers (n), none of them null, to type ``dtype``; not copied if they are in one chunk."""
     import pyarrow as pa
 
     if isinstance(values, pa.ChunkedArray):
@@ -39,7 +39,7 @@ def numpy_array(values: pa.Array | pa.ChunkedArray, dtype: type[np.generic]) -> 
 
 
 def string_array(strings: Sequence[str]) -> pa.StringArray:
-    """Python's strings (n) as Arrow's."""
+    """Convert Python strings (n) to Arrow."""
     import pyarrow as pa
 
     encoded = [string.encode() for string in strings]
@@ -49,7 +49,7 @@ def string_array(strings: Sequence[str]) -> pa.StringArray:
 
 
 def join_lists(words: pa.StringArray, bounds: NDArray[np.int32]) -> pa.StringArray:
-    """Words between single spaces: (s) texts, of which ``bounds`` (s + 1) says where they begin and end."""
+    """Join words with single spaces into (s) texts, whose beginnings and ends are ``bounds`` (s + 1)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -58,7 +58,7 @@ def join_lists(words: pa.StringArray, bounds: NDArray[np.int32]) -> pa.StringArr
 
 
 def list_of_words(words: pa.StringArray) -> list[str]:
-    """Strings without spaces as Python's."""
+    """Convert strings without spaces to Python."""
     if not len(words):
         return []
     text: str = join_lists(words, np.array([0, len(words)], dtype=np.int32))[0].as_py()
@@ -66,7 +66,7 @@ def list_of_words(words: pa.StringArray) -> list[str]:
 
 
 def cut_tables(tables: Iterable[pa.Table], n_rows: int) -> Iterator[pa.Table]:
-    """The rows of tables in tables of so many rows, the last perhaps of fewer; without a copy of them."""
+    """Cut tables into tables of ``n_rows`` rows, the last perhaps shorter, without a copy."""
     import pyarrow as pa
 
     n_waiting = 0

@@ -1,8 +1,8 @@
-"""Data by name: where the files of treebanks and benchmarks are; a sample comes with pdtools.
+"""Data sets by name: the addresses of treebanks and benchmarks; a sample comes with pdtools.
 
-A data set is a TOML file (``configs/datasets/NAME.toml``): what it is, under which licence, and the address,
-size and SHA-256 of each file. Addresses have a commit, so that a file there stays what it is. Of what comes
-with pdtools it names folders of ``pdtools.data``.
+A data set is a TOML file (``configs/datasets/NAME.toml``): its description and licence, and the address,
+size and SHA-256 of each file. Addresses have a commit, so that files there do not change. For data that
+come with pdtools it names folders of ``pdtools.data``.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class Dataset:
     """A data set.
 
     Attributes:
-        name: by which it is known.
-        title, about: what it is.
-        home: where its authors describe it.
-        licence: as they state it.
-        non_commercial: what of it is for non-commercial use only: ``all``, ``in part``, or nothing.
-        gives: what is in the folder.
-        page: the page of the guide where it is used, of those that come with pdtools.
-        unpack: of zip archives among the files, the members to be unpacked; the archives go.
-        files: what is downloaded.
+        name: its name.
+        title, about: its description.
+        home: the authors' page.
+        licence: as the authors state it.
+        non_commercial: the part that is for non-commercial use only: ``all``, ``in part``, or nothing.
+        gives: the content of the folder.
+        page: the guide's page on its use, among those that come with pdtools.
+        unpack: for zip archives among the files, the members to be unpacked; the archives are deleted.
+        files: the files to download.
     """
 
     name: str
@@ -102,7 +102,7 @@ def read_dataset(source: str) -> Dataset:
     """A data set by its name, or from a TOML file.
 
     Raises:
-        InputError: if there is none, or the file is not as it should be.
+        InputError: if there is none, or the file is damaged.
     """
     if source in bundled() and not Path(source).is_file():
         text = str(_folder().joinpath(f"{source}.toml").read_text("utf-8"))
@@ -141,8 +141,11 @@ def _dataset(table: Mapping[str, Any], name: str) -> Dataset:
 
 
 def _files(part: Any) -> list[File]:
-    """The files of one ``[[from]]``: a ``url`` that ends in a slash, and lines of bytes, SHA-256, path; or
-    ``bundled``, folders of ``pdtools.data``."""
+    """The files of one ``[[from]]`` table.
+
+    It has a ``url`` that ends in a slash, and lines of bytes, SHA-256, path; or ``bundled``, folders of
+    ``pdtools.data``.
+    """
     if isinstance(part, dict) and {*part} == {"bundled"}:
         return _bundled_files(part["bundled"])
     if not isinstance(part, dict) or {*part} != {"url", "files"} or {*map(type, part.values())} != {str}:
@@ -184,7 +187,7 @@ def safe_path(name: str) -> str:
 
 
 def is_here(dataset: Dataset, output: str | Path) -> bool:
-    """Whether a folder holds this data set, all files as they were written."""
+    """Return whether a folder holds this data set, with all files as they were written."""
     folder = Path(output)
     found = read_manifest(folder)
     return (
@@ -202,19 +205,19 @@ def get_dataset(
     overwrite: bool = False,
     progress: Callable[[int], object] = lambda n: None,
 ) -> None:
-    """Download or copy a data set into a folder, which is there when all of it is, checked and unpacked.
+    """Download or copy a data set into a folder, which appears when all of it is checked and unpacked.
 
-    Until then what has come is in ``OUTPUT.download``, and is not fetched again.
+    Until then downloads are in ``OUTPUT.download``, and are not fetched again.
 
     Args:
-        dataset: which one.
+        dataset: the data set.
         output: the folder.
-        overwrite: whether a folder that pdtools wrote may be there.
+        overwrite: whether a folder that pdtools wrote may exist.
         progress: see :func:`pdtools.files.download.download`.
 
     Raises:
-        InputError: if a file cannot be fetched, is not as it should be, or would be unpacked elsewhere.
-        PdtoolsError: if the folder cannot be written, or another process is at it.
+        InputError: if a file cannot be fetched, does not match, or would be unpacked elsewhere.
+        PdtoolsError: if the folder cannot be written, or another process is at work there.
     """
     downloads = Path(f"{Path(output)}.download")
     try:
@@ -254,7 +257,7 @@ def _unpack(archive: Path, folder: Path, patterns: Sequence[str]) -> None:
     """Write members of a zip archive into a folder; :func:`~pdtools.files.archives.zip_members` checks them.
 
     Raises:
-        InputError: if one leads out of the folder, is a link, or unpacks to too much.
+        InputError: if a member leads out of the folder, is a link, or unpacks to too much.
     """
     try:
         with zip_errors(archive), zipfile.ZipFile(archive) as opened:

@@ -1,4 +1,4 @@
-"""How a process uses torch, and how much memory there is for it."""
+"""torch's devices and threads in a process, and the memory available to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MPS = (
 
 
 def prepare_torch(device: str, threads: int) -> str:
-    """Set this process's CPU threads (0: as torch finds best). Returns the device, with ``auto`` resolved."""
+    """Set this process's CPU threads (0: torch's choice). Returns the device, with ``auto`` resolved."""
     import torch
 
     if device == "mps" and torch.backends.mps.is_available() and multiprocessing.parent_process() is None:
@@ -40,7 +40,7 @@ def prepare_torch(device: str, threads: int) -> str:
 
 
 def widest_float(device: torch.device | str) -> torch.dtype:
-    """The type that sums are kept in: float64; of Apple's GPUs, which have none, float32."""
+    """The type in which sums are kept: float64; float32 on Apple's GPUs, which lack float64."""
     import torch
 
     return torch.float32 if torch.device(device).type in _NO_FLOAT64 else torch.float64
@@ -52,7 +52,7 @@ def device_for(model: LanguageModel, device: str) -> str:
 
 
 def memory_of(device: str) -> int:
-    """Bytes of memory of a device; of the CPU, what the system and the limits of the process allow."""
+    """Bytes of memory of a device; for the CPU, within the limits of the system and the process."""
     if device == "mps":
         import torch
 
@@ -71,7 +71,7 @@ def memory_of(device: str) -> int:
 
 
 def _installed() -> int:
-    """Bytes of memory that the machine has; the largest number where nobody says."""
+    """Bytes of memory in the machine; the largest number if unknown."""
     if sys.platform == "win32":
         kib = ctypes.c_ulonglong()
         found = ctypes.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kib))
@@ -83,7 +83,7 @@ def _installed() -> int:
 
 
 def _cgroup_limit() -> int:
-    """Bytes that a container, or a job of Slurm, may use: the least of what its groups of processes may."""
+    """Bytes that a container, or a job of Slurm, may use: the least limit of its control groups."""
     limits = [sys.maxsize]
     try:
         groups = _OWN_CGROUPS.read_text("utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""What pdtools finds on a machine, and what is slower or missing there."""
+"""Inventory of a machine for pdtools, and the consequences of missing parts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pdtools.devices import memory_of
 from pdtools.errors import how_to_install
 from pdtools.revision import code
 
-# Of packages that are not needed: which extra brings each, and what it is for.
+# For optional packages: the extra that brings each, and its use.
 _OPTIONAL = {
     "transformers": ("hf", "models of Hugging Face"),
     "benepar": ("parse", "parse, without --from and --parser"),
@@ -28,12 +28,12 @@ _OPTIONAL = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked for.
+    """One item of the inventory.
 
     Attributes:
-        what: it.
-        found: a version, a path, a number; None: it is not there.
-        without: what is slower or missing without it; None: nothing.
+        what: its name.
+        found: a version, a path, a number; None: missing.
+        without: the consequence of its absence; None: there is none.
     """
 
     what: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Look for everything, one after the other; functions in C are compiled and tried."""
+    """Look for every item in turn; functions in C are compiled and tried."""
     import torch
 
     about = code()

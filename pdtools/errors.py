@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# How torch says it on a CPU, by its version and system, where it has no error of its own for it.
+# torch's messages on a CPU, by version and system, if it has no error class for it.
 _NO_MEMORY = ("not enough memory", "allocate memory", "Storage size calculation overflowed")
 
 
 class PdtoolsError(Exception):
-    """Something could not be done; the message says what, where, and what to do about it, in one line."""
+    """Something could not be done; the one-line message says what, where, and what to do about it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default an exception from another process is made again from its message alone.
+        # By default an exception from another process is restored from its message alone.
         return _restored, (type(self), str(self), vars(self))
 
 
@@ -29,7 +29,7 @@ class InputError(PdtoolsError):
     """Unusable input at a known place.
 
     Args:
-        reason: what is wrong, without the place.
+        reason: the fault, without the place.
         file: the file it was found in (``-`` is standard input).
         line: the line in that file, from 1.
         hint: what the user can do.
@@ -47,7 +47,7 @@ class InputError(PdtoolsError):
 
 
 class MissingDependencyError(PdtoolsError):
-    """An optional package is needed; the message names the extra that brings it, and what does without."""
+    """An optional package is needed; the message names the extra that brings it, and an alternative."""
 
     def __init__(self, package: str, extra: str, instead: str | None = None) -> None:
         without = f" (or {instead})" if instead else ""
@@ -60,7 +60,7 @@ def how_to_install(extra: str) -> str:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether Python, numpy or torch could not get the memory that was wanted, of a CPU or a GPU."""
+    """Return whether Python, numpy or torch could not get enough memory, of a CPU or a GPU."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)

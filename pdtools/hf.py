@@ -1,4 +1,4 @@
-"""Checkpoints of pdtools as Hugging Face models: what is imported so that transformers can load them.
+"""Checkpoints of pdtools as Hugging Face models; import it so that transformers can load them.
 
 Examples:
     >>> import pdtools.hf
@@ -7,9 +7,9 @@ Examples:
     >>> tokenizer = AutoTokenizer.from_pretrained("runs/pushdown/best")  # doctest: +SKIP
 
 The stub of an exported folder (:mod:`pdtools.models.for_transformers`) finds the same classes without that
-import. Logits are log-probabilities of next tokens, of every causal kind of model: of strings exactly, with
-gradients; of derivations from a beam (``beam`` of the configuration), which at position t sums over what it
-holds of the derivations of the first t tokens.
+import. Logits are log-probabilities of next tokens, for every causal kind of model: for strings exactly, with
+gradients; for derivations from a beam (``beam`` of the configuration), which at position t sums over its
+derivations of the first t tokens.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ except ImportError as error:
     raise MissingDependencyError("transformers", "hf") from error
 
 _NEVER = torch.finfo(torch.float32).min
-# Wide enough that on sentences of ordinary length little is dropped.
+# Wide enough to drop little on sentences of ordinary length.
 BEAM = 300
 
 
@@ -61,9 +61,9 @@ class PdtoolsConfig(PretrainedConfig):
 
     Attributes:
         beam: hypotheses that a model of derivations keeps after each token (action models: after each
-            action). What it drops is missing from the logits: they sum to less than 1, which tools hide that
-            normalise them again.
-        margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
+            action). The probability of dropped ones is missing from the logits: they sum to less than 1,
+            which tools hide that normalise them again.
+        margin: nats; hypotheses that are this much less probable than the best are dropped. None: none are.
     """
 
     model_type = MODEL_TYPE
@@ -81,16 +81,16 @@ class PdtoolsConfig(PretrainedConfig):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = None) -> None:
-        """Nothing: what is saved has the stub, and no copy of this module."""
+        """Do nothing: saved folders have the stub, and no copy of this module."""
 
 
 class PdtoolsTokenizer(PreTrainedTokenizer):
-    """A checkpoint's tokenizer: text is split into words as our own scorers split it, in its text style.
+    """A checkpoint's tokenizer: text is split into words as by our own scorers, in its text style.
 
     ROOT (``bos_token``) is put before a text that does not begin with it. Nothing is put after it: the last
-    logits are of what follows. ``text + tokenizer.eos_token`` is a text with its end. Special tokens in a
+    logits are for the next token. ``text + tokenizer.eos_token`` is a text with its end. Special tokens in a
     text are tokens, unless ``split_special_tokens=True``. A space before the first word of a text counts in
-    ``raw`` style, as it does for GPT-2.
+    ``raw`` style, as for GPT-2.
 
     Raises:
         UnknownWordError: for text with words that the vocabulary lacks, if it has no ``<unk>``.
@@ -116,7 +116,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         return self.ours.vocab_size
 
     def get_vocab(self) -> dict[str, int]:
-        """Every token's number."""
+        """Return every token's number."""
         return dict(self.ours.vocabulary)
 
     @cached_property
@@ -136,14 +136,14 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         return_tensors: Any = None,
         **options: Any,
     ) -> BatchEncoding:
-        """Encode one text or several, as tokenizers of transformers do.
+        """Encode one text or several, like tokenizers of transformers.
 
         Args:
             return_offsets_mapping: also give ``offset_mapping``, the first and last character (exclusive) of
-                each token in its text, (0, 0) for ROOT, end-of-sentence and padding. Of single texts only.
+                each token in its text, (0, 0) for ROOT, end-of-sentence and padding; only for single texts.
 
         Raises:
-            PdtoolsError: if offsets are asked of pairs, of texts that are split already, or of parts.
+            PdtoolsError: if offsets are requested for pairs, for texts that are split already, or for parts.
         """
         if not return_offsets_mapping:
             return super().__call__(text, text_pair, *arguments, return_tensors=return_tensors, **options)
@@ -159,7 +159,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         return BatchEncoding(found.data, tensor_type=return_tensors, prepend_batch_axis=isinstance(text, str))
 
     def _offsets(self, text: str, row: Sequence[int], split: bool) -> list[tuple[int, int]]:
-        """Where each token of a row stands in the text, of which the row may be a part."""
+        """The characters of each token of a row in the text, of which the row may be a part."""
         spans = [span for index, span in self._encoded(text, split) if index not in self._special]
         places = [i for i, index in enumerate(row) if index not in self._special]
         first = len(spans) - len(places) if self.truncation_side == "left" else 0
@@ -169,7 +169,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         return found
 
     def _encoded(self, text: str, split_special_tokens: bool) -> list[tuple[int, tuple[int, int]]]:
-        """The tokens of a text, without ROOT and end-of-sentence around it, and where they stand in it."""
+        """The tokens of a text, without ROOT and end-of-sentence around it, with their characters in it."""
         special = {} if split_special_tokens else self.added_tokens_encoder
         found, start = [], 0
         for part in re.split(f"({'|'.join(map(re.escape, special))})", text) if special else [text]:
@@ -205,7 +205,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
     def build_inputs_with_special_tokens(
         self, token_ids_0: list[int], token_ids_1: list[int] | None = None
     ) -> list[int]:
-        """ROOT, if it is not there, and the tokens."""
+        """Put ROOT before the tokens, if it is not there."""
         ids = [*token_ids_0, *(token_ids_1 or [])]
         return ids if ids[:1] == [self.ours.root_id] else [self.ours.root_id, *ids]
 
@@ -215,14 +215,14 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
         token_ids_1: list[int] | None = None,
         already_has_special_tokens: bool = False,
     ) -> list[int]:
-        """1 for special tokens, 0 for others."""
+        """Return 1 for special tokens, 0 for others."""
         ids = token_ids_0
         if not already_has_special_tokens:
             ids = self.build_inputs_with_special_tokens(token_ids_0, token_ids_1)
         return [int(index in self._special) for index in ids]
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str]:
-        """Write the tokenizer as an exported checkpoint has it."""
+        """Write the tokenizer as in an exported checkpoint."""
         self.ours.save(save_directory, tokenizer_entries(stub=True))
         return (str(Path(save_directory) / TOKENIZER_FILE),)
 
@@ -238,7 +238,7 @@ class PdtoolsTokenizer(PreTrainedTokenizer):
 
 
 class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
-    """A checkpoint as a causal language model; made by :meth:`from_pretrained`.
+    """A checkpoint as a causal language model, made by :meth:`from_pretrained`.
 
     Attributes:
         lm: the model itself, a :class:`pdtools.models.LanguageModel`.
@@ -266,7 +266,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         output_loading_info: bool = False,
         **options: Any,
     ) -> Any:
-        """Load a checkpoint, a run folder of ``pdtools train``, or what ``pdtools export`` wrote.
+        """Load a checkpoint, a run folder of ``pdtools train``, or a folder of ``pdtools export``.
 
         Args:
             pretrained_model_name_or_path: its folder; ``english`` or another that comes with pdtools; or the
@@ -274,10 +274,11 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             config: of the folder, from ``AutoConfig``; by default it is read.
             device_map: a device; ``auto`` is a GPU, if there is one.
             dtype, torch_dtype: of the weights; None, ``auto``: float32.
-            options: ``beam`` and ``margin``, see :class:`PdtoolsConfig`; others are of no use here.
+            options: ``beam`` and ``margin``, see :class:`PdtoolsConfig`; others are ignored.
 
         Raises:
-            PdtoolsError: if it is no checkpoint of a causal model, or does not say what may follow a token.
+            PdtoolsError: if it is no checkpoint of a causal model, or the model gives no next-token
+                distributions.
         """
         folder = find_model(pretrained_model_name_or_path).folder
         if not Path(folder).exists():  # as transformers name it
@@ -327,23 +328,23 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None, **_: Any
     ) -> CausalLMOutput:
-        """Log-probabilities of what may follow every token.
+        """Log-probabilities of the next token after every token.
 
         Args:
             input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did, and several
                 ROOTs at its beginning as one; after its end-of-sentence there may only be padding.
             attention_mask: int64 (B, N), 0 for padding, which may be on both sides; None: padding tokens at
                 the end of rows are padding.
-            labels: int64 (B, N), as transformers has them: -100 where nothing is scored.
+            labels: int64 (B, N), as in transformers: -100 where nothing is scored.
 
         Returns:
             ``logits``, float (B, N, V), nats, finite; 0 after padding and end-of-sentence. After a ROOT that
-            another one follows, that is certain. The end is end-of-sentence, also of models of windows, whose
-            sentences end by the next ROOT. ``loss``: the mean of
-            -log p of the labels, each given what is before it, if there are any.
+            precedes another one, that one is certain. The end is end-of-sentence, also for models of windows,
+            whose sentences end at the next ROOT. ``loss``: the mean of -log p of the labels, each given the
+            tokens before it, if there are any.
 
         Raises:
-            PdtoolsError: if a row goes on after its end-of-sentence.
+            PdtoolsError: if a row continues after its end-of-sentence.
         """
         rows, places = self._rows(input_ids, attention_mask)
         logits = self._before_roots(input_ids, places)
@@ -360,11 +361,11 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             index_n.append(torch.from_numpy(place))
             values.append(table[len(table) - len(place) :].float())
         found = torch.cat(values).to(logits.device)
-        if self.lm.end_id != self.lm.eos_id:  # the ROOT of the next sentence says that one ends
+        if self.lm.end_id != self.lm.eos_id:  # the ROOT of the next sentence ends one
             order = torch.arange(self.config.vocab_size, device=found.device)
             order[[self.lm.end_id, self.lm.eos_id]] = order[[self.lm.eos_id, self.lm.end_id]]
             found = found[:, order]
-        found = found.clamp(min=_NEVER)  # finite: some harnesses multiply what they do not score by 0
+        found = found.clamp(min=_NEVER)  # finite: some harnesses multiply unscored ones by 0
         logits = logits.index_put(
             (torch.cat(index_b).to(logits.device), torch.cat(index_n).to(logits.device)), found
         )
@@ -374,7 +375,7 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         return CausalLMOutput(loss=loss, logits=logits)
 
     def _before_roots(self, input_ids: Tensor, places: Sequence[NDArray[np.int64]]) -> Tensor:
-        """Logits, float (B, N, V), 0 but for ROOTs before the one that is read: another one follows."""
+        """Logits, float (B, N, V), 0 except for ROOTs before the one that is read: another one follows."""
         logits = torch.zeros(*input_ids.shape, self.config.vocab_size)
         for ids, row, place in zip(input_ids.cpu(), logits, places, strict=True):
             before = torch.arange(len(ids)) < (place[0] if len(place) else 0)
@@ -386,8 +387,10 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
     def _rows(
         self, input_ids: Tensor, attention_mask: Tensor | None
     ) -> tuple[list[NDArray[np.int32]], list[NDArray[np.int64]]]:
-        """What is read of each row, int32 (n + 2): ROOT, tokens, end-of-sentence; and at which of its places
-        logits are known: behind each of the last of these but end-of-sentence."""
+        """The model's input for each row, int32 (n + 2), and the positions with known logits.
+
+        The input is ROOT, tokens, end-of-sentence; logits are known after each of these but end-of-sentence.
+        """
         lm = self.lm
         rows, places = [], []
         for b, ids in enumerate(input_ids.cpu().numpy()):
@@ -416,21 +419,21 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
     ) -> dict[str, Any]:
-        """Everything is read again for every token."""
+        """Return everything: all tokens are read again for every token."""
         return {"input_ids": input_ids, "attention_mask": attention_mask}
 
     def tie_weights(self, *_: Any, **__: Any) -> None:
-        """Nothing: the model itself knows which of its weights are one."""
+        """Do nothing: the model itself shares its weights."""
 
     def get_input_embeddings(self) -> Any:
-        """The embeddings of tokens, where a model has them as a module."""
+        """The embeddings of tokens, if a model has them as a module."""
         return getattr(self.lm, "embedding", None)
 
     def get_output_embeddings(self) -> None:
-        """None: see :meth:`tie_weights`."""
+        """Return None: see :meth:`tie_weights`."""
 
     def _init_weights(self, module: Any) -> None:
-        """Nothing: they are loaded."""
+        """Do nothing: the weights are loaded."""
 
 
 def _device(device_map: Any) -> str:

@@ -1,8 +1,8 @@
 """Models of the Hugging Face hub, by name: from its cache, or downloaded into it.
 
-A model is known by its repository and commit; the cache's folders have both in their paths. Only what our
-loaders read is downloaded, the weights last: where these are, the rest is. No code is, but for the stub that
-``SHA256SUMS`` of our own checkpoints lists, which is never run here.
+A model is identified by its repository and commit; the cache's folders have both in their paths. Only files
+that our loaders read are downloaded, the weights last: if these exist, so does the rest. No code is
+downloaded, except for the stub listed in ``SHA256SUMS`` of our own checkpoints, which is never run here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKENIZERS = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
-# In the order of downloads: where a tokenizer is, the rest is.
+# In the order of downloads: if the tokenizer exists, so does the rest.
 _SMALL = (
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -49,10 +49,10 @@ _SMALL = (
     "training.json",
     *_TOKENIZERS,
 )
-_SECONDS = 10.0  # that the hub has for an answer
+_SECONDS = 10.0  # limit for the hub's answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 
-# Names with their commits, as this process resolved them.
+# Names with the commits to which this process resolved them.
 _found: dict[str, str] = {}
 
 
@@ -65,18 +65,18 @@ def snapshot(
     token: str | bool | None = None,
     local_files_only: bool = False,
 ) -> Path:
-    """The folder of a model in the hub's cache; what is missing there is downloaded.
+    """The folder of a model in the hub's cache; missing files are downloaded.
 
-    Without a network, or with ``HF_HUB_OFFLINE``, it is what the cache has of this name.
+    Without a network, or with ``HF_HUB_OFFLINE``, the cached version of this name is taken.
 
     Args:
         name: ``hf:gpt2``, ``hf:owner/name``, each with ``@`` and a branch, tag or commit (default: main).
         weights: whether its weights are needed, or only its configuration and tokenizer.
-        bars: show how much of the weights is there, on standard error.
-        cache_dir, token, local_files_only: as ``huggingface_hub.snapshot_download`` takes them.
+        bars: show the progress of the weights on standard error.
+        cache_dir, token, local_files_only: arguments of ``huggingface_hub.snapshot_download``.
 
     Raises:
-        InputError: if there is no such model, it has no weights that are read here, or it cannot be had.
+        InputError: if there is no such model, it has no weights that we can read, or it cannot be downloaded.
         MissingDependencyError: if huggingface_hub is not installed.
     """
     match = _NAME.fullmatch(name)
@@ -96,7 +96,7 @@ def snapshot(
         kept = hub.try_to_load_from_cache(repo, _CONFIG, revision=revision, cache_dir=cache_dir)
         folder = Path(kept).parent if isinstance(kept, str) else None
         is_kept = folder is not None and _is_whole(folder, weights=weights)
-        if not is_kept or folder is None or folder.name != revision:  # a commit stays what it is
+        if not is_kept or folder is None or folder.name != revision:  # a commit does not change
             about = None
             try:
                 if not local_files_only:
@@ -123,7 +123,7 @@ def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
     """Choose a repository's files to download, in this order.
 
     Raises:
-        InputError: if there is no configuration, or no weights where they are wanted.
+        InputError: if there is no configuration, or no weights although they are wanted.
     """
     files = list(files)
     if _CONFIG not in files:
@@ -137,12 +137,12 @@ def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
         )
         raise InputError(reason, file=name, hint=hint if pickled else None)
     if _WEIGHTS[0] in found:
-        found = [_WEIGHTS[0]]  # what is beside one file is an old form of it
+        found = [_WEIGHTS[0]]  # further files beside this one are older forms of it
     return [*(file for file in _SMALL if file in files), *(found if weights else ())]
 
 
 def _is_whole(folder: Path, *, weights: bool) -> bool:
-    """Whether a folder of the cache has all that is needed."""
+    """Return whether a folder of the cache has all required files."""
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         return False
     if not weights or (folder / _WEIGHTS[0]).is_file():
@@ -154,13 +154,13 @@ def _is_whole(folder: Path, *, weights: bool) -> bool:
 
 
 def name_of_snapshot(folder: str | Path) -> str | None:
-    """``owner/name@commit`` of a folder in the hub's cache; None of another one."""
+    """``owner/name@commit`` of a folder in the hub's cache; None for another folder."""
     match = _SNAPSHOT.search(str(folder))
     return None if match is None else f"{match[1].replace('--', '/')}@{match[2]}"
 
 
 def pinned(arguments: Iterable[str]) -> list[str]:
-    """Arguments of a command with the commits that its names of models meant when it began."""
+    """Arguments of a command with the commits that its names of models had when it began."""
     return [_with_commit(each) for each in arguments]
 
 
@@ -171,7 +171,7 @@ def _with_commit(argument: str) -> str:
 
 @contextlib.contextmanager
 def _silent(*, bars: bool = False) -> Iterator[None]:
-    """Let huggingface_hub say nothing; ``bars``: but show its bars, where someone is there to see them."""
+    """Silence huggingface_hub; with ``bars``, show its bars on a terminal."""
     from huggingface_hub.utils import (
         are_progress_bars_disabled,
         disable_progress_bars,
@@ -182,7 +182,7 @@ def _silent(*, bars: bool = False) -> Iterator[None]:
     verbosity, off = logging.get_verbosity(), are_progress_bars_disabled()
     logging.set_verbosity_error()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a variable of the environment decides about bars
+        warnings.simplefilter("ignore")  # on an environment variable that decides about bars
         (enable_progress_bars if bars and sys.stderr.isatty() else disable_progress_bars)()
         try:
             yield
@@ -193,7 +193,7 @@ def _silent(*, bars: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _explained(name: str, revision: str | None) -> Iterator[None]:
-    """Whatever goes wrong between here and the hub, as an error of one line."""
+    """Turn any failure of the hub into an error of one line."""
     from huggingface_hub import errors
 
     try:
@@ -218,19 +218,19 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
 
 
 def _status(error: BaseException) -> int | None:
-    """The HTTP status of the hub's answer; None: it gave none."""
+    """The HTTP status of the hub's answer; None if there was none."""
     status: int | None = getattr(getattr(error, "response", None), "status_code", None)
     return status
 
 
 def _is_unanswered(error: Exception) -> bool:
-    """Whether there is no network, or a hub that has no time."""
+    """Return whether there is no network, or the hub is too busy."""
     status = _status(error)
     return status is None or status == 429 or status >= 500
 
 
 def _missing(error: Exception) -> str:
-    """Why what is not in the cache cannot be had."""
+    """The reason why files that are not in the cache cannot be downloaded."""
     from huggingface_hub import errors
 
     if isinstance(error, errors.OfflineModeIsEnabled):
@@ -246,7 +246,7 @@ def _cache() -> str:
 
 
 def _why(error: BaseException) -> str:
-    """Why a download did not come to its end."""
+    """The reason why a download failed."""
     if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
         return f"no space left for it in {_cache()} (HF_HOME names another place)"
     if isinstance(error, PermissionError) and error.filename:

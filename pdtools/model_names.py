@@ -10,7 +10,7 @@ from pdtools.hub import PREFIX, REPOSITORY, snapshot
 
 _READ = "it has read 6.6 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
-# Names of the models that come with pdtools, and what each of them is.
+# Names of the models that come with pdtools, with descriptions.
 BUNDLED = {
     "english": f"the Pushdown LM of English; {_READ}",
     "english-base": f"the base transformer of English; {_READ}",
@@ -20,12 +20,12 @@ BUNDLED = {
 
 
 class NamedModel(NamedTuple):
-    """What a name stands for.
+    """The folder that a name resolves to.
 
     Attributes:
-        folder: as it was given, that of a model that comes with pdtools, or one of the hub's cache, whose
-            path says the commit.
-        note: what a user has to be told; None: nothing.
+        folder: as it was given, or the folder of a model that comes with pdtools, or one of the hub's cache,
+            whose path has the commit.
+        note: a message for the user; None: none.
     """
 
     folder: str
@@ -36,12 +36,12 @@ def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
     """Resolve the name of a model: the one place where names become folders.
 
     Args:
-        name: a folder, of which nothing is asked here; a key of :data:`BUNDLED`, unless there is a file or
+        name: a folder, which is not checked here; a key of :data:`BUNDLED`, unless there is a file or
             folder of that name; or ``hf:`` and a name of the hub.
-        of_hub: how it is looked for there, see :func:`pdtools.hub.snapshot`.
+        of_hub: options for the hub, see :func:`pdtools.hub.snapshot`.
 
     Raises:
-        InputError: if it cannot be had from the hub.
+        InputError: if it is not available from the hub.
     """
     text = str(name)
     if text.startswith(PREFIX):
@@ -58,13 +58,13 @@ def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
 
 
 def check_no_hub_name(name: str | Path) -> None:
-    """Refuse what is no folder and looks like a name of the hub; for those who read a folder.
+    """Refuse a name that is no folder and looks like a name of the hub; for readers of folders.
 
     Raises:
-        InputError: in that case; it says what to write.
+        InputError: in that case; it gives the right spelling.
     """
     path, name = Path(name), str(name)
-    is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that is here
+    is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that exists here
     if not path.exists() and not is_misspelled and REPOSITORY.fullmatch(name):
         raise InputError(
             f"{name} is not a folder; for the model of that name on the Hugging Face hub write {PREFIX}{name}"

@@ -1,4 +1,4 @@
-"""What made a result: command line, code, versions, input hashes, hardware."""
+"""Provenance of results: command line, code, versions, input hashes, hardware."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pdtools.files.written import is_checkpoint_of_a_run
 from pdtools.hub import name_of_snapshot
 from pdtools.revision import code
 
-# Settings of training that no weight depends on.
+# Training settings that do not affect weights.
 _CHANGE_NOTHING = ("log_every", "sample_parses", "keep_at")
 _PACKAGES = ("numpy", "pyarrow", "torch", "tokenizers", "transformers", "nltk", "benepar", "stanza")
 
@@ -30,16 +30,15 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
     """Describe this run.
 
     Args:
-        inputs: what was read, by role (``model``, ``data``): files or folders.
+        inputs: the inputs, by role (``model``, ``data``): files or folders.
 
     Returns:
         A JSON-ready dictionary: command, time (UTC), code (see :func:`pdtools.revision.code`), versions,
-        hardware, and for every input its path
-        and SHA-256 (of a folder: of the files that identify it, or of the list of all its files with
-        their SHA-256, as sha256sum prints it); of a checkpoint the ``step`` and the ``words`` read that it
-        was trained to, if it says so; of one in its run's folder, or exported, also ``training``: the
-        ``seed``, and ``sha256``, which is the same of all runs whose recipe and data differ in that alone
-        (and in settings that no weight depends on).
+        hardware, and for every input its path and SHA-256 (of a folder: of the files that identify it, or of
+        the list of all its files with their SHA-256, as sha256sum prints it); for a checkpoint the ``step``
+        and the number of ``words`` read in training, if it has them; for one in its run's folder, or
+        exported, also ``training``: the ``seed``, and ``sha256``, which is the same for all runs whose recipe
+        and data differ only in the seed (and in settings that do not affect weights).
     """
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -55,7 +54,7 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
 
 
 def _trained(path: str | Path) -> dict[str, int]:
-    """How far a checkpoint was trained."""
+    """The progress of a checkpoint's training."""
     file = input_folder(path) / "config.json"
     try:
         config = read_json(file) if file.is_file() else {}
@@ -66,7 +65,7 @@ def _trained(path: str | Path) -> dict[str, int]:
 
 
 def _training(path: str | Path) -> dict[str, Any]:
-    """How a checkpoint was trained, as far as it lies in the folder of its run, or was exported with that."""
+    """The training of a checkpoint, if it is in its run's folder, or was exported with that information."""
     checkpoint = input_folder(path)
     is_of_run = is_checkpoint_of_a_run(checkpoint)
     file = checkpoint.parent / "run.json" if is_of_run else checkpoint / "training.json"
@@ -84,11 +83,11 @@ def _training(path: str | Path) -> dict[str, Any]:
 
 
 def fingerprint(path: str | Path, *more: str | Path) -> str:
-    """Says whether two models, wherever they are, are the same: made of what :func:`identify` says.
+    """A digest of a model's content (:func:`identify`), the same in any place.
 
     Args:
-        path: where it is.
-        more: where other parts of it are.
+        path: its path.
+        more: paths of other parts of it.
     """
     contents = [
         {key: value for key, value in identify(each).items() if key != "path"} for each in (path, *more)
@@ -97,12 +96,12 @@ def fingerprint(path: str | Path, *more: str | Path) -> str:
 
 
 def check_fingerprint(path: str | Path, wanted: str | None, *more: str | Path) -> None:
-    """Refuse a model that is not the one that a command was started with.
+    """Refuse a model that is not the one with which a command was started.
 
     Args:
-        path: where it is, on this machine.
-        wanted: its :func:`fingerprint` when the command was started; None: nobody asks.
-        more: where other parts of it are.
+        path: its path on this machine.
+        wanted: its :func:`fingerprint` when the command was started; None: not checked.
+        more: paths of other parts of it.
 
     Raises:
         PdtoolsError: if it is another one.
@@ -121,7 +120,7 @@ def _versions() -> dict[str, str]:
             metadata = importlib.metadata.distribution(package).read_text("METADATA") or ""
         except importlib.metadata.PackageNotFoundError:
             continue
-        # The whole of it is read by a parser of e-mails, which takes longer than some of our commands.
+        # A parser of e-mails reads the whole of it, which takes longer than some of our commands.
         found = re.search(r"^Version: *(\S+)", metadata, re.MULTILINE)
         versions[package] = found[1] if found else importlib.metadata.version(package)
     return versions
@@ -142,8 +141,10 @@ def _hardware() -> dict[str, Any]:
 
 
 def identify(path: str | Path) -> dict[str, Any]:
-    """The path of a file or folder, and its SHA-256, as in :func:`provenance`; of a model from the Hugging
-    Face hub also ``hub``, its name there and its commit."""
+    """The path of a file or folder, and its SHA-256, as in :func:`provenance`.
+
+    For a model from the Hugging Face hub also ``hub``, its name there and its commit.
+    """
     path = Path(path)
     if str(path) == STDIO:
         return {"path": STDIO}

@@ -1,4 +1,4 @@
-"""Which code is running: the version, the commit of a checkout, and whether files were changed since."""
+"""The running code's version: release, commit of the checkout, and changes to files since."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 from pdtools import __version__
 
 DISTRIBUTION = "pushdown-tools"
-"""What is installed; the name of the package, and of the command, is that of another distribution."""
+"""The installed distribution; another one has the name of the package and of the command."""
 
 _PACKAGE = Path(__file__).resolve().parent
-# What results are made by, in a checkout.
+# Folders of a checkout whose code makes results.
 _CODE = ("pdtools", "cli", "configs", "data", "studies")
 _GIT_SECONDS = 10
 
@@ -27,23 +27,23 @@ def code() -> dict[str, Any]:
     """Describe the code of this process; looked up once.
 
     Returns:
-        ``version``; ``commit``: that of the checkout that the package is in, or that pip installed it from,
-        else None; ``modified``: whether files differ from that commit, or from those that were installed;
-        None if nobody can tell (a checkout without git on the path, a copy that nobody installed).
+        ``version``; ``commit``: the checkout's that contains the package, or that pip installed it from,
+        else None; ``modified``: whether files differ from that commit, or from the installed ones;
+        None if unknown (a checkout without git on the path, a copy that was not installed).
     """
     if (_PACKAGE.parent / ".git").exists():
         commit = _head(_PACKAGE.parent)
-        # After a commit in the meantime, who knows which of the two this process has read.
+        # After a commit in the meantime, it is unknown which of the two this process has read.
         modified = True if commit != _FIRST_COMMIT else _differs_from_head(_PACKAGE.parent)
         return {"version": __version__, "commit": _FIRST_COMMIT, "modified": modified}
     return {"version": __version__, **_installed()}
 
 
 def _head(root: Path) -> str | None:
-    """The commit of a checkout, read from git's own files, as git need not be there and takes longer."""
+    """The commit of a checkout, read from git's own files, since git may be missing and takes longer."""
     try:
         git = root / ".git"
-        if git.is_file():  # of a worktree
+        if git.is_file():  # a worktree
             git = root / git.read_text().removeprefix("gitdir:").strip()
         common = git / "commondir"
         shared = git / common.read_text().strip() if common.exists() else git
@@ -63,10 +63,10 @@ def _head(root: Path) -> str | None:
 
 
 def _differs_from_head(root: Path) -> bool | None:
-    import subprocess  # not before: it takes longer than all else here
+    import subprocess  # not before: it takes longer than everything else here
 
     command = ["git", "--no-optional-locks", "status", "--porcelain", "--", *_CODE]
-    # Of another repository, if a hook of git runs this.
+    # Variables of another repository, if a hook of git runs this.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         found = subprocess.run(
@@ -96,7 +96,7 @@ def _installed() -> dict[str, Any]:
 
 
 def other_distribution() -> str | None:
-    """The other distribution that is installed into the folder of this package, if there is one.
+    """The other distribution that is installed into this package's folder, if there is one.
 
     Its files and ours replace each other, and are removed with each other.
     """
@@ -105,7 +105,7 @@ def other_distribution() -> str | None:
 
 
 def _sha256(file: Path) -> str:
-    """As RECORD writes it; "" for a file that cannot be read."""
+    """The SHA-256 as RECORD writes it; "" for a file that cannot be read."""
     try:
         digest = hashlib.sha256(file.read_bytes()).digest()
     except OSError:
@@ -113,4 +113,4 @@ def _sha256(file: Path) -> str:
     return f"sha256={base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
 
 
-_FIRST_COMMIT = _head(_PACKAGE.parent)  # that of the code that is loaded, whatever is committed later
+_FIRST_COMMIT = _head(_PACKAGE.parent)  # the loaded code's, whatever is committed later

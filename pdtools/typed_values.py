@@ -1,4 +1,4 @@
-"""Values from TOML and JSON as the types of a dataclass's fields."""
+"""Conversion of TOML and JSON values to the types of a dataclass's fields."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 
 
 def shown(value: Any) -> str:
-    """A value in a message about it: a long one cut, a deep one too."""
+    """A value as text for a message about it; long or deep ones are cut."""
     return _REPR.repr(value)
 
 
 def as_type(value: Any, wanted: Any) -> Any:
-    """A value as a field's type: lists become tuples or arrays, objects dataclasses, and 3
-    becomes 3.0, or 3.0 3, where that is wanted.
+    """Convert a value to a field's type.
+
+    Lists become tuples or arrays, objects dataclasses, and 3 becomes 3.0, or 3.0 3, as needed.
 
     Raises:
-        ValueError: what it should have been.
+        ValueError: with the expected type.
     """
     origin, arguments = typing.get_origin(wanted), typing.get_args(wanted)
     if origin is Literal:
@@ -91,11 +92,11 @@ def _types_of(wanted: type) -> dict[str, Any]:
 
 
 class UnknownKeyError(ValueError):
-    """No such field.
+    """The error for a field that does not exist.
 
     Attributes:
         key: the key.
-        known: the fields that there are, in order.
+        known: the existing fields, in order.
     """
 
     def __init__(self, key: str, known: Sequence[str]) -> None:
@@ -117,16 +118,16 @@ class WrongTypeError(ValueError):
 
 
 def settings_of(config_class: type) -> list[dataclasses.Field[Any]]:
-    """The fields of a configuration's dataclass that are set from outside."""
+    """The fields of a configuration's dataclass that can be set from outside."""
     return [field for field in dataclasses.fields(config_class) if field.init]
 
 
 def as_field(value: Any, config_class: type, key: str) -> Any:
-    """A value as the type of one field of a dataclass.
+    """Convert a value to the type of one field of a dataclass.
 
     Raises:
         UnknownKeyError: if there is no such field.
-        WrongTypeError: what the value should have been.
+        WrongTypeError: with the expected type.
     """
     known = [field.name for field in settings_of(config_class)]
     if key not in known:
@@ -138,7 +139,7 @@ def as_field(value: Any, config_class: type, key: str) -> Any:
 
 
 def as_fields(values: Mapping[str, Any], config_class: type) -> dict[str, Any]:
-    """Values as the types of a dataclass's fields; :func:`missing` tells what is left out.
+    """Convert values to the types of a dataclass's fields; :func:`missing` lists missing fields.
 
     Raises:
         UnknownKeyError, WrongTypeError: for the first value that does not fit.

@@ -1,11 +1,11 @@
-"""Text of inputs as it can be shown to people: nothing in it moves a cursor, or hides what stands there."""
+"""Text of inputs made safe to display: nothing in it moves a cursor, or hides other text."""
 
 from __future__ import annotations
 
 import re
 
 # Control characters of ASCII and Latin-1, line and paragraph separators, marks of direction (which reorder
-# what follows them), halves of surrogate pairs, by which bytes of file names are spelled, and what is none.
+# the text after them), halves of surrogate pairs, which spell bytes of file names, and non-characters.
 _HIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
 )

@@ -60,8 +60,9 @@ def report(language: Language, seed: int, counts: dict[str, int], exact: dict[st
     """Print the JSON document of a language's strings.
 
     Args:
-        language, seed: the language, and the seed of the strings. counts: from :func:`write`. exact: exact
-        values for the language.
+        language, seed: the language, and the seed of the strings.
+        counts: from :func:`write`.
+        exact: exact values for the language.
     """
     from pdtools.provenance import provenance
 
