@@ -1,7 +1,7 @@
 """Adaptive beam: a wide search only where a comparison of sentences needs it, with bounds on its error.
 
-A beam that is wide enough for every sentence is far too wide for most comparisons of sentences. So all are
-scored with a small beam, and those whose outcome could still change again with a wider one, and so on.
+A beam wide enough for every sentence is far too wide for most comparisons of sentences. So all are
+scored with a small beam, and comparisons whose outcome could still change again with a wider one, and so on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Found = SentenceScore | Unscorable
 Asked = Union[str, "Sentence", Beginning]
-_ALMOST_ALL = 1 - 1e-9  # so that what was dropped is a number of nats
+_ALMOST_ALL = 1 - 1e-9  # so that the dropped share is a number of nats
 
 
 class ErrorBound(NamedTuple):
@@ -43,11 +43,11 @@ class ErrorBound(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A search, and when a comparison of what it finds is settled.
+    """A search, and the error bounds with which a comparison of its scores is settled.
 
     Attributes:
         beam, margin: see :func:`pdtools.search.beam_search`; the margin in nats, None: none.
-        regions, totals: of comparisons of log-probabilities of regions, or of sentences; None: the step is
+        regions, totals: for comparisons of log-probabilities of regions, or of sentences; None: the step is
             not for these.
     """
 
@@ -58,8 +58,8 @@ class Step(NamedTuple):
 
 
 SURE = ErrorBound(0.0, 0.0)
-# The last is the one that the others are to agree with. What they take and miss is in
-# benchmarks/README.md, which these numbers are from.
+# The others are to agree with the last one. Their time and errors are in benchmarks/README.md, the
+# source of these numbers.
 STEPS = (
     Step(30, 4.0, regions=ErrorBound(0.1, 0.5), totals=None),
     Step(100, 5.0, regions=None, totals=ErrorBound(1.75, 0.5)),
@@ -76,7 +76,7 @@ class Width(NamedTuple):
 
     @staticmethod
     def types() -> dict[str, pa.DataType]:
-        """Of the columns."""
+        """The types of the columns."""
         import pyarrow as pa
 
         return {"beam": pa.int32(), "margin": pa.float64()}
@@ -94,7 +94,7 @@ class Comparison(Protocol):
     """Sentences whose scores are compared.
 
     Attributes:
-        sums: what is compared: log-probabilities of regions, or of whole sentences.
+        sums: the compared values: log-probabilities of regions, or of whole sentences.
     """
 
     @property
@@ -102,22 +102,22 @@ class Comparison(Protocol):
 
     @property
     def sentences(self) -> Sequence[Asked]:
-        """As a scorer takes them, no further than they matter."""
+        """The sentences, or beginnings, that a scorer needs."""
         ...
 
     def decided(self, found: Sequence[Found], error_bound: float) -> bool:
-        """Whether wider searches are taken not to change the outcome.
+        """Return whether wider searches are assumed not to change the outcome.
 
         Args:
-            found: of each sentence, what the last step found.
-            error_bound: on the difference of what is compared, nats.
+            found: for each sentence, the last step's score.
+            error_bound: bound on the error of the compared difference, nats.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The scores of a comparison after its last step, and which step that was."""
+    """The scores of a comparison after its last step, and that step."""
 
     scores: tuple[Found, ...]
     beam: int
@@ -126,10 +126,10 @@ class Compared:
 
 @runtime_checkable
 class Comparer(Protocol):
-    """What scores sentences as far as comparisons of them need it.
+    """The interface for scoring sentences as far as comparisons of them need it.
 
     Attributes:
-        settings: as of :class:`pdtools.search.Scorer`, the beam being ``auto``.
+        settings: see :class:`pdtools.search.Scorer`, with the beam ``auto``.
     """
 
     settings: dict[str, Any]

@@ -1,4 +1,4 @@
-"""What the scorers of all checkpoints have in common, and what those that search give besides scores."""
+"""Code shared by the scorers of all checkpoints, and the interface of those that search."""
 
 from __future__ import annotations
 
@@ -32,26 +32,26 @@ from pdtools.search.scores import (
 from pdtools.tokenization import Sentence, split_words
 from pdtools.trees import Tree
 
-# A table of what is expected at every place, and the share of p(x) that a search dropped on the way.
+# Next-token log-probabilities at every place, and the share of p(x) that a search dropped before.
 Expected = tuple[NDArray[np.float64], float | None]
 
 
 class CheckpointScorer(ABC):
-    """What the :class:`ModelScorer` of every checkpoint does.
+    """Base of the :class:`ModelScorer` of every checkpoint.
 
     Args:
         loaded: a checkpoint of a causal model.
-        kind: of scorer, as results name it.
-        searched: how it searches, as results have it.
+        kind: the scorer's kind, as results name it.
+        searched: its search settings, for results.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
-        context: what is read before sentences; of models of windows.
+        context: the text read before sentences; for models of windows.
 
     Attributes:
-        marginal: what its marginals are; None if it gives none.
-        measures: what is added to log-probabilities, of a scorer that has it.
+        marginal: the kind of its marginals; None if it gives none.
+        measures: the measures added to log-probabilities, if any.
 
     Raises:
-        PdtoolsError: if the model cannot read that.
+        PdtoolsError: if the model cannot read the context.
     """
 
     marginal: str | None = None
@@ -123,7 +123,7 @@ class CheckpointScorer(ABC):
 
     @torch.inference_mode()
     def _given(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """A batch of rows with their derivations, by one teacher-forced pass; no marginals."""
+        """Score a batch of rows with their derivations in one teacher-forced pass; no marginals."""
         model = self.loaded.model
         batch = model.pack([(row.tokens, row.derivation) for row in rows]).to(model.device)
         with explained_memory_errors():
@@ -161,20 +161,20 @@ class CheckpointScorer(ABC):
     def next_logprobs(
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
     ) -> Iterable[Expected]:
-        """What may follow the tokens of strings.
+        """Next-token log-probabilities for strings.
 
         Args:
-            token_ids: for each string int32 (n + 2): ROOT, its tokens, end-of-sentence, on which nothing
-                depends.
+            token_ids: for each string int32 (n + 2): ROOT, its tokens, end-of-sentence, which does not
+                matter.
             words: for each int32 (n + 2), the word that each token belongs to; by default as the vocabulary
-                shows it. Action models ask for it.
+                shows it. Action models use it.
 
         Returns:
             For each string float64 (n + 1, V), nats: log p(v | x_<t) of every token v after ROOT and each of
             the n tokens, see :attr:`NextTokens.logprobs`; and :attr:`SentenceScore.dropped`.
 
         Raises:
-            PdtoolsError: if the model does not say.
+            PdtoolsError: if the model gives none.
         """
 
     def following(self, text: str) -> NDArray[np.float64]:
@@ -201,11 +201,11 @@ class CheckpointScorer(ABC):
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
-        """Scores of given derivations with the marginals beside, of a scorer that has them."""
+        """Add marginals to the scores of given derivations, for a scorer that has them."""
 
 
 def check_tells_next(model: LanguageModel) -> None:
-    """Refuse a model that does not say what may follow a token without knowing whether its sentence ends.
+    """Refuse a model that has no next-token distribution without knowing whether a sentence ends.
 
     Raises:
         PdtoolsError: for models of windows whose sentences end by attachments.
@@ -230,11 +230,11 @@ class Parsed:
 
     Attributes:
         k_best: log joint (nats) and tree of each: different trees, each with the sum over its derivations
-            in the beam; or, if one parse or derivations were asked for, derivations.
+            in the beam; or derivations, if one parse or derivations were requested.
         marginal: log p(x) in nats, over the beam.
         dropped: the share of the probability of all derivations that the search is estimated to have dropped.
 
-    A tree that nothing was searched for (TreeReg's) has None for all three.
+    A tree without a search (TreeReg's) has None for all three.
     """
 
     k_best: tuple[tuple[float | None, Tree], ...]
@@ -247,14 +247,14 @@ class Searcher(Scorer, Protocol):
     """A scorer that also gives derivations.
 
     Attributes:
-        look_ahead: how many sentences are worth giving at once.
+        look_ahead: number of sentences that should be given at once.
     """
 
     @property
     def look_ahead(self) -> int: ...
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """Score sentences as :meth:`Scorer.score` does, with the best incremental parses beside it."""
+        """Score sentences as :meth:`Scorer.score` does, and add the best incremental parses."""
         ...
 
     def parse(
@@ -263,7 +263,7 @@ class Searcher(Scorer, Protocol):
         """Parse sentences: one result each, in input order, lazily.
 
         Args:
-            k_best: how many trees. One: that of the best derivation. More: the most probable ones of the
+            k_best: number of trees. One: the best derivation's. More: the most probable ones of the
                 beam, all different; the probabilities of derivations that give the same tree are added.
             derivations: give the best derivations instead, whose trees may be the same.
         """
@@ -279,7 +279,7 @@ class AnySearcher(Searcher, ModelScorer, Protocol):
 def merged_trees(derivations: Iterable[tuple[float, Tree]]) -> list[tuple[float, Tree]]:
     """Different trees, most probable first; equally probable ones in the order of their best derivations.
 
-    Derivations give the same tree if they differ only within words, or only in what is left to
+    Derivations give the same tree if they differ only within words, or only in the constituents left for
     end-of-sentence to reduce.
     """
     found: dict[str, tuple[list[float], Tree]] = {}

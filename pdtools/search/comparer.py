@@ -1,4 +1,4 @@
-"""Scores of sentences that are compared, by searches that are as wide as the comparisons need."""
+"""Scores of compared sentences, by searches that are as wide as the comparisons need."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def load_comparer(
     dtype: Dtype = "float32",
     context: Context = NO_CONTEXT,
 ) -> AdaptiveBeamComparer:
-    """Load a model for comparisons of sentences; arguments as of :func:`pdtools.search.load_scorer`, the beam
-    being ``auto``.
+    """Load a model for comparisons of sentences, with the beam ``auto``.
+
+    Arguments are as in :func:`pdtools.search.load_scorer`.
 
     Raises:
         PdtoolsError: if the folder holds no model whose strings are searched.
@@ -44,14 +45,14 @@ class AdaptiveBeamComparer:
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
-        search: how many sentences are searched at once; the widths are those of the steps.
-        context: what is read before sentences.
+        search: number of sentences searched at once; the widths are the steps'.
+        context: the text read before sentences.
 
     Raises:
-        PdtoolsError: if nothing is searched for its strings.
+        PdtoolsError: if its strings need no search.
     """
 
-    # Comparisons that are worked on together: enough that the few that are left at last still fill batches.
+    # Number of comparisons worked on together: enough for the last few still to fill batches.
     look_ahead = 256
 
     def __init__(
@@ -82,7 +83,7 @@ class AdaptiveBeamComparer:
             sentences = {
                 text for i in open_ones if bounds[i] is not None for text in comparisons[i].sentences
             }
-            in_order = sorted(sentences, key=_text)  # those that begin alike are neighbours
+            in_order = sorted(sentences, key=_text)  # common beginnings become neighbours
             scores: dict[Asked, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
             undecided = []
             for i in open_ones:

@@ -1,4 +1,4 @@
-"""What a model reads before a sentence, and how a text that is longer than the model is read. No torch."""
+"""The text that a model reads before a sentence, and windows of texts longer than the model. No torch."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pdtools.tokenization import Sentence
 
 ContextParses = Literal["best", "beam"]
 DOCUMENT = "document"
-# Positions, of models that have no longest row.
+# Positions, for models without a longest row.
 _WINDOW = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What is read before a sentence: as many whole sentences, the nearest ones, as fit a window with it.
+    """The text read before a sentence: as many whole sentences, the nearest ones, as fit a window with it.
 
     Attributes:
         of: ``document``: the sentences before it (:attr:`Sentence.before`); a file: the same ``sentences``
             before each; None: nothing.
         sentences: lines of running text, if the same ones are before each.
-        parses: of models with trees: ``best``: only the best derivation of each sentence is kept for those
-            that follow; ``beam``: as many as of any prefix, and the score of a sentence is the difference
+        parses: for models with trees: ``best``: only the best derivation of each sentence is kept for the
+            next ones; ``beam``: as many as for any prefix, and the score of a sentence is the difference
             that it makes to the sum over all.
         window: positions of a row at most; None: the model's.
-        stride: of models without trees: texts that are longer than a window are read in windows that move by
-            so many tokens; None: by half a window.
+        stride: for models without trees: texts longer than a window are read in windows that move by
+            this number of tokens; None: by half a window.
     """
 
     of: str | None = None
@@ -47,14 +47,14 @@ class Context:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether sentences are read otherwise than each by itself."""
+        """Return whether sentences are read other than each by itself."""
         return self.of is not None or self.stride is not None or self.window is not None
 
     def window_of(self, most: int | None) -> int | None:
-        """Positions of a row at most, of a model whose longest row has ``most``; None: no limit.
+        """The most positions of a row, for a model whose longest row has ``most``; None: no limit.
 
         Raises:
-            PdtoolsError: if the model cannot read so many, or a window would move past tokens.
+            PdtoolsError: if the model cannot read so many, or windows would skip tokens.
         """
         window = self.window or most or (_WINDOW if self.is_asked_for else None)
         if window is not None and most is not None and window > most:
@@ -64,11 +64,11 @@ class Context:
         return window
 
     def stride_of(self, window: int | None) -> int:
-        """Tokens by which a window of so many positions moves (None: there is none that would)."""
+        """The number of tokens by which a window moves (with None there is no window)."""
         return self.stride or max(1, (window or 0) // 2)
 
     def described(self, window: int | None, *, has_trees: bool) -> dict[str, Any]:
-        """For the settings of results."""
+        """The context for the settings of results."""
         if not self.is_asked_for:
             return {}
         found = {"context": self.of, "context_parses": self.parses, "window": window, "stride": self.stride}
@@ -82,15 +82,15 @@ NO_CONTEXT = Context()
 
 
 def windows(length: int, window: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """How a text is read in windows: begin, end, and the first of the positions that are scored in this one.
+    """Divide a text into windows: begin, end, and the first of the positions that are scored in this one.
 
-    Windows begin at multiples of the stride; each scores what the one before it has not, so that all but the
-    first window's positions see ``window - stride`` others at least.
+    Windows begin at multiples of the stride; each scores the positions that the one before has not, so that
+    all except the first window's positions see at least ``window - stride`` others.
 
     Args:
         length: positions of the text.
         window: positions of a window.
-        stride: by how many it moves; below ``window``.
+        stride: the number of positions it moves by; below ``window``.
     """
     scored = 0
     for begin in count(0, stride):
@@ -114,16 +114,16 @@ def read_in_windows(
 
     Args:
         texts: int32[m] each.
-        score: rows of at most ``window`` positions to log p of all after the first position, float64, nats;
-            or to several values of each, log p the first.
+        score: converts rows of at most ``window`` positions to log p of all after the first position,
+            float64, nats; or to several values of each, log p the first.
         window: positions; None: no text is too long.
-        stride: tokens that a window moves by.
-        first: what every row begins with, instead of what the text has there; None: that.
+        stride: number of tokens by which a window moves.
+        first: the first token of every row, in place of the text's own there; None: the text's own.
         bos: whether the first position of a text is a beginning-of-sentence token.
 
     Returns:
         For each text float64[m - 1] (or [m - 1, values]), log p of all after its first position, and
-        int32[m - 1], how many tokens each of them saw.
+        int32[m - 1], the number of tokens that each of them saw.
     """
     rows, places = [], []
     for text, ids in enumerate(texts):
@@ -143,13 +143,13 @@ def read_in_windows(
 
 
 def with_documents(lines: Iterable[SourcedLine], window: int) -> Iterator[SourcedLine]:
-    """Lines with the sentences of their documents before them (:attr:`Sentence.before`).
+    """Add to lines the sentences of their documents before them (:attr:`Sentence.before`).
 
     A document ends with its file, and at a line without words.
 
     Args:
         lines: from :func:`pdtools.search.inputs.read_inputs`.
-        window: positions; sentences that cannot be in one with the line are left out.
+        window: positions; sentences that do not fit in one with the line are dropped.
     """
     before: deque[Sentence] = deque()
     positions, file = 0, None
@@ -166,7 +166,7 @@ def with_documents(lines: Iterable[SourcedLine], window: int) -> Iterator[Source
 
 
 def documents_of(lines: Iterable[SourcedLine]) -> Iterator[list[SourcedLine]]:
-    """The lines of each document; those without words, which end documents, stand alone."""
+    """The lines of each document; lines without words, which end documents, stand alone."""
     document: list[SourcedLine] = []
     for line in lines:
         goes_on = document and line.sentence.words and document[0].sentence.words
@@ -179,7 +179,7 @@ def documents_of(lines: Iterable[SourcedLine]) -> Iterator[list[SourcedLine]]:
 
 
 def joined(sentences: Sequence[Sentence]) -> Sentence:
-    """The sentences of a document as one text, a line feed between them."""
+    """Join the sentences of a document into one text, with a line feed between them."""
     words: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
@@ -211,14 +211,14 @@ def lines_of(document: Sentence) -> Iterator[Sentence]:
 def parts_of(
     score: SentenceScore | Unscorable, sentences: Sequence[Sentence]
 ) -> Iterator[SentenceScore | Unscorable]:
-    """What a document's score says of each of its sentences; how many words were unknown is that of all."""
+    """Split a document's score into its sentences' scores; the number of unknown words is the document's."""
     if isinstance(score, Unscorable):
         yield from (Unscorable(sentence.text, score.reason) for sentence in sentences)
         return
     at = words = row = 0
     for sentence in sentences:
         first, end = row, at + len(sentence.text)
-        # The end of a sentence, and a line feed, stand at the end of its line.
+        # The end of a sentence, and a line feed, belong to the end of its line.
         while row < len(score.tokens) and score.starts[row] <= end:
             row += 1
         rows = slice(first, row)

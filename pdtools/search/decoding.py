@@ -1,4 +1,4 @@
-"""Sentences into trees, line for line, with the scores of their derivations."""
+"""Parsing of sentences into trees, line for line, with the scores of their derivations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pdtools.trees import Tree, placeholder
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What became of one sentence.
+    """The result for one sentence.
 
     Attributes:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
@@ -46,7 +46,7 @@ def decode(
         lines: from :func:`pdtools.search.inputs.read_inputs`.
         searcher: from :func:`pdtools.search.load_searcher`.
         rejects: takes the sentences that have no parse, with the reason.
-        k_best, derivations: what to give, see :meth:`pdtools.search.scorer.Searcher.parse`.
+        k_best, derivations: see :meth:`pdtools.search.scorer.Searcher.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.
@@ -65,7 +65,7 @@ def decode(
 
 @dataclass(frozen=True, slots=True)
 class DecodeCounts:
-    """How many trees were written, their words, and how many of them are placeholders."""
+    """The numbers of written trees, of their words, and of placeholders among them."""
 
     trees: int
     words: int

@@ -1,4 +1,4 @@
-"""The search of each kind of derivation: all that scorers, parsers and estimates ask of a kind."""
+"""The search of each kind of derivation: the interface for scorers, parsers and estimates."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ToEstimate:
 
     Attributes:
         token_ids: for each string int32 (n + 2): ROOT, the n tokens, end-of-sentence.
-        particles: how many, and the seed.
-        inside: for each string bool (n + 2), the tokens that go on with a word; None: none do.
+        particles: their number and seed.
+        inside: for each string bool (n + 2), the tokens that continue a word; None: none do.
         max_batch: strings per batch; None: as many as fit a fixed amount of memory.
-        share_prefixes: whether strings that begin alike share the particles of their beginning.
+        share_prefixes: whether common beginnings of strings share particles.
     """
 
     token_ids: Sequence[NDArray[np.int32]]
@@ -39,12 +39,12 @@ class ToEstimate:
 
 
 class DerivationSearch(ABC):
-    """How derivations of one kind are searched.
+    """The search for derivations of one kind.
 
     Attributes:
-        has_widths: whether its beam has widths besides the one (a word beam, a fast track).
-        has_adaptive_beam: whether ``--beam auto`` is for it.
-        sample_beam: hypotheses that do for parses that people look at while a model trains.
+        has_widths: whether its beam has further widths (a word beam, a fast track).
+        has_adaptive_beam: whether ``--beam auto`` supports it.
+        sample_beam: number of hypotheses for parses that are shown during training.
     """
 
     has_widths: bool = False
@@ -53,7 +53,7 @@ class DerivationSearch(ABC):
 
     @abstractmethod
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher:
-        """A scorer and parser of sentences with a checkpoint; without a beam, of given derivations alone."""
+        """A scorer and parser of sentences with a checkpoint; without a beam, only for given derivations."""
 
     def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
         """Estimate log p(x) in nats, string by string and choice by choice, for any kind of derivation."""
@@ -63,12 +63,15 @@ class DerivationSearch(ABC):
 
 @torch.inference_mode()
 def _by_choices(model: LanguageModel, ids: NDArray[np.int32], number: int, seed: int) -> PrefixScores:
-    """Thin after every choice, whichever token it comes before: each derivation generates a token once, so
-    that what generates it, whenever it does, adds up to an unbiased estimate."""
+    """Thin after every choice, whichever token it comes before.
+
+    Each derivation generates a token once, so the weights of generating it, whenever that happens, sum to an
+    unbiased estimate.
+    """
     derivations = model.derive(number, len(ids))
     derivations.select(torch.tensor([0], device=model.device))
     weights = torch.zeros(1, dtype=torch.float64, device=model.device)  # (R,)
-    following = torch.ones(1, dtype=torch.int64, device=model.device)  # (R,), the token that is next
+    following = torch.ones(1, dtype=torch.int64, device=model.device)  # (R,), the index of the next token
     wanted = torch.tensor(ids, dtype=torch.int64, device=model.device)  # (n + 2)
     reached = torch.full((len(ids),), -torch.inf, dtype=torch.float64, device=model.device)
     reached[0] = 0.0

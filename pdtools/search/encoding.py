@@ -1,4 +1,4 @@
-"""From sentences to token ids and back to scores, for a stream that is worked on window by window."""
+"""Conversion of sentences to token ids and back to scores, for streams processed in windows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Sentences that are read ahead, to be batched by length: fewer where each takes long, so that results
+# Number of sentences read ahead, to be batched by length: fewer if each takes long, so that results
 # keep coming.
 LOOK_AHEAD = 1024
 SEARCH_LOOK_AHEAD = 128
@@ -30,7 +30,7 @@ class Encoded:
     """A sentence and its token ids.
 
     Attributes:
-        before: int32, the ROOTs and tokens of the sentences that are read before it.
+        before: int32, the ROOTs and tokens of the sentences read before it.
     """
 
     sentence: Sentence
@@ -43,7 +43,7 @@ class Encoded:
         return np.concatenate([self.before, self.encoding.ids])
 
     def beginning(self, end: int) -> Encoded:
-        """The same without the tokens that begin at or after a character; the first one stays."""
+        """The sentence without the tokens that begin at or after a character; the first one stays."""
         encoding = self.encoding
         asked = np.flatnonzero((encoding.starts < end) & (encoding.word >= 0))
         length = max([1, *asked.tolist()]) + 1
@@ -51,9 +51,9 @@ class Encoded:
         return replace(self, encoding=replace(encoding, **columns))
 
     def in_context(self, tokenizer: Tokenizer, before: Sequence[Sentence], window: int) -> Encoded:
-        """The same after as many of these sentences, the last ones, as fit a window of so many positions.
+        """The sentence after as many of these sentences, the last ones, as fit ``window`` positions.
 
-        A sentence that the tokenizer has no tokens for is not read, nor those before it.
+        A sentence that the tokenizer cannot encode is not read, nor are those before it.
         """
         rows: list[NDArray[np.int32]] = []
         positions = len(self.encoding.ids) - 1  # in a window there is no end-of-sentence
@@ -72,7 +72,7 @@ class Encoded:
 def encode_sentence(
     tokenizer: Tokenizer, max_length: int | None, sentence: str | Sentence
 ) -> Encoded | Unscorable:
-    """Encode a sentence, or say why the model cannot score it.
+    """Encode a sentence, or give the reason why the model cannot score it.
 
     Args:
         tokenizer: the model's.
@@ -95,11 +95,12 @@ def encode_sentence(
 
 
 def encode_document(tokenizer: Tokenizer, document: Sentence) -> Encoded | Unscorable:
-    """Encode the sentences on the lines of a document as one row of running text: ROOT before each of them,
-    which stands for the end of the one before, and end-of-sentence after the last.
+    """Encode a document's lines as one row of running text.
+
+    ROOT precedes each sentence, and marks the end of the one before; end-of-sentence follows the last.
 
     Returns:
-        The row as that of one sentence: words are numbered on, characters are those of the whole text.
+        The row as for one sentence: words are numbered through, characters are the whole text's.
     """
     rows: list[Encoding] = []
     at = words = 0
@@ -130,7 +131,7 @@ def sentence_score(
     seen: Sequence[int] | None = None,
     measures: Mapping[str, NDArray[np.float64]] | None = None,
 ) -> SentenceScore:
-    """Put together the score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
+    """Build the score of an encoded sentence: n tokens and, if it is whole, end-of-sentence.
 
     Args:
         logprobs: float64[n + 1], nats; or [n].
@@ -162,11 +163,11 @@ def score_windows(
     work: Callable[[list[T]], Iterable[R]],
     look_ahead: int = LOOK_AHEAD,
 ) -> Iterator[R | Unscorable]:
-    """Encode a stream of sentences and work on it in windows: one result each, in order, lazily.
+    """Encode a stream of sentences and process it in windows: one result each, in order, lazily.
 
     Args:
-        encode: one sentence to what ``work`` takes, or the reason why it cannot be done.
-        work: a window's encoded sentences to as many results; it may batch them in any order.
+        encode: converts a sentence to the input of ``work``, or the reason why it cannot be done.
+        work: converts a window's encoded sentences to as many results; it may batch them in any order.
         look_ahead: sentences per window.
     """
     stream = iter(sentences)

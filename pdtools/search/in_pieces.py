@@ -1,4 +1,4 @@
-"""Scoring in pieces: what workers do with the sentences of a piece, and scorers made of it."""
+"""Scoring in chunks: the work on a chunk of sentences, and scorers made of it."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """A model and how it is used; see :func:`pdtools.search.load_scorer`.
+    """A model with its settings; see :func:`pdtools.search.load_scorer`.
 
     Attributes:
-        device: ``auto``: a GPU, where a process has one.
-        threads: of each worker; 0: as torch finds best.
-        context: what is read before sentences.
-        measures: what scorers add to log-probabilities.
-        fingerprint: of the model, if other processes load it; they refuse another one.
+        device: ``auto``: a GPU, if a process has one.
+        threads: of each worker; 0: torch's choice.
+        context: the text read before sentences.
+        measures: measures that scorers add to log-probabilities.
+        fingerprint: the model's, if other processes load it; they refuse another one.
     """
 
     model_dir: str
@@ -64,7 +64,7 @@ class ModelSettings:
         return _load_searcher(self)
 
     def load_comparer(self) -> Comparer:
-        """What scores sentences as far as comparisons need it, loaded once in each process.
+        """The comparer, which scores sentences as far as comparisons need it, loaded once in each process.
 
         Raises:
             PdtoolsError: if there is nothing to search.
@@ -73,7 +73,7 @@ class ModelSettings:
 
 
 def _prepare(settings: ModelSettings) -> dict[str, Any]:
-    """Check the model, set up torch, and say how whatever is made of the folder is to be loaded."""
+    """Check the model, set up torch, and return the arguments for loading the folder."""
     check_bos(settings.model_dir, settings.bos)
     check_fingerprint(settings.model_dir, settings.fingerprint)
     device = prepare_torch(settings.device, settings.threads)
@@ -81,11 +81,11 @@ def _prepare(settings: ModelSettings) -> dict[str, Any]:
 
 
 def _prepare_search(settings: ModelSettings) -> dict[str, Any]:
-    """The same for what scores sentences."""
+    """The arguments for loading, with the search's."""
     return {**_prepare(settings), "search": settings.search, "context": settings.context}
 
 
-# Each keeps one: a process that goes on to another model has the memory of the one before.
+# Each keeps one: a process that loads another model reuses the memory of the one before.
 @lru_cache(maxsize=1)
 def _load_model(settings: ModelSettings) -> LoadedModel:
     loaded = load_model(**_prepare(settings))
@@ -120,7 +120,7 @@ class _SentencesWork(JsonWork[Sequence[str | Sentence], Result]):
 
 @dataclass(frozen=True, slots=True)
 class ScoreWork(_SentencesWork[Sequence[SentenceScore | Unscorable]]):
-    """Scores the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+    """Scores the sentences of a chunk (:class:`pdtools.jobs.Work`)."""
 
     kept = tuple[SentenceScore | Unscorable, ...]
     settings: ModelSettings
@@ -131,7 +131,7 @@ class ScoreWork(_SentencesWork[Sequence[SentenceScore | Unscorable]]):
 
 @dataclass(frozen=True, slots=True)
 class IncrementalWork(_SentencesWork[Sequence[ParsedScore | Unscorable]]):
-    """Scores the sentences of a piece, with incremental parses (:class:`pdtools.jobs.Work`)."""
+    """Scores the sentences of a chunk, with incremental parses (:class:`pdtools.jobs.Work`)."""
 
     kept = tuple[ParsedScore | Unscorable, ...]
     settings: ModelSettings
@@ -142,7 +142,7 @@ class IncrementalWork(_SentencesWork[Sequence[ParsedScore | Unscorable]]):
 
 @dataclass(frozen=True, slots=True)
 class ParseWork(_SentencesWork[Sequence[Parsed | Unscorable]]):
-    """Parses the sentences of a piece (:class:`pdtools.jobs.Work`)."""
+    """Parses the sentences of a chunk (:class:`pdtools.jobs.Work`)."""
 
     settings: ModelSettings
     k_best: int
@@ -167,7 +167,7 @@ class ParseWork(_SentencesWork[Sequence[Parsed | Unscorable]]):
 
 @dataclass(frozen=True, slots=True)
 class _ParsedRecord:
-    """:class:`Parsed` with brackets."""
+    """:class:`Parsed` with brackets instead of trees."""
 
     k_best: tuple[tuple[float | None, str], ...]
     marginal: float | None
@@ -191,11 +191,11 @@ class CompareWork(JsonWork[Sequence[Comparison], Sequence[Compared]]):
 
 
 class _Piecewise:
-    """A model that works in pieces, by whoever the plan says.
+    """A model whose work is done in chunks, as planned.
 
     Args:
         settings: the model.
-        plan: who does the pieces.
+        plan: how the chunks are distributed.
         job: keeps them.
     """
 
@@ -215,7 +215,7 @@ class _Piecewise:
 
 
 class PiecewiseComparer(_Piecewise):
-    """A :class:`Comparer` whose comparisons are worked on in pieces."""
+    """A :class:`Comparer` that works in chunks."""
 
     _load = staticmethod(ModelSettings.load_comparer)
 
@@ -225,7 +225,7 @@ class PiecewiseComparer(_Piecewise):
 
 
 class PiecewiseScorer(_Piecewise):
-    """A :class:`Scorer` whose sentences are scored in pieces."""
+    """A :class:`Scorer` that works in chunks."""
 
     _load: Callable[[ModelSettings], Any] = staticmethod(ModelSettings.load_scorer)
 
@@ -235,7 +235,7 @@ class PiecewiseScorer(_Piecewise):
 
 
 class PiecewiseSearcher(PiecewiseScorer):
-    """A :class:`Searcher` whose sentences are searched in pieces."""
+    """A :class:`Searcher` that works in chunks."""
 
     _load = staticmethod(ModelSettings.load_searcher)
 
@@ -251,7 +251,7 @@ class PiecewiseSearcher(PiecewiseScorer):
 
 
 def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
-    """What scores depend on, for :func:`pdtools.jobs.job_folder`: weights, the search, dtype and the like."""
+    """The settings that scores depend on, for :func:`pdtools.jobs.job_folder`: weights, search and dtype."""
     described = asdict(settings)
     for name in ("threads", "device", "fingerprint", "search"):  # scores agree across the first three
         del described[name]
@@ -261,7 +261,7 @@ def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
 
 
 def content_of_sentences(piece: Sequence[str | Sentence]) -> list[Any]:
-    """What scores of sentences depend on: the same as in an earlier run, or not."""
+    """The content of sentences that scores depend on, to compare with an earlier run."""
     return [
         item if isinstance(item, str) else [*_content(item), *map(_content, item.before)] for item in piece
     ]

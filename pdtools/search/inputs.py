@@ -14,18 +14,18 @@ from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
 Source = Literal["text", "tokens", "treebank", "parts"]
-# A tree that is left out would shift the numbers of those after it.
+# Excluding a tree would shift the numbers of the trees after it.
 _BROKEN_TREE = "pdtools parse --from treebank --on-error skip makes a file of the others"
 
 
 @dataclass(frozen=True, slots=True)
 class SourcedLine:
-    """A sentence, and what it came from.
+    """A sentence with its source.
 
     Attributes:
         sentence: the words that a model reads.
-        written: the line as it is in the file, whatever the model: of running text its text words; of tokens,
-            and of trees with a space between all of them, its words.
+        written: the line as it is in the file, for every model: for running text its text words; for tokens,
+            and for trees with a space between all of them, its words.
         file: the file.
         line: the line in it (from 1); in a treebank, the number of the tree.
     """
@@ -37,14 +37,14 @@ class SourcedLine:
 
 
 def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str | None) -> Sentence:
-    """A line as the words that a model reads.
+    """Convert a line to the words that a model reads.
 
     Args:
         text: one sentence.
         source: ``text``: running text, split by the rules of the text style; ``tokens``: words separated
             by spaces or tabs, with or without PTB escapes.
-        text_style: that the model was trained on; None for models that read text as it is. Where that is
-            not ``ptb``, tokens are first written as running text, and offsets refer to that.
+        text_style: the model's; None for models that read text as it is. If it is not ``ptb``, tokens are
+            first written as running text, and offsets refer to that.
     """
     if source == "text":
         return split_words(text, text_style) if text_style else split_text_words(text)
@@ -58,7 +58,7 @@ def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str 
 def read_inputs(files: Iterable[str], source: Source, text_style: str | None) -> Iterator[SourcedLine]:
     """Every line of the files as a sentence, blank ones too (without words); or the words of every tree.
 
-    Of prompts (``parts``) every sentence, with those of the same prompt before it.
+    From prompts (``parts``), every sentence comes with the earlier ones of its prompt.
 
     Raises:
         InputError: if a file cannot be read, or a tree is broken.
@@ -82,9 +82,9 @@ def read_inputs(files: Iterable[str], source: Source, text_style: str | None) ->
 
 
 def read_rows(shards: ShardFolder, text_style: str | None) -> Iterator[SourcedLine]:
-    """The sentences of shards, as their words; of windows, each document is a file of its own.
+    """The sentences of shards, as their words; each document of windows is a file of its own.
 
-    Rows of the sentence layout know no documents: they are one text.
+    Rows of the sentence layout have no documents: they are one text.
 
     Raises:
         InputError: if they are blocks of running text, which have no sentences, or damaged.
@@ -102,7 +102,7 @@ def read_rows(shards: ShardFolder, text_style: str | None) -> Iterator[SourcedLi
 
 
 def count_inputs(files: Sequence[str], source: Source) -> int | None:
-    """How many sentences :func:`read_inputs` gives, if that can be counted quickly."""
+    """The number of sentences from :func:`read_inputs`, if it can be counted quickly."""
     if source == "parts":
         return None
     return count_trees(files) if source == "treebank" else count_lines(files)

@@ -1,4 +1,4 @@
-"""Which search the derivations of a model have."""
+"""The registry of searches by kind of derivation."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SEARCHES: dict[str, DerivationSearch] = {
 
 
 def search_of(model: LanguageModel) -> DerivationSearch:
-    """How the derivations of a model are searched.
+    """The search for a model's derivations.
 
     Raises:
-        PdtoolsError: if nothing here searches them.
+        PdtoolsError: if there is no search for them.
     """
     name = model.derivation_kind.name
     if name not in SEARCHES:
@@ -32,7 +32,7 @@ def search_of(model: LanguageModel) -> DerivationSearch:
 
 
 def check_widths(model: LanguageModel, search: SearchOptions) -> None:
-    """Refuse widths besides the beam for models whose search has one alone, or that have none.
+    """Refuse further widths besides the beam for models whose search has only one, or that need none.
 
     Raises:
         PdtoolsError: see :meth:`SearchOptions.check_one_width`.

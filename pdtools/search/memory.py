@@ -1,4 +1,4 @@
-"""How much a batch may hold, and what to say when it was too much."""
+"""Limits on the size of batches, and advice if memory runs out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pdtools import errors
 from pdtools.devices import memory_of
 from pdtools.models import LanguageModel
 
-# What a batch may take on the CPU; on a GPU, half of what is free.
+# Bytes that a batch may take on the CPU; on a GPU, half of the free memory.
 CPU_BUDGET = 1 << 29
 # CUDA's attention kernels launch one block layer per row, and a grid has no more layers than this.
 MOST_ROWS = (1 << 16) - 1
@@ -24,7 +24,7 @@ def length_groups(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator
 
     Args:
         lengths: positions of each string.
-        fit: how many strings of a length one batch holds, at least 1.
+        fit: gives the number of strings of a length in one batch, at least 1.
     """
     order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
     first = 0
@@ -35,14 +35,14 @@ def length_groups(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator
 
 
 def strings_that_fit(length: int, vocab_size: int) -> int:
-    """How many strings of ``length`` positions one teacher-forced batch holds; at least one."""
+    """The number of strings of ``length`` positions in one teacher-forced batch; at least one."""
     return max(1, MAX_LOGITS // (length * vocab_size))
 
 
 def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
-    """How many hypotheses of ``length`` positions a fixed amount of memory holds; at least one.
+    """The number of hypotheses of ``length`` positions in a fixed amount of memory; at least one.
 
-    Each has its cache, and a row of next-token log-probabilities with the values that these are made from.
+    Each has its cache, and a row of next-token log-probabilities with intermediate values.
     """
     with explained_memory_errors():
         each = model.derive(1, length).nbytes + 16 * model.vocab_size
@@ -50,7 +50,7 @@ def hypotheses_that_fit(model: LanguageModel, length: int) -> int:
 
 
 def entries_that_fit(model: LanguageModel, length: int) -> int:
-    """How many tokens, of all hypotheses together, the caches of a batch may hold; at least one.
+    """The number of tokens, of all hypotheses together, that a batch's caches may hold; at least one.
 
     Args:
         length: the most tokens of one hypothesis.
@@ -59,10 +59,10 @@ def entries_that_fit(model: LanguageModel, length: int) -> int:
 
 
 def check_room(model: LanguageModel, length: int, entries: int) -> None:
-    """Refuse caches of so many tokens, of all hypotheses together, where there is no room at all for them.
+    """Refuse caches of so many tokens, of all hypotheses together, if they could never fit.
 
     Raises:
-        PdtoolsError: saying how much memory there is. A system may promise more, and end the process later.
+        PdtoolsError: with the available memory. A system may promise more, and end the process later.
     """
     needed = model.start(1, length).nbytes * entries // length
     if needed > (there := memory_of(str(model.device))):

@@ -1,4 +1,4 @@
-"""What distributions of next tokens say, in a few numbers each: their entropies, and where words begin."""
+"""Summaries of next-token distributions: entropies, ranks, and probabilities that words begin."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from pdtools.search.memory import explained_memory_errors, length_groups, string
 from pdtools.search.scores import Measure, NextTokens, Predictor, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence, Tokenizer
 
-# Cells (tokens × vocabulary) of the distributions that are kept at once, for sentences of so many tokens.
+# Cells (tokens × vocabulary) of distributions that are kept at once, for sentences of so many tokens.
 _CELLS, _TOKENS = 1 << 24, 64
 
 
 def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
-    """How many sentences are worth giving at once, where whole distributions of next tokens are kept."""
+    """The number of sentences to give at once if whole next-token distributions are kept."""
     return max(1, min(look_ahead, _CELLS // (_TOKENS * vocab_size)))
 
 
-# Cells of distributions (rows × vocabulary) that are summed up at once.
+# Cells of distributions (rows × vocabulary) that are summed at once.
 _MOST_CELLS = 1 << 22
 
 
 def asks_for_distributions(measures: Collection[Measure]) -> bool:
-    """Whether any of the measures is one of distributions of next tokens."""
+    """Return whether any of the measures summarizes next-token distributions."""
     return not {"entropy", "spaces"}.isdisjoint(measures)
 
 
 def word_beginnings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
-    """Bool (V,), the tokens that come where a word has ended: those that begin one, and ends of sentences."""
+    """Bool (V,), the tokens that come after the end of a word: beginnings of words, and ends of sentences."""
     begins = tokenizer.begin_words.copy()
     begins[[tokenizer.root_id, tokenizer.eos_id]] = True
     return begins
 
 
 def summaries(logprobs: Tensor, begins: Tensor) -> Tensor:
-    """Of distributions (…, V), nats: entropy, and log probability of the tokens that ``begins``, bool (V,),
-    marks: float64 (…, 2)."""
+    """Entropy of distributions (…, V), nats, and log probability that a word begins: float64 (…, 2).
+
+    A word begins with the tokens marked in ``begins``, bool (V,).
+    """
     vocab_size = logprobs.shape[-1]
     rows = []
     for part in logprobs.reshape(-1, vocab_size).split(max(1, _MOST_CELLS // vocab_size)):
@@ -59,14 +61,14 @@ def as_measures(
     begins: NDArray[np.bool_],
     measures: Collection[Measure],
 ) -> dict[str, NDArray[np.float64]]:
-    """Summaries as :attr:`pdtools.search.scores.SentenceScore.measures`.
+    """Convert summaries to :attr:`pdtools.search.scores.SentenceScore.measures`.
 
     Args:
-        found: float64 (m, 2) or (m + 1, 2), of the distributions that m tokens are from, and of the one after
+        found: float64 (m, 2) or (m + 1, 2), for the distributions before m tokens, and the one after
             them; without that, the end is taken to be certain.
         tokens: int32 (m,).
         begins: bool (V,), see :func:`word_beginnings`.
-        measures: that were asked for.
+        measures: the requested ones.
     """
     m = len(tokens)
     made = {"entropy": found[:m, 0]} if "entropy" in measures else {}
@@ -80,11 +82,11 @@ def as_measures(
 def string_summaries(
     loaded: LoadedModel, token_ids: Sequence[NDArray[np.int32]], max_batch: int | None = None
 ) -> list[NDArray[np.float64]]:
-    """:func:`summaries` of the distributions that the tokens of strings are from.
+    """:func:`summaries` of the distributions before the tokens of strings.
 
     Args:
         loaded: a model whose tokens depend on no derivation.
-        token_ids: for each string int32[n + 2], as of :func:`pdtools.search.strings.scorer.string_logprobs`.
+        token_ids: for each string int32[n + 2], as in :func:`pdtools.search.strings.scorer.string_logprobs`.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
 
     Returns:
@@ -106,7 +108,7 @@ def string_summaries(
 
 
 def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The places of tokens (m,) in the distributions (m, V) that they are from: 1 + how many are likelier."""
+    """The ranks of tokens (m,) in the distributions (m, V) before them: 1 + number of likelier tokens."""
     own = np.take_along_axis(logprobs, tokens[:, None].astype(np.int64), axis=1)
     found: NDArray[np.int64] = 1 + (logprobs > own).sum(1)
     return found
@@ -115,8 +117,11 @@ def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[n
 def scores_with(
     scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
 ) -> Iterator[SentenceScore | Unscorable]:
-    """Scores with the measures that the scorer was made for. For ranks, and for entropies of action
-    models, whole distributions are kept, and scores have only these two measures."""
+    """Scores with the requested measures.
+
+    For ranks, and for entropies of action models, whole distributions are kept, and scores have only these
+    two measures.
+    """
     of_actions = scorer.settings["kind"] == "actions" and set(measures) == {"entropy"}
     if "rank" not in measures and not of_actions:
         yield from scorer.score(sentences)
@@ -126,7 +131,7 @@ def scores_with(
 
 
 class WithMeasures:
-    """A scorer whose scores are those of :func:`scores_with`."""
+    """A scorer with the scores of :func:`scores_with`."""
 
     def __init__(self, scorer: Predictor, measures: Collection[Measure]) -> None:
         self.scorer, self.measures = scorer, measures

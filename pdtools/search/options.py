@@ -1,4 +1,4 @@
-"""How derivations are searched: what is asked for, and what that is to each kind of derivation. No torch."""
+"""Search options, in general and for each kind of derivation. No torch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pdtools.files import is_stream, sha256_file
 
 # The paper's analyses use 300; most of the mass is in the first few dozen.
 DEFAULT_BEAM = 100
-# As wide as comparisons of sentences need it (:mod:`pdtools.search.adaptive_beam`).
+# As wide as comparisons of sentences need (:mod:`pdtools.search.adaptive_beam`).
 AUTO: Literal["auto"] = "auto"
 # Settings in results of scores that need no search.
 NOT_SEARCHED: Mapping[str, Any] = {"beam": None, "margin": None}
 
 
 def beam_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of its search among those of a scorer, as far as all kinds have them."""
+    """The search settings of a scorer that all kinds share."""
     return {name: settings[name] for name in NOT_SEARCHED}
 
 
@@ -30,11 +30,11 @@ def _check_margin(margin: float | None) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Particles:
-    """How log p(x) is estimated; see :func:`pdtools.search.particles.particle_search`.
+    """Options of the estimate of log p(x); see :func:`pdtools.search.particles.particle_search`.
 
     Attributes:
-        number: of particles of a string, at most; at least 1.
-        seed: of what is drawn.
+        number: number of particles of a string, at most; at least 1.
+        seed: the seed of the draws.
     """
 
     number: int
@@ -47,11 +47,11 @@ class Particles:
 
 @dataclass(frozen=True, slots=True)
 class AttachmentBeam:
-    """Which hypotheses of attachments are kept; see :func:`pdtools.search.beam_search`.
+    """The kept hypotheses of attachments; see :func:`pdtools.search.beam_search`.
 
     Attributes:
-        width: how many after each token.
-        margin: nats; those that are so much less probable than the best of their string after the same token
+        width: number of hypotheses after each token.
+        margin: nats; hypotheses this much less probable than the best of their string after the same token
             are dropped too: a search that is sure of its attachments is many times faster. None: none are.
     """
 
@@ -64,21 +64,21 @@ class AttachmentBeam:
         _check_margin(self.margin)
 
     def as_settings(self) -> dict[str, Any]:
-        """As results have it."""
+        """The settings for results."""
         return {"beam": self.width, "margin": self.margin}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionBeam:
-    """Which hypotheses of actions are kept; see :mod:`pdtools.search.actions.word_synchronous`.
+    """The kept hypotheses of actions; see :mod:`pdtools.search.actions.word_synchronous`.
 
     Attributes:
-        actions: how many after an action.
-        words: after a token; at most as many.
-        fast_track: of those after an action that generated the token, as many more as were not kept.
-        margin: nats; of hypotheses that generated a token, those so much less probable than the best of their
-            string are dropped too; and of others, those so much less probable than it was before the token.
-            None: none are.
+        actions: number of hypotheses after an action.
+        words: number after a token; at most as many.
+        fast_track: further hypotheses kept among those that generated the token after an action.
+        margin: nats; among hypotheses that generated a token, those this much less probable than the best of
+            their string are dropped too; and among others, those this much less probable than it was before
+            the token. None: none are.
     """
 
     actions: int = 100
@@ -104,8 +104,7 @@ class ActionBeam:
         fast_track: int | None = None,
         margin: float | None = None,
     ) -> ActionBeam:
-        """With a tenth of the action beam for words, and a twentieth for the fast track, if nothing is
-        said."""
+        """Make a beam; by default with a tenth of the actions for words, a twentieth for the fast track."""
         return cls(
             actions=actions,
             words=max(1, actions // 10) if words is None else words,
@@ -114,24 +113,24 @@ class ActionBeam:
         )
 
     def as_settings(self) -> dict[str, Any]:
-        """As results have it."""
+        """The settings for results."""
         names = {"actions": "beam", "words": "word_beam"}
         return {names.get(name, name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
 class TreesFile:
-    """A file of trees (:func:`pdtools.trees.read_proposals`), and what it holds."""
+    """A file of trees (:func:`pdtools.trees.read_proposals`), with the hash of its content."""
 
     path: str
     sha256: str
 
     @classmethod
     def of(cls, path: str | Path) -> TreesFile:
-        """A file as it is now.
+        """Identify a file with its present content.
 
         Raises:
-            InputError: if it is none, or cannot be read again.
+            InputError: if it is missing, or cannot be read twice.
         """
         if is_stream(path):
             raise InputError("trees are given in a file, which is read more than once", file=path)
@@ -143,20 +142,20 @@ class TreesFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions:
-    """Options of a search, before it is known of which kind a model's derivations are.
+    """Options of a search, for any kind of derivation.
 
     Attributes:
         beam: hypotheses that are kept after each token (action models: after each action); ``auto``: as
-            many as comparisons of sentences need; None: nothing is searched, only given derivations are
+            many as comparisons of sentences need; None: no search, only given derivations are
             scored.
         margin: nats; see :class:`AttachmentBeam` and :class:`ActionBeam`.
-        word_beam, fast_track: further widths of action models; None: as :meth:`ActionBeam.of` has them.
-        trees: to sum over instead of a search.
-        cky: of models that parse by TreeReg: the tree with the largest sum of scores, not the greedy one.
+        word_beam, fast_track: further widths of action models; None: the defaults of :meth:`ActionBeam.of`.
+        trees: proposal trees to sum over instead of a search.
+        cky: for models that parse by TreeReg: the tree with the largest sum of scores, not the greedy one.
         max_batch: sentences per batch; None: as many as fit a fixed amount of memory. No score depends on it.
 
     Raises:
-        PdtoolsError: if they do not go together.
+        PdtoolsError: if they cannot be combined.
     """
 
     beam: int | Literal["auto"] | None = DEFAULT_BEAM
@@ -182,7 +181,7 @@ class SearchOptions:
 
     @property
     def given(self) -> list[str]:
-        """The options of a search that are not as they are by default, as commands call them."""
+        """Names of the search options that are not at their defaults, as commands call them."""
         is_given = {
             "--beam": self.beam not in (DEFAULT_BEAM, None),
             "--margin": self.margin is not None,
@@ -196,7 +195,7 @@ class SearchOptions:
         return self.word_beam is not None or self.fast_track is not None
 
     def check_number(self) -> int | None:
-        """The beam, where there has to be a number, or none.
+        """The beam, which has to be a number or None.
 
         Raises:
             PdtoolsError: if it is ``auto``.
@@ -208,7 +207,7 @@ class SearchOptions:
         return self.beam
 
     def check_one_width(self) -> None:
-        """For models of strings or attachments.
+        """Refuse further widths, for models of strings or attachments.
 
         Raises:
             PdtoolsError: if there are widths besides the beam.
@@ -217,7 +216,7 @@ class SearchOptions:
             raise PdtoolsError("--word-beam and --fast-track are for action models: leave them out")
 
     def for_attachments(self) -> AttachmentBeam | None:
-        """The hypotheses of attachments that are kept; None: nothing is searched.
+        """The beam for attachments; None: there is no search.
 
         Raises:
             PdtoolsError: if there are widths besides the beam, or it is ``auto``.
@@ -227,7 +226,7 @@ class SearchOptions:
         return None if beam is None else AttachmentBeam(beam, self.margin)
 
     def for_actions(self) -> ActionBeam | None:
-        """The hypotheses of actions that are kept; None: nothing is searched.
+        """The beam for actions; None: there is no search.
 
         Raises:
             PdtoolsError: if the word beam is wider than the beam, or this is ``auto``.
@@ -236,7 +235,7 @@ class SearchOptions:
         return None if beam is None else ActionBeam.of(beam, self.word_beam, self.fast_track, self.margin)
 
     def for_job(self) -> dict[str, Any]:
-        """The options that scores depend on, as :func:`pdtools.jobs.job_folder` takes it."""
+        """The options that scores depend on, for :func:`pdtools.jobs.job_folder`."""
         described = asdict(self)
         del described["max_batch"]
         trees = described.pop("trees")

@@ -20,18 +20,18 @@ from pdtools.trees import Tree, escape, sentence_problem
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """What a :class:`CheckpointParser` is loaded from (:class:`pdtools.parsers.in_pieces.ParserSettings`)."""
+    """The source of a :class:`CheckpointParser` (:class:`pdtools.parsers.in_pieces.ParserSettings`)."""
 
     model: ModelSettings
 
     def load(self) -> CheckpointParser:
-        """The parser."""
+        """Load the parser."""
         check_fingerprint(self.model.model_dir, self.model.fingerprint)
         device = prepare_torch(self.model.device, self.model.threads)
         return CheckpointParser(self.model.model_dir, self.model.search, device=device)
 
     def described(self) -> dict[str, Any]:
-        """What its trees depend on."""
+        """The settings that its trees depend on."""
         return model_settings_for_job(self.model)
 
 
@@ -40,7 +40,7 @@ class CheckpointParser:
 
     Args:
         model_dir: a checkpoint, or a run folder of ``pdtools train``.
-        search: of its derivations; of TreeReg, which tree.
+        search: search options; for TreeReg, the kind of tree.
         device: a torch device.
 
     Raises:

@@ -1,15 +1,15 @@
-"""log p(x) by sequential Monte Carlo: an estimate that does not depend on what a beam happens to keep.
+"""log p(x) by sequential Monte Carlo: an estimate that does not depend on the contents of a beam.
 
 Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed
 (action models: all next actions, until the next token is generated; other kinds: all next choices), and
-at most N of these extensions are drawn so that every one has its weight in expectation
+at most N of these extensions are drawn so that weights are preserved in expectation
 (:mod:`pdtools.search.attachments.thinning`). So the sum of the weights after any token, p̂(x_1 … x_t), is an
-unbiased estimate of p(x_1 … x_t), for any N; it is exact where N is no less than the number of derivations.
-Its logarithm is too low in the mean, about by half the variance of log p̂ (Jensen's inequality), so that a
-perplexity is too high; both errors fall with N.
+unbiased estimate of p(x_1 … x_t), for any N; it is exact if N is at least the number of derivations.
+Its logarithm is biased downward, about by half the variance of log p̂ (Jensen's inequality), so that
+perplexity is biased upward; both errors fall with N.
 
-Against particles that each draw one attachment from the model and are resampled later (the bootstrap filter),
-no two are the same history, and none is drawn where all can be kept.
+Unlike particles that each draw one attachment from the model and are resampled later (the bootstrap filter),
+no two have the same history, and none is drawn if all can be kept.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ def particle_search(
 ) -> list[PrefixScores]:
     """Estimate log p(x) of strings.
 
-    What is drawn for a string depends on the seed and on its tokens alone. Strings that begin alike share
-    the particles of what they begin with.
+    The draws for a string depend only on the seed and on its tokens. Strings with a common beginning share
+    the particles for it.
 
     Args:
         model: in evaluation mode, one whose words depend on derivations.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence; for a model of windows
-            as of :func:`pdtools.search.beam_search`.
-        particles: how many, and the seed.
-        inside: of an action model, for each string which tokens go on with a word
+            as in :func:`pdtools.search.beam_search`.
+        particles: their number and seed.
+        inside: for an action model, for each string the tokens that continue a word
             (:func:`pdtools.search.actions.scorer.inside_words`).
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
         share_prefixes: see :func:`pdtools.search.beam_search`.
@@ -57,7 +57,7 @@ def particle_search(
         log p̂ of the first t tokens of each string, in input order.
 
     Raises:
-        PdtoolsError: if p(x) is exact without, or the device is out of memory.
+        PdtoolsError: if p(x) is exact without them, or the device is out of memory.
     """
     check_uses_particles(model)
     asked = ToEstimate(
@@ -78,7 +78,7 @@ def with_particles(
     *,
     max_batch: int | None = None,
 ) -> list[RowScore]:
-    """Scores of rows of shards with estimates of log p(x) beside; see :func:`particle_search`."""
+    """Add estimates of log p(x) to the scores of rows of shards; see :func:`particle_search`."""
     ids = [searched_tokens(model, row.tokens) for row in rows]
     inside = [inside_words(row.word) for row in rows]
     found = particle_search(model, ids, particles, inside=inside, max_batch=max_batch)
@@ -89,10 +89,10 @@ def with_particles(
 
 
 def check_uses_particles(model: LanguageModel) -> None:
-    """Refuse a model that needs none.
+    """Refuse a model that needs no particles.
 
     Raises:
-        PdtoolsError: if p(x) is exact without.
+        PdtoolsError: if p(x) is exact without them.
     """
     if not model.words_depend:
         raise PdtoolsError(

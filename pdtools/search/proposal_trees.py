@@ -1,7 +1,7 @@
-"""A scorer that searches nothing and sums over proposal trees, such as those of a parser.
+"""A scorer that sums over proposal trees, such as a parser's, without a search.
 
-So Transformer Grammars' authors score strings (Sartran et al. 2022): log p(x) is at least the log of the sum
-of p(x, y) over some of the trees y of x, each counted once.
+Transformer Grammars' authors score strings this way (Sartran et al. 2022): log p(x) is at least the log of
+the sum of p(x, y) over some of the trees y of x, each counted once.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ IMPOSSIBLE = "its trees have probability 0"
 class ProposalDerivations:
     """The derivations that a model reads from a file of proposal trees.
 
-    Sentences are known by their token ids, int32 (n + 2), as bytes.
+    Sentences are identified by their token ids, int32 (n + 2), as bytes.
 
     Attributes:
-        by_ids: the derivations of each sentence that has any, all different, as the model has them.
-        unusable: of other sentences, why the first of their trees cannot be used.
-        n_trees: trees of the file.
-        left_out: how many of them cannot be used, by reason.
+        by_ids: the different derivations of each sentence that has any, in the model's form.
+        unusable: for other sentences, the reason against the first of their trees.
+        n_trees: number of trees in the file.
+        left_out: numbers of unusable trees, by reason.
     """
 
     by_ids: dict[bytes, list[Any]]
@@ -59,11 +59,11 @@ class ProposalTreesScorer(CheckpointScorer):
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
-        trees: of sentences, whatever else is scored.
+        trees: trees of the sentences to be scored, and perhaps of others.
         max_batch: derivations per batch; by default as many as fit a fixed amount of memory.
 
     Raises:
-        PdtoolsError: if p(x) of the model needs no trees, or the file is not the one it was.
+        PdtoolsError: if the model's p(x) needs no trees, or the file has changed.
         InputError: see :func:`pdtools.trees.read_proposals`.
     """
 
@@ -93,7 +93,7 @@ class ProposalTreesScorer(CheckpointScorer):
         return SEARCH_LOOK_AHEAD
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """Not for proposal trees, which are those of whole sentences.
+        """Refuse: proposal trees are trees of whole sentences.
 
         Raises:
             PdtoolsError: always.
@@ -105,7 +105,7 @@ class ProposalTreesScorer(CheckpointScorer):
     def next_logprobs(
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
     ) -> Iterable[Expected]:
-        """Not for proposal trees, see :meth:`continuations`.
+        """Refuse, see :meth:`continuations`.
 
         Raises:
             PdtoolsError: always.
@@ -115,7 +115,7 @@ class ProposalTreesScorer(CheckpointScorer):
         )
 
     def problem(self, ids: NDArray[np.int32]) -> str | None:
-        """Why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""
+        """The reason why a sentence, int32 (n + 2), cannot be scored; None if it has derivations."""
         key = ids.tobytes()
         if key in self._proposals.by_ids:
             return None
@@ -152,7 +152,7 @@ class ProposalTreesScorer(CheckpointScorer):
         return found
 
     def _prefix_logprobs(self, ids: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
-        """Of sentences with trees A_0, …, A_n, A_end, float64 (n + 2), nats; see :func:`prefix_logprobs`."""
+        """A_0, …, A_n, A_end of sentences with trees, float64 (n + 2), nats; see :func:`prefix_logprobs`."""
         model = self.loaded.model
         rows = [(tokens, given) for tokens in ids for given in self._proposals.by_ids[tokens.tobytes()]]
         read: dict[int, _Reading] = {}
@@ -170,10 +170,10 @@ class ProposalTreesScorer(CheckpointScorer):
 
 @lru_cache(maxsize=1)
 def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDerivations:
-    """Read trees as ``pdtools tapes`` does; trees that are one derivation are one. Once in each process.
+    """Read trees as ``pdtools tapes`` does, with equal derivations once; cached in each process.
 
     Raises:
-        PdtoolsError: if the file is not the one it was.
+        PdtoolsError: if the file has changed.
         InputError: see :func:`pdtools.trees.read_proposals`.
     """
     if TreesFile.of(trees.path) != trees:
@@ -211,7 +211,7 @@ def _proposals(path: str, *, has_arcs: bool) -> Iterator[tuple[Tree, Graph | Non
 
 
 def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | None:
-    """Why a model cannot read a derivation, if so."""
+    """The reason why a model cannot read a derivation, if there is one."""
     positions = model.row_length(ids, given)
     if model.max_length is not None and positions > model.max_length:
         return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
@@ -219,12 +219,12 @@ def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | 
 
 
 class _Reading(NamedTuple):
-    """What a model says of a sentence with a derivation.
+    """A model's scores of a sentence with a derivation.
 
     Attributes:
-        choices: int64 (c), what it is made of: its attachments, or its actions, tokens among them.
-        made: int64 (n + 1), how many of them are made when each token, and the end, is generated.
-        logprobs: float64 (n + 1), nats, of each token, or the end, with all that comes before it.
+        choices: int64 (c), its attachments, or its actions, including tokens.
+        made: int64 (n + 1), number of choices made before each token, and the end, is generated.
+        logprobs: float64 (n + 1), nats, for each token, or the end, with everything before it.
     """
 
     choices: NDArray[np.int64]
@@ -247,28 +247,28 @@ def _read(model: LanguageModel, rows: Sequence[tuple[NDArray[np.int32], Any]]) -
     lengths = batch.lengths.tolist()
     for row, generated in enumerate(generates.cpu().numpy()):
         positions = np.flatnonzero(generated)  # (n + 1)
-        # A choice written at a position is made there; the choice that follows a token is not.
+        # A choice written at a position is made there; the choice after a token is not.
         yield _Reading(choices[row, : lengths[row]], positions + written, logprobs[row, positions])
 
 
 def prefix_logprobs(derivations: Sequence[_Reading]) -> NDArray[np.float64]:
     """A_0, …, A_n, A_end of a sentence, float64 (n + 2), nats.
 
-    A_t is the log of the sum, over the different beginnings that its derivations have up to token t, of the
+    A_t is the log of the sum, over the different beginnings of its derivations up to token t, of the
     beginning's probability.
 
     Args:
-        derivations: all different, at least one.
+        derivations: different derivations, at least one.
     """
     made = np.stack([each.made for each in derivations])  # (D, n + 1)
     logprobs = np.stack([each.logprobs for each in derivations])  # (D, n + 1)
     choices = np.full((len(derivations), max(len(each.choices) for each in derivations)), -1)  # (D, c)
     for row, each in zip(choices, derivations, strict=True):
         row[: len(each.choices)] = each.choices
-    # In lexicographic order derivations that begin alike are neighbours: the first one of them counts.
+    # In lexicographic order, derivations with a common beginning are neighbours: the first of them counts.
     order = np.lexsort(choices.T[::-1])
     differs = choices[order[1:]] != choices[order[:-1]]  # (D - 1, c)
-    first = np.concatenate([[-1], differs.argmax(1)])  # (D) the first choice that is not the one before's
+    first = np.concatenate([[-1], differs.argmax(1)])  # (D) the first different choice
     is_new = first[:, None] < made[order]  # (D, n + 1)
     sums = np.logaddexp.reduce(np.where(is_new, logprobs[order], -np.inf), axis=0)  # (n + 1)
     return np.concatenate([[0.0], sums])

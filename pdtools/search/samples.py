@@ -1,4 +1,4 @@
-"""Parses of a model that is being trained, for people to look at."""
+"""Parses of a model in training, to be shown."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pdtools.training.samples import SampleParse
 
 
 def parse_samples(loaded: LoadedModel, texts: Sequence[str]) -> list[SampleParse]:
-    """The best parse of each text (:data:`pdtools.training.samples.ParseSamples`); a sentence that cannot be
-    parsed has a reason, and stops nothing.
+    """The best parse of each text (:data:`pdtools.training.samples.ParseSamples`).
+
+    A sentence that cannot be parsed has a reason, and stops nothing.
 
     Args:
         loaded: a model that parses, in evaluation mode.
@@ -25,7 +26,7 @@ def parse_samples(loaded: LoadedModel, texts: Sequence[str]) -> list[SampleParse
     by_treereg = not loaded.model.has_derivations
     style = loaded.tokenizer.text_style
     try:
-        # A small beam: this comes on top of every evaluation.
+        # A small beam: these parses add to the time of every evaluation.
         search = NO_SEARCH if by_treereg else SearchOptions(beam=search_of(loaded.model).sample_beam)
         searcher = searcher_of(loaded, search)
         found = list(searcher.parse(join_words(split_spaces(text).words, style) for text in texts))

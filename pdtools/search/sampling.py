@@ -17,7 +17,7 @@ from pdtools.search.memory import hypotheses_that_fit
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import Tree, escape, placeholder, word_problem
 
-# Strings drawn side by side.
+# Number of strings drawn together.
 BATCH = 256
 
 
@@ -27,7 +27,7 @@ class Sample:
 
     Attributes:
         derivation: its tokens, and the choices among them.
-        logprob: log p of what was drawn, nats: all choices, end-of-sentence among them if complete.
+        logprob: log p of the draw, nats: all choices, including end-of-sentence if complete.
         complete: whether the string ended by itself, and was not cut at the greatest length.
     """
 
@@ -45,7 +45,7 @@ class Sample:
         return tokenizer.decode(self.tokens.tolist())[0]
 
     def tree(self, tokenizer: Tokenizer) -> Tree | None:
-        """The derivation as a tree over words, escaped as brackets need; None for the empty string.
+        """The derivation as a tree over words, with brackets escaped; None for the empty string.
 
         A word that no tree can hold (nothing visible in it) becomes U+FFFD.
         """
@@ -59,14 +59,14 @@ class Sample:
 def sample(model: LanguageModel, *, number: int, seed: int = 0, max_tokens: int = 200) -> Iterator[Sample]:
     """Draw strings with their derivations from p(x, y).
 
-    Padding and ROOT are never drawn: what little probability a model gives them is shared among the rest.
-    Draw i depends on the seed and on i alone, so more draws begin with the same ones.
+    Padding and ROOT are never drawn: their small probability is shared among the other tokens.
+    Draw i depends only on the seed and on i, so a larger number extends a smaller one's draws.
 
     Args:
         model: in evaluation mode. Without an attachment head only strings are drawn.
-        number: how many.
-        seed: of the random numbers.
-        max_tokens: where a string is cut that has not ended; less if the model is shorter.
+        number: number of strings.
+        seed: the seed of the random numbers.
+        max_tokens: length at which an unfinished string is cut; less if the model is shorter.
     """
     if model.max_length is not None:
         max_tokens = min(max_tokens, model.max_length - 2)
@@ -86,7 +86,7 @@ def _draw(model: LanguageModel, draws: range, seed: int, max_tokens: int) -> lis
     n_tokens = torch.zeros(rows, dtype=torch.int64, device=device)  # (R,)
     complete = torch.zeros(rows, dtype=torch.bool, device=device)  # (R,)
 
-    live = torch.arange(rows, device=device)  # (r,) draws that are not ended: the derivations' rows
+    live = torch.arange(rows, device=device)  # (r,) unfinished draws: the derivations' rows
     while len(live):
         step, logprobs = derivations.step, derivations.logprobs()  # (r, C)
         choice = _pick(logprobs.exp(), uniform[live, step])  # (r,)
@@ -122,7 +122,7 @@ def _pick(weights: Tensor, uniform: Tensor) -> Tensor:
 
 @dataclass(kw_only=True)
 class SampleCounts:
-    """What was drawn so far; ``cut`` strings had not ended at the greatest length."""
+    """Counts of draws so far; ``cut`` strings had not ended at the greatest length."""
 
     strings: int = 0
     tokens: int = 0
@@ -133,7 +133,7 @@ class SampleCounts:
 def sample_lines(
     draws: Iterable[Sample], tokenizer: Tokenizer, *, counts: SampleCounts, strings: bool = False
 ) -> Iterator[str]:
-    """Draws as lines: bracketed trees, or words between spaces. An empty string is a placeholder tree."""
+    """Convert draws to lines: bracketed trees, or words between spaces. An empty string is a placeholder."""
     for draw in draws:
         counts.strings += 1
         counts.tokens += len(draw.tokens)

@@ -1,4 +1,4 @@
-"""Scorers of checkpoints: what a model's derivations need."""
+"""Loading of scorers of checkpoints, as a model's derivations need."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def load_scorer(
     Args:
         model_dir: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
             causal language model.
-        search: of models whose strings have derivations; of others, how many sentences are read at once.
+        search: for models whose strings have derivations; for others, the number of sentences read at once.
         device: a torch device.
-        dtype: of the weights. bf16 is faster where the processor computes in it, and less exact.
+        dtype: of the weights. bf16 is faster if the processor computes in it, and less exact.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
             first token has no score, and no row.
-        context: what is read before sentences.
-        measures: what is added to log-probabilities, where the model has it
+        context: the text read before sentences.
+        measures: measures added to log-probabilities, if the model has them
             (:attr:`pdtools.search.scores.SentenceScore.measures`).
 
     Raises:
-        PdtoolsError: if the folder holds no model that can be loaded, or one that has no use for all widths
-            or cannot read the context.
+        PdtoolsError: if the folder holds no model that can be loaded, or one that cannot use all widths
+            or read the context.
         MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
     """
     search.check_number()
@@ -77,12 +77,12 @@ def scorer_of(
 
     Args:
         loaded: a checkpoint of a causal model.
-        search: of models whose words depend on derivations; without a beam there are no marginals.
-        context: what is read before sentences.
-        measures: as of :func:`load_scorer`.
+        search: for models whose words depend on derivations; without a beam there are no marginals.
+        context: the text read before sentences.
+        measures: see :func:`load_scorer`.
 
     Raises:
-        PdtoolsError: if the beam has more widths than the model's search, or the context cannot be read.
+        PdtoolsError: if the beam has further widths than the model's search, or the context cannot be read.
     """
     search.check_number()
     if search.trees is not None:
@@ -112,10 +112,10 @@ def load_searcher(
 
     Args:
         model_dir, search, device, dtype, context: see :func:`load_scorer`; TreeReg's parses need no beam, and
-            it alone knows ``search.cky``.
+            only it uses ``search.cky``.
 
     Raises:
-        PdtoolsError: if the folder holds no such model, or an option is not for it.
+        PdtoolsError: if the folder holds no such model, or an option does not suit it.
     """
     search.check_number()
     if is_huggingface(model_dir):
@@ -127,10 +127,10 @@ def load_searcher(
 def searcher_of(
     loaded: LoadedModel, search: SearchOptions = DEFAULT_SEARCH, *, context: Context = NO_CONTEXT
 ) -> Searcher:
-    """The searcher of a model that is loaded; see :func:`load_searcher`. TreeReg needs no beam (None).
+    """The searcher of a loaded model; see :func:`load_searcher`. TreeReg needs no beam (None).
 
     Raises:
-        PdtoolsError: if the model cannot parse, or an option is not for it.
+        PdtoolsError: if the model cannot parse, or an option does not suit it.
     """
     if loaded.model.has_treereg and not loaded.model.has_derivations:
         if search.given:
@@ -148,8 +148,9 @@ def searcher_of(
 
 
 def check_bos(model_dir: str | Path, bos: bool) -> None:
-    """Refuse to go without a beginning-of-sentence token where a model cannot. Of a folder that is not there
-    whoever loads it says so.
+    """Refuse ``bos=False`` for a model that cannot read without a beginning-of-sentence token.
+
+    A missing folder is reported when it is loaded.
 
     Raises:
         PdtoolsError: if ``bos`` is False and the model is not a Hugging Face one.
@@ -161,7 +162,7 @@ def check_bos(model_dir: str | Path, bos: bool) -> None:
 
 
 def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "float32") -> LoadedModel:
-    """Load a checkpoint with its weights in the type that they are to be used in."""
+    """Load a checkpoint with its weights converted to a type."""
     loaded = load_checkpoint(model_dir, device)
     loaded.model.to(torch_dtype(dtype))
     return loaded

@@ -1,4 +1,4 @@
-"""What a scorer gives: a log-probability for every token of a sentence, or the reason why there is none."""
+"""The output of scorers: a log-probability for every token of a sentence, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
 
 NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
-# What weights may be converted to for scoring; scores are added up in float64 either way.
+# Types to which weights may be converted for scoring; scores are summed in float64 either way.
 Dtype = Literal["float32", "bf16"]
-# What may be asked for beside log-probabilities (:attr:`SentenceScore.measures`): the entropies of next
-# tokens, the ranks of those that came, what corrects words for the spaces before them, and what a search
-# knows of the structure.
+# Measures besides log-probabilities (:attr:`SentenceScore.measures`): the entropies of next
+# tokens, the ranks of the actual ones, corrections of words for the spaces before them, and a search's
+# values of the structure.
 Measure = Literal["entropy", "rank", "spaces", "structure"]
 
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The tokens of a sentence that begin before some character, at least one: nothing else is asked for, nor
-    end-of-sentence."""
+    """A beginning of a sentence: its tokens, at least one, that begin before some character.
+
+    Nothing else is scored, and no end-of-sentence.
+    """
 
     sentence: str | Sentence
     end: int
@@ -39,31 +41,31 @@ class SentenceScore:
 
     Attributes:
         text: the text that the offsets refer to (after conversion to the model's text style).
-        tokens: the m scored rows: the tokens of the sentence, then end-of-sentence where it is counted.
-        words: for each row, which word of the sentence the token belongs to; −1 for end-of-sentence.
+        tokens: the m scored rows: the tokens of the sentence, then end-of-sentence if it is counted.
+        words: for each row, the word of the sentence that the token belongs to; −1 for end-of-sentence.
         starts: for each row, the first character of the token in ``text``, without the space before it.
         ends: one past the last character; end-of-sentence starts and ends at ``len(text)``.
         logprobs: natural log-probabilities, float64[m]: log p(x_t | x_<t) = A_t − A_{t−1} (the negative
             surprisal in nats). They sum to log p(x).
-        n_unknown: how many tokens were replaced by ``<unk>``.
+        n_unknown: number of tokens replaced by ``<unk>``.
         eos: whether the last row is end-of-sentence.
-        first_token: number of the first row's token in the sentence: 1, or 2 where nothing comes before
+        first_token: number of the first row's token in the sentence: 1, or 2 if nothing comes before
             the first token and it has no score (Hugging Face models without BOS).
         dropped: the share of p(x) that a search is estimated to have dropped
-            (:attr:`pdtools.search.BeamResult.dropped`); None if no search sums it.
-        seen: for each row, how many tokens were read before it (in the sentence, its context, or the window
-            that a long text is read in; ROOT and BOS at the start of these do not count); None: all of the
+            (:attr:`pdtools.search.BeamResult.dropped`); None without a search.
+        seen: for each row, number of tokens read before it (in the sentence, its context, or the window
+            of a long text; ROOT and BOS at the start of these do not count); None: all of the
             sentence.
-        measures: what else was asked for (:data:`Measure`) and the model has, float64[m] each. ``entropy``:
-            of the distribution that the row's token is from, nats. ``rank``: the token's place in it, from 1.
-            ``begins``: log probability, nats, that a
-            token which begins a word, or ends the sentence, stands in the row's place; 0 where the row's own
-            does not. ``ends``: the same of the place after the row. ``attachment``: expected surprisal of the
-            token's attachment given the token, nats, and ``closed``: expected number of constituents that it
-            closes, both over the hypotheses after it; 0 of end-of-sentence.
+        measures: the requested measures (:data:`Measure`) that the model has, float64[m] each. ``entropy``:
+            of the distribution before the row's token, nats. ``rank``: the token's rank in it, from 1.
+            ``begins``: log probability, nats, that the row's place has a token that begins a word, or ends
+            the sentence; 0 if the row's own does not. ``ends``: the same for the place after the row.
+            ``attachment``: expected surprisal of the token's attachment given the token, nats, and
+            ``closed``: expected number of constituents that it closes, both over the hypotheses after it; 0
+            for end-of-sentence.
 
     Raises:
-        PdtoolsError: if a log-probability is not a number, as damaged weights make it.
+        PdtoolsError: if a log-probability is NaN, as with damaged weights.
     """
 
     text: str
@@ -85,13 +87,13 @@ class SentenceScore:
 
     @property
     def total(self) -> float:
-        """log p(x) in nats: over everything that is counted."""
+        """log p(x) in nats: over all counted rows."""
         return float(self.logprobs.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Unscorable:
-    """A sentence without a score, and why (unknown words, too long for the model, no words)."""
+    """A sentence without a score, and the reason (unknown words, too long for the model, no words)."""
 
     text: str
     reason: str
@@ -99,14 +101,14 @@ class Unscorable:
 
 @dataclass(frozen=True, slots=True)
 class NextTokens:
-    """What a model expects at every place of a sentence.
+    """A model's next-token distributions at every place of a sentence.
 
     Attributes:
-        score: of the sentence, m rows.
+        score: the sentence's score, m rows.
         ids: int32 (m,), the tokens of the rows.
-        logprobs: float64 (m, V), nats: entry t is log p(v | x_<t) of every token v, that of ids[t] is the
-            score's. Over a beam it is A_t(v) − A_{t−1}, and its sum 1 less what was dropped before it.
-        after: float64 (V,), the same of what may follow the last row; None at the end of a sentence.
+        logprobs: float64 (m, V), nats: entry t is log p(v | x_<t) of every token v; the value for ids[t] is
+            the score's. With a beam it is A_t(v) − A_{t−1}, and sums to 1 minus the share dropped before.
+        after: float64 (V,), the distribution after the last row; None at the end of a sentence.
     """
 
     score: SentenceScore
@@ -116,7 +118,7 @@ class NextTokens:
 
 
 def increments(prefix_logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A_t − A_{t−1} of log-probabilities A_0, …, nats; -inf from where they are -inf."""
+    """Differences A_t − A_{t−1} of log-probabilities A_0, …, nats; -inf once they are -inf."""
     import numpy as np
 
     before, after = prefix_logprobs[:-1], prefix_logprobs[1:]
@@ -127,11 +129,11 @@ def increments(prefix_logprobs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class PrefixScores:
-    """What is known of a string of n tokens by sums over its derivations.
+    """Sums over the derivations of a string of n tokens.
 
     Attributes:
         prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log p of the first t tokens; A_0 = 0, and the
-            last is that of the whole string, with its end.
+            last is the whole string's, with its end.
     """
 
     prefix_logprobs: NDArray[np.float64]
@@ -143,21 +145,21 @@ class PrefixScores:
 
     @property
     def logprobs(self) -> NDArray[np.float64]:
-        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf from where A_{t−1} is."""
+        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf once A_{t−1} is."""
         return increments(self.prefix_logprobs)
 
 
 def nothing_found(max_length: int | None) -> str:
-    """Why a sentence has no score that a search found no derivation of."""
+    """The reason why a sentence for which a search found no derivation has no score."""
     room = "" if max_length is None else f" and room in the model's {max_length} positions"
     return f"no tree found: none in the beam has a probability above 0{room}"
 
 
 class Scorer(Protocol):
-    """Sentences in, scores out. All that evaluation knows about a model.
+    """The interface of scorers, sentences in, scores out: all that evaluation knows about a model.
 
     Attributes:
-        settings: what was counted, JSON-ready: ``kind`` (string, treereg, derivation, huggingface),
+        settings: the scorer's settings, JSON-ready: ``kind`` (string, treereg, derivation, huggingface),
             ``model``, ``beam`` and the like (:data:`pdtools.search.options.NOT_SEARCHED`), ``bos``, ``eos``,
             ``text_style`` (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
     """
@@ -174,11 +176,11 @@ class Scorer(Protocol):
 
 
 class GivenRow(NamedTuple):
-    """A row of shards, whose derivation is given.
+    """A row of shards, with its derivation.
 
     Attributes:
         tokens, word: int32 (n + 2), see :mod:`pdtools.shards.format`.
-        derivation: as the model has it (:meth:`pdtools.models.LanguageModel.derivation_of`).
+        derivation: in the model's form (:meth:`pdtools.models.LanguageModel.derivation_of`).
     """
 
     tokens: NDArray[np.int32]
@@ -187,15 +189,15 @@ class GivenRow(NamedTuple):
 
 
 class RowScore(NamedTuple):
-    """What is known of a row of shards, in nats; None where it was not computed or does not exist.
+    """The scores of a row of shards, in nats; None if not computed or undefined.
 
     Attributes:
-        given_tree: Σ log p of the tokens and end-of-sentence, the derivation given.
-        joint: log p(x, y): the derivation scored too.
+        given_tree: Σ log p of the tokens and end-of-sentence, given the derivation.
+        joint: log p(x, y), including the derivation.
         marginal: log p(x); by beam search a lower bound.
-        end_given_tree, end_marginal: what ends of sentences add to ``given_tree``, and to ``marginal``.
+        end_given_tree, end_marginal: the part of ends of sentences in ``given_tree``, and in ``marginal``.
         particles, end_particles: an estimate of log p(x) that needs no beam
-            (:mod:`pdtools.search.particles`), and what ends of sentences add to it.
+            (:mod:`pdtools.search.particles`), and the part of ends of sentences in it.
     """
 
     given_tree: float
@@ -209,7 +211,7 @@ class RowScore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What may follow a prefix of n tokens.
+    """The next-token distribution after a prefix of n tokens.
 
     Attributes:
         logprobs: float64 (V,), log p(v | prefix) of every token v, nats.
@@ -221,38 +223,38 @@ class Continuation:
 
 
 class Predictor(Scorer, Protocol):
-    """A scorer that also says what it expects."""
+    """A scorer that also gives next-token distributions."""
 
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
-        """What may stand at every place of sentences: one result each, in input order, lazily.
+        """Next-token distributions at every place of sentences: one result each, in input order, lazily.
 
         Raises:
-            PdtoolsError: if the model does not say.
+            PdtoolsError: if the model gives none.
         """
         ...
 
     def following(self, text: str) -> NDArray[np.float64]:
-        """What may follow the beginning of a sentence: log p(v | text) of every token v, float64 (V,), nats.
+        """The next-token distribution after a beginning of a sentence: log p(v | text), float64 (V,), nats.
 
-        Over a beam it is the mixture of the hypotheses, normalised.
+        With a beam it is the mixture of the hypotheses, normalised.
 
         Raises:
-            PdtoolsError: if the model does not say, or cannot read the text.
+            PdtoolsError: if the model gives none, or cannot read the text.
         """
         ...
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The tokens, by number, as :attr:`SentenceScore.tokens` has them."""
+        """The tokens, by number, as in :attr:`SentenceScore.tokens`."""
         ...
 
 
 class ModelScorer(Predictor, Protocol):
-    """A scorer of a checkpoint: it answers of token ids and given derivations too.
+    """A scorer of a checkpoint: it also scores token ids and given derivations.
 
     Attributes:
-        look_ahead: how many sentences are worth giving at once, to be batched by length.
-        marginal: what its marginals are; None if it gives none.
+        look_ahead: number of sentences that should be given at once, to be batched by length.
+        marginal: the kind of its marginals; None if it gives none.
     """
 
     @property
@@ -266,5 +268,5 @@ class ModelScorer(Predictor, Protocol):
         ...
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """What may follow prefixes, int32 (n + 1) with ROOT, over all derivations of them."""
+        """Next-token distributions after prefixes, int32 (n + 1) with ROOT, over all derivations of them."""
         ...

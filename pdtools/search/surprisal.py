@@ -1,4 +1,4 @@
-"""Surprisal of every token or word of a sentence, with the best incremental parse beside it."""
+"""Surprisal of every token or word of a sentence, and the best incremental parse."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class SurprisalRow:
     """One token or word.
 
     Attributes:
-        number: its place in the sentence, from 1.
+        number: its number in the sentence, from 1.
         text: the token, or the word's stretch of the text.
         start, end: its characters in the sentence.
-        surprisal: in the unit that was asked for.
-        parse: the best hypothesis after it; None if not asked for.
-        seen: how many tokens were read before it (a word: before its first token); None: all of the sentence.
-        entropy: of the distribution that it (a word: its first token) is from, in the unit; None if not
-            asked for.
-        rank: of a token, its place in that distribution, from 1; None of words, and if not asked for.
+        surprisal: in the requested unit.
+        parse: the best hypothesis after it; None if not requested.
+        seen: number of tokens read before it (a word: before its first token); None: all of the sentence.
+        entropy: of the distribution before it (a word: before its first token), in the unit; None if not
+            requested.
+        rank: a token's rank in that distribution, from 1; None for words, and if not requested.
     """
 
     number: int
@@ -51,18 +51,18 @@ class SurprisalRow:
 def columns(
     *, words: bool = False, parses: bool = False, seen: bool = False, measures: Sequence[Measure] = ()
 ) -> dict[str, str]:
-    """The columns of a table of surprisals by name, and the attributes of rows that are in them.
+    """The columns of a table of surprisals by name, with the attributes of rows that they hold.
 
     Columns:
-        sentence_id: line of the input, from 1; stands before those that are returned.
+        sentence_id: line of the input, from 1; precedes the returned columns.
         token_id, token: number, from 1, and text of the token (with ``--words``: ``word_id``, ``word``).
         start, end: its characters in the sentence.
         surprisal: bits, or nats with ``--nats``.
-        entropy: with ``--entropy``: of the distribution that the token (of a word, its first token) is from,
+        entropy: with ``--entropy``: of the distribution before the token (for a word, its first token),
             in the same unit.
-        rank: with ``--rank``: the token's place in that distribution, from 1.
+        rank: with ``--rank``: the token's rank in that distribution, from 1.
         parse: with ``--parses``: the best hypothesis after it.
-        seen: with ``--context`` or ``--stride``: tokens read before it.
+        seen: with ``--context`` or ``--stride``: number of tokens read before it.
     """
     unit = "word" if words else "token"
     found = {f"{unit}_id": "number", unit: "text", "start": "start", "end": "end", "surprisal": "surprisal"}
@@ -73,10 +73,10 @@ def columns(
 def token_rows(
     score: SentenceScore, unit: Unit = "bits", incremental: Sequence[str] | None = None
 ) -> Iterator[SurprisalRow]:
-    """One row per scored token, end-of-sentence included where the model has one.
+    """One row per scored token, including end-of-sentence if the model has one.
 
     Args:
-        score: of a sentence.
+        score: a sentence's score.
         unit: bits or nats.
         incremental: the parse after each of them (:attr:`pdtools.search.scorer.ParsedScore.incremental`).
     """
@@ -100,16 +100,16 @@ def word_rows(
 ) -> Iterator[SurprisalRow]:
     """One row per word, the sum of its tokens' surprisals, and one for end-of-sentence.
 
-    A token belongs to the word that its first visible character stands in. So a word in which no token
-    begins has no row: its surprisal is in the row of the word before it. The parse is the one after the
-    word's last token. Where the first token has no score, the first row covers the rest of its word.
+    A token belongs to the word of its first visible character. So a word in which no token begins has no row:
+    its surprisal is in the row of the word before it. The parse is the one after the word's last token. If
+    the first token has no score, the first row covers the rest of its word.
 
     Args:
-        score: of a sentence.
-        written: its words, or text words, and the text that the rows' characters are of
+        score: a sentence's score.
+        written: its words, or text words, and the text that the rows' characters refer to
             (:attr:`pdtools.search.inputs.SourcedLine.written`).
-        unit: as of :func:`token_rows`.
-        incremental: as of :func:`token_rows`.
+        unit: see :func:`token_rows`.
+        incremental: see :func:`token_rows`.
     """
     rows = list(token_rows(score, unit, incremental))
     words = score.words
@@ -164,7 +164,7 @@ def surprisals(
             :func:`pdtools.search.load_searcher`.
         rejects: takes the sentences that cannot be scored, with the reason.
         unit: bits or nats.
-        words: rows of words (of running text: text words) instead of tokens, see :func:`word_rows`.
+        words: rows of words (for running text: text words) instead of tokens, see :func:`word_rows`.
         parses: add the best incremental parse.
         documents: whether the lines of a document are read as one text.
 
@@ -213,7 +213,7 @@ def _scores(lines: Iterator[SourcedLine], scorer: Scorer, parses: bool) -> Itera
 
 @dataclass(frozen=True, slots=True)
 class SurprisalCounts:
-    """How many lines there were, how many were scored, and how many rows they gave."""
+    """The numbers of lines, of scored lines, and of their rows."""
 
     sentences: int
     scored: int
@@ -228,7 +228,7 @@ def write_surprisals(
     Args:
         results: from :func:`surprisals`.
         output: a file.
-        rejects: go beside it.
+        rejects: written beside it.
         of_rows: the columns after ``sentence_id``, from :func:`columns`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The scorer of models that write the tree into the string: marginals by word-synchronous beam search."""
+"""The scorer of action models: marginals by word-synchronous beam search."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pdtools.trees import Tree, escape, sentence_problem
 
 
 class SearchedActions(NamedTuple):
-    """A sentence, its tokens, and what the search found."""
+    """A sentence, its tokens, and the search's result."""
 
     encoded: Encoded
     result: ActionResult
@@ -43,8 +43,8 @@ class ActionScorer(CheckpointScorer):
 
     Args:
         loaded: a checkpoint.
-        search: which hypotheses are kept, and how many sentences are searched at once.
-        context: nothing: these models read sentences.
+        search: width of the beam, and number of sentences searched at once.
+        context: none: these models read single sentences.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ActionScorer(CheckpointScorer):
         ]
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """Not for action models, which are asked for given strings.
+        """Refuse: action models only score given strings.
 
         Raises:
             PdtoolsError: always.
@@ -80,8 +80,11 @@ class ActionScorer(CheckpointScorer):
     def next_logprobs(
         self, token_ids: Sequence[NDArray[np.int32]], words: Sequence[NDArray[np.int32]] | None = None
     ) -> Iterable[Expected]:
-        """See :meth:`CheckpointScorer.next_logprobs`. Of the token that follows it is A_t − A_{t−1}, as in
-        scores: the sum over what was kept of the hypotheses that generated it."""
+        """See :meth:`CheckpointScorer.next_logprobs`.
+
+        For the token that follows, it is A_t − A_{t−1}, as in scores: a sum over the kept hypotheses that
+        generated it.
+        """
         if words is None:
             words = [self._words_of(ids) for ids in token_ids]
         for ids, found in zip(token_ids, self._search(token_ids, words, next_tokens=True), strict=True):
@@ -93,7 +96,7 @@ class ActionScorer(CheckpointScorer):
             yield table, found.dropped
 
     def _words_of(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Which word each token belongs to, as the vocabulary shows it: int32 (n + 2)."""
+        """The word that each token belongs to, as the vocabulary shows it: int32 (n + 2)."""
         word = np.cumsum(~self.loaded.tokenizer.continue_words[ids], dtype=np.int32) - 2
         word[[0, -1]] = -1
         return word
@@ -190,7 +193,7 @@ class ActionScorer(CheckpointScorer):
         result = found.result
         measures: dict[str, NDArray[np.float64]] = {}
         if "structure" in self.measures:
-            # Closers stand before the next token; those of a hypothesis' newest token are yet to come.
+            # Closers stand before the next token; closers of a hypothesis' newest token are yet to come.
             after = [best.closes[-2] if len(best.closes) > 1 else 0 for best in result.incremental[:-1]]
             measures["closed"] = np.array([*after, 0.0])
         return sentence_score(
@@ -203,17 +206,17 @@ class ActionScorer(CheckpointScorer):
 
 
 def inside_words(word: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which tokens go on with the word of the token before: bool (n + 2)."""
+    """Return which tokens continue the word of the token before: bool (n + 2)."""
     inside = np.zeros(len(word), dtype=bool)
     inside[1:] = (word[1:] == word[:-1]) & (word[1:] >= 0)
     return inside
 
 
 class ActionSearch(DerivationSearch):
-    """Actions, by :func:`word_synchronous_search`."""
+    """The search over actions, by :func:`word_synchronous_search`."""
 
     has_widths = True
-    sample_beam = 50  # hypotheses are more, and shorter-lived
+    sample_beam = 50  # hypotheses are more numerous, and shorter-lived
 
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> ActionScorer:
         """See :meth:`DerivationSearch.searcher`."""

@@ -1,11 +1,11 @@
 """Word-synchronous beam search over actions (Stern et al. 2017; Noji and Oseki 2021) of given strings.
 
-Hypotheses of a string are compared where they have generated the same tokens: between two tokens each opens
-and closes what it likes, in rounds, and those that generate the next token wait for the others. Hypotheses
-are rows of tensors, of all strings together, though they differ in length; strings wait for each other at
-tokens only. Strings that begin alike are one string up to where they part
-(:mod:`pdtools.search.strings.prefix_tree`). What a hypothesis adds is computed when it is needed, so that of
-those that generated a token only the kept ones are read on.
+Hypotheses of a string are compared when they have generated the same tokens: between two tokens each opens
+and closes constituents in rounds, and hypotheses that generate the next token wait for the others. Hypotheses
+are rows of tensors, of all strings together, though they differ in length; strings wait for each other only
+at tokens. Strings with a common beginning are one string for its length
+(:mod:`pdtools.search.strings.prefix_tree`). An extension is computed only when it is needed, so that of the
+hypotheses that generated a token only the kept ones are read on.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from pdtools.search.options import ActionBeam
 from pdtools.search.scores import NO_NUMBERS, PrefixScores
 from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
-# Rounds between two tokens that memory is reckoned for; more are possible, and rare.
+# Rounds between two tokens that memory is planned for; more are possible, but rare.
 _ROUNDS = 10
-# What may follow is summed without hypotheses that are so many nats less probable than what is known already.
+# Hypotheses this many nats less probable than the sum so far are not added to next-token distributions.
 _NEGLIGIBLE = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class ActionResult(PrefixScores):
-    """What the search found out about one string of n tokens.
+    """The result of the search for one string of n tokens.
 
     Attributes:
         prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the word beam of the joint
-            probability of the first t tokens and the actions among them; A_0 = 0, and the last is that of
-            the whole string. -inf from where nothing was found. So the marginal is a lower bound of log p(x),
-            exact if the beam held every derivation.
+            probability of the first t tokens and the actions among them; A_0 = 0, and the last is the
+            whole string's. -inf after a prefix without hypotheses. So the marginal is a lower bound of log
+            p(x), exact if the beam held every derivation.
         derivations: the best ones, best first, with their log joints.
         incremental: for every t from 1 to n, the best hypothesis after token t; then the best derivation.
         log_share_kept: Σ over tokens of log (probability of the kept hypotheses / of all that generated the
-            token), nats. What fell out of the action beam before is not known, and not in it.
-        expanded: how many actions were read, of all strings of the batch.
-        next_logprobs: float64 (n + 1, V), nats, if asked for: at t from 0 to n, log Σ over the word beam of
+            token), nats. Hypotheses dropped from the action beam before are unknown, and not in it.
+        expanded: number of actions that were read, for all strings of the batch.
+        next_logprobs: float64 (n + 1, V), nats, if requested: at t from 0 to n, log Σ over the word beam of
             the joint probability of the first t tokens, the actions among and after them, and each token (or
             the end) that may follow.
-        steps: if asked for, the word beam after each token and the end, as far as any got there.
+        steps: if requested, the word beam after each token and the end, as far as any hypothesis got.
     """
 
     derivations: tuple[tuple[float, ActionDerivation], ...]
@@ -68,7 +68,7 @@ class ActionResult(PrefixScores):
 
     @property
     def dropped(self) -> float:
-        """The share of p(x) that the word beam dropped, if it would have fared as what was kept did."""
+        """The share of p(x) dropped by the word beam, assuming that it fared like the kept part."""
         return dropped_share(self.log_share_kept)
 
 
@@ -91,18 +91,18 @@ def word_synchronous_search(
     Args:
         model: in evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence.
-        beam: which hypotheses are kept.
-        inside_words: for each string bool[n + 2], tokens before which the word goes on: nothing opens or
+        beam: widths of the beam.
+        inside_words: for each string bool[n + 2], tokens before which the word continues: nothing opens or
             closes there. None: there are none.
-        k_best: how many derivations to return, at most ``beam.words``.
+        k_best: number of derivations to return, at most ``beam.words``.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
-        share_prefixes: whether strings that begin alike are searched once up to where they part.
-        trace: how many hypotheses of each word beam to return.
-        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`), not the best
-            ones kept, so many as ``beam.actions`` after an action and ``beam.words`` after a token. For
+        share_prefixes: whether common beginnings of strings are searched once.
+        trace: number of hypotheses of each word beam to return.
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`) instead of
+            keeping the best, ``beam.actions`` after an action and ``beam.words`` after a token. For
             :mod:`pdtools.search.particles`.
-        next_tokens: whether to return what may follow every token, over as many hypotheses as are kept after
-            an action.
+        next_tokens: whether to return next-token distributions after every token, over the hypotheses kept
+            after an action.
 
     Returns:
         One result per string, in input order. Equal scores are ranked by the rank of the hypothesis they
@@ -114,7 +114,7 @@ def word_synchronous_search(
     if not 1 <= k_best <= beam.words:
         raise PdtoolsError(f"k-best must be from 1 to the word beam of {beam.words}, not {k_best}")
     inside = inside_words or [np.zeros(len(ids), bool) for ids in token_ids]
-    # Prefixes are the same if their words end at the same tokens too.
+    # Prefixes are the same only if their words end at the same tokens too.
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
     strings = SortedStrings.of(keys, share=share_prefixes)  # type: ignore[arg-type]
     with explained_memory_errors():
@@ -132,9 +132,9 @@ class _Hypotheses:
     """R hypotheses, sorted by string and rank.
 
     Attributes:
-        state: that has read all but ``pending``.
+        state: the model's state, which has read all but ``pending``.
         score: float64 (R,), log joint.
-        string: int64 (R,), the prefix that each is of.
+        string: int64 (R,), the index of each one's prefix.
         node: int64 (R,), its newest action in the history.
         pending: int64 (R,), actions that are not read yet.
     """
@@ -146,21 +146,21 @@ class _Hypotheses:
     pending: Tensor
 
     def taken(self, rows: Tensor) -> _Hypotheses:
-        """Copies of some of them."""
+        """Copies of the hypotheses in these rows."""
         return _Hypotheses(
             self.state.taken(rows), self.score[rows], self.string[rows], self.node[rows], self.pending[rows]
         )
 
     @staticmethod
     def join(parts: Sequence[_Hypotheses]) -> _Hypotheses:
-        """One after the other."""
+        """Concatenate hypotheses."""
         names = ("score", "string", "node", "pending")
         joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
         return _Hypotheses(ActionState.join([part.state for part in parts]), **joined)
 
 
 class _History:
-    """What led to hypotheses: for every node the one before (-1: the start), and the action."""
+    """The history of hypotheses: for every node its parent (-1: the start), and its action."""
 
     def __init__(self) -> None:
         self._parents: list[NDArray[np.int64]] = []
@@ -168,19 +168,19 @@ class _History:
         self._number = 0
 
     def add(self, parents: Tensor, actions: Tensor) -> Tensor:
-        """New nodes, int64 (R,)."""
+        """Add nodes, and return their indices, int64 (R,)."""
         self._parents.append(parents.cpu().numpy())
         self._actions.append(actions.cpu().numpy())
         first, self._number = self._number, self._number + len(parents)
         return torch.arange(first, self._number, device=parents.device)
 
     def close(self) -> None:
-        """No more come; from now on they are read."""
+        """Freeze the history for reading."""
         self.parents = np.concatenate([np.zeros(0, np.int64), *self._parents])
         self.actions = np.concatenate([np.zeros(0, np.int64), *self._actions])
 
     def last_of(self, node: int, nodes: Collection[int]) -> int:
-        """The nearest one before a node that is among these."""
+        """The nearest ancestor of a node in a set of nodes."""
         found = int(self.parents[node])
         while found not in nodes:
             found = int(self.parents[found])
@@ -196,8 +196,10 @@ class _History:
 
 
 class _Beams(NamedTuple):
-    """The beams of all prefixes of a level: those of prefix c are the hypotheses from ``bounds[c]`` to
-    ``bounds[c + 1]``, best first."""
+    """The beams of all prefixes of a level.
+
+    Prefix c has the hypotheses from ``bounds[c]`` to ``bounds[c + 1]``, best first.
+    """
 
     bounds: list[int]
     nodes: NDArray[np.int64]
@@ -218,10 +220,10 @@ class _Batch:
         self.n_strings = len(strings.order)
         self.device = model.device
         self.history = _History()
-        self.reached = self.expanded = 0  # the level; actions that were read
+        self.reached = self.expanded = 0  # the level; number of actions read
 
     def search(self, k_best: int, trace: int, next_tokens: bool) -> list[ActionResult]:
-        """Go on token by token until every string has ended."""
+        """Advance token by token until every string has ended."""
         first = self.levels[0]
         rows = len(first.going)
         start = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
@@ -238,7 +240,7 @@ class _Batch:
         best: list[NDArray[np.int64]] = []  # for every level (c,), the node of the best hypothesis
         beams: list[_Beams] = []
         ended: dict[int, tuple[NDArray[np.float64], NDArray[np.int64]]] = {}
-        following: list[NDArray[np.float64]] = []  # for every level (p, V), of the prefixes before
+        following: list[NDArray[np.float64]] = []  # for every level (p, V), for the prefixes before
         for k, level in enumerate(self.levels[1:], start=1):
             if next_tokens:
                 following.append(self._following(fed, len(self.levels[k - 1].going)).cpu().numpy())
@@ -292,7 +294,7 @@ class _Batch:
         return tuple(steps)
 
     def _go_on(self, kept: _Hypotheses, level: Level) -> _Hypotheses:
-        """Those of prefixes that go on, after their tokens were read."""
+        """Select the hypotheses of prefixes that continue, after their tokens were read."""
         going = torch.from_numpy(level.going).to(self.device)
         place = torch.searchsorted(going, kept.string).clamp(max=len(going) - 1)
         goes = torch.nonzero(going[place] == kept.string)[:, 0]
@@ -303,25 +305,25 @@ class _Batch:
         return fed
 
     def _read(self, hypotheses: _Hypotheses) -> None:
-        """Let the model read what is pending."""
+        """Let the model read the pending actions."""
         if len(hypotheses.pending):
             self.model.feed(hypotheses.state, hypotheses.pending)
             self.expanded += len(hypotheses.pending)
 
     def _generate(self, fed: _Hypotheses, level: Level) -> tuple[_Hypotheses, Tensor, Tensor]:
-        """From hypotheses of the prefixes before, the best ones that have generated one more token, or ended.
+        """Extend hypotheses of the previous prefixes to the best ones with one more token, or the end.
 
         Returns:
-            Those; their sums A_k, and the logs of the shares that these are of all that got there, (c,) each.
+            The new ones; their sums A_k, and the logs of their shares of all that got there, (c,) each.
         """
         beam, n_goals = self.beam, len(level.tokens)
         tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
         inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
         frontier = self._of_children(fed, level)
-        generated = [frontier.taken(torch.arange(0, device=self.device))]  # none: no hypothesis may have room
+        generated = [frontier.taken(torch.arange(0, device=self.device))]  # none: there may be no room
         count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
         best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
-        before = best[:, 0]  # (c,), the score that the best one had before
+        before = best[:, 0]  # (c,), the score of the previous best hypothesis
         while len(frontier.score):
             score, row, action, is_goal = self._pool(frontier, tokens, inside)
             string = frontier.string[row]
@@ -338,7 +340,8 @@ class _Batch:
             leader = leader[new.score[leader] > best[new.string[leader], 0]]
             before = before.index_copy(0, new.string[leader], frontier.score[row[chosen[leader]]])
             best = _best(best, new.score, new.string)
-            # Going on makes none more probable: once all are behind what can be kept, that will not change.
+            # Continuing makes no hypothesis more probable: once all are behind the kept ones, that will not
+            # change.
             leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
             leading = leading.scatter_reduce(0, string[others], score[others], "amax")
             done = (count >= beam.actions) | (leading < best[:, -1])
@@ -354,10 +357,10 @@ class _Batch:
         found = every.taken(kept)
         sums = _sums(found.score, found.string, n_goals)
         share = sums - _sums(every.score, every.string, n_goals)
-        return found, sums, share.nan_to_num(0.0)  # where nothing got there
+        return found, sums, share.nan_to_num(0.0)  # for prefixes without hypotheses
 
     def _generate_some(self, fed: _Hypotheses, level: Level) -> tuple[_Hypotheses, Tensor, Tensor]:
-        """The same by chance: scores are log weights, and nothing is lost in expectation."""
+        """Extend hypotheses by chance: scores are log weights, and expectations are preserved."""
         n_goals = len(level.tokens)
         tokens = torch.from_numpy(level.tokens >> 1).to(self.device)  # (c,)
         inside = torch.from_numpy((level.tokens & 1).astype(bool)).to(self.device)  # (c,)
@@ -393,7 +396,7 @@ class _Batch:
     def _following(self, fed: _Hypotheses, prefixes: int) -> Tensor:
         """Log joints of prefixes with every token (or the end) that may follow: float64 (p, V).
 
-        Hypotheses that have read their prefixes open and close what they like, in rounds.
+        Hypotheses that have read their prefixes open and close constituents, in rounds.
         """
         n_labels, eos = self.ids.labels, self.model.eos_id
         found = torch.full(
@@ -423,13 +426,13 @@ class _Batch:
         return found
 
     def _table(self, string: int, following: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        """What may follow each of a string's prefixes: float64 (n + 1, V)."""
+        """Next-token distributions after each of a string's prefixes: float64 (n + 1, V)."""
         levels = zip(self.levels[1:], following, strict=True)
         places = ((level.prefix_of[string], level, values) for level, values in levels)
         return np.stack([values[level.parents[place]] for place, level, values in places if place >= 0])
 
     def _of_children(self, fed: _Hypotheses, level: Level) -> _Hypotheses:
-        """The hypotheses of each prefix's parent, as its own."""
+        """Copy the hypotheses of each prefix's parent to the prefix."""
         parents = torch.from_numpy(level.parents).to(self.device)  # (c,)
         first = torch.searchsorted(fed.string, parents)
         number = torch.searchsorted(fed.string, parents, right=True) - first
@@ -444,14 +447,15 @@ class _Batch:
     def _pool(
         self, frontier: _Hypotheses, tokens: Tensor, inside: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All that the strings leave of the hypotheses' next actions, the strings' best first.
+        """All next actions of hypotheses that the strings allow, best first in each string.
 
-        What a string rules out is dropped, and what is left is not normalised again: that probability
+        Actions that a string rules out are dropped, and the rest is not renormalised: their probability
         belongs to other strings.
 
         Returns:
-            Of P extensions: log joints float64, rows of what they extend, actions, and whether they are what
-            is waited for: the token, or the end.
+            For P extensions: log joints float64, rows of the extended hypotheses, actions, and whether they
+                are the
+            awaited ones: the token, or the end.
         """
         ids, n_labels = self.ids, self.ids.labels
         goal = tokens[frontier.string]  # (R,)
@@ -480,7 +484,7 @@ class _Batch:
     def _extended(
         self, frontier: _Hypotheses, score: Tensor, row: Tensor, action: Tensor, chosen: Tensor
     ) -> _Hypotheses:
-        """Some of the extensions as hypotheses whose actions are to be read."""
+        """Make hypotheses of chosen extensions, whose actions are to be read."""
         rows, actions = row[chosen], action[chosen]
         return _Hypotheses(
             state=frontier.state.taken(rows),
@@ -529,7 +533,7 @@ class _Batch:
 
 
 def _thinned(score: Tensor, string: Tensor, most: int, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """Of rows sorted by string, those that are left of each string, and their log weights (R',) each."""
+    """For rows sorted by string, the drawn rows of each string, and their log weights (R',)."""
     rank = _rank(string, len(uniform))
     table = score.new_full((len(uniform), int(rank.max()) + 1 if len(rank) else 1), -torch.inf)
     table[string, rank] = score
@@ -539,13 +543,13 @@ def _thinned(score: Tensor, string: Tensor, most: int, uniform: Tensor) -> tuple
 
 
 def _rank(string: Tensor, strings: int) -> Tensor:
-    """Of rows sorted by string, the place of each among those of its string: int64 (R,)."""
+    """For rows sorted by string, the rank of each among its string's rows: int64 (R,)."""
     first = torch.searchsorted(string, torch.arange(strings, device=string.device))
     return torch.arange(len(string), device=string.device) - first[string]
 
 
 def _sums(score: Tensor, string: Tensor, strings: int) -> Tensor:
-    """log Σ exp of the scores of each string, (strings,); -inf of none."""
+    """log Σ exp of the scores of each string, (strings,); -inf without rows."""
     most = torch.full((strings,), -torch.inf, dtype=score.dtype, device=score.device)
     most = most.scatter_reduce(0, string, score, "amax")
     sums = torch.zeros_like(most).index_add(0, string, (score - most[string]).exp())
@@ -553,7 +557,7 @@ def _sums(score: Tensor, string: Tensor, strings: int) -> Tensor:
 
 
 def _sums_of_rows(values: Tensor, string: Tensor, strings: int) -> Tensor:
-    """log Σ exp of the rows (R, V) of each string: (strings, V); -inf of none."""
+    """log Σ exp of the rows (R, V) of each string: (strings, V); -inf without rows."""
     most = torch.full((strings, values.shape[1]), -torch.inf, dtype=values.dtype, device=values.device)
     most = most.scatter_reduce(0, string[:, None].expand_as(values), values, "amax")
     shift = most.clamp(min=-1e300)
@@ -561,7 +565,7 @@ def _sums_of_rows(values: Tensor, string: Tensor, strings: int) -> Tensor:
 
 
 def _best(best: Tensor, score: Tensor, string: Tensor) -> Tensor:
-    """The best scores of strings, (c, words), with those of new rows (sorted by string, best first)."""
+    """The best scores of strings, (c, words), updated with new rows (sorted by string, best first)."""
     strings, words = best.shape
     rank = _rank(string, strings)
     table = torch.full_like(best, -math.inf)

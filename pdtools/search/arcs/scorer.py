@@ -32,7 +32,7 @@ class ArcScorer(AttachmentScorer):
         self.settings["kind"] = "arcs"
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """See :meth:`Searcher.score_with_parses`; of graphs their arcs, such as ``0-2 2-1``."""
+        """See :meth:`Searcher.score_with_parses`; graphs are given as arcs, such as ``0-2 2-1``."""
         for found in self.search(sentences):
             if isinstance(found, Unscorable):
                 yield found
@@ -43,7 +43,7 @@ class ArcScorer(AttachmentScorer):
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`Searcher.parse`; trees are those of :func:`.derivations.graph_tree`."""
+        """See :meth:`Searcher.parse`; trees are made by :func:`.derivations.graph_tree`."""
         merging = k_best > 1 and not derivations
         for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
@@ -68,7 +68,7 @@ def arc_derivations(found: Searched) -> list[tuple[float, ArcDerivation]]:
 
 
 class ArcSearch(AttachmentSearch):
-    """Arcs, by :func:`pdtools.search.beam_search`."""
+    """The search over arcs, by :func:`pdtools.search.beam_search`."""
 
     can_widen = False  # how wide is wide enough was measured on attachments
 

@@ -1,1 +1,1 @@
-"""Beam search over the attachments of strings, and what any search keeps and draws."""
+"""Beam search over the attachments of strings, and the steps and draws of any search."""

@@ -1,15 +1,16 @@
-"""Beam search over the attachments of given strings (section 3.3 of the Pushdown Layers paper), or over any
-other derivations with one choice after each token (:mod:`pdtools.models.tokenwise`).
+"""Beam search over the attachments of given strings (section 3.3 of the Pushdown Layers paper).
+
+It also searches any other derivations with one choice after each token (:mod:`pdtools.models.tokenwise`).
 
 The words are known, so all hypotheses of a string stand at the same token, and strings advance together: one
 step of the model serves every hypothesis of every string in the batch. Hypotheses are rows of tensors; there
-is no object per hypothesis. What the search does up to some token depends on nothing that follows, so strings
-that begin alike are one string to it up to where they part (:mod:`pdtools.search.strings.prefix_tree`).
+is no object per hypothesis. The search up to some token does not depend on later ones, so strings
+with a common beginning are one string for its length (:mod:`pdtools.search.strings.prefix_tree`).
 
 A model of windows may read several sentences, each after its own ROOT. The last token of one attaches to
-its ROOT, and no other does: what the words rule out is dropped, never renormalised (the model does not know
-where a sentence ends). ROOT and end-of-sentence then follow with probability 1, so that A_t after them less
-A_t before is the log-probability of that last attachment.
+its ROOT, and no other does: choices that the words rule out are dropped, never renormalised (the model does
+not know where a sentence ends). ROOT and end-of-sentence then follow with probability 1, so that A_t after
+them minus A_t before is the log-probability of that last attachment.
 
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
@@ -40,37 +41,37 @@ from pdtools.search.options import AttachmentBeam
 from pdtools.search.scores import NO_NUMBERS
 from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
-# With a margin, batches are made for so many times the hypotheses that those before them had. Where that is
-# too few, they are made again: most of what was fed to hypotheses that are gone has been forgotten by then.
+# With a margin, batches are made for this many times the hypotheses of the batches before them. If that is
+# too few, they are made again, which searches most of it twice.
 _HEADROOM = 1.5
-# After which tokens a search is asked what may follow.
+# Tokens after which a search returns next-token distributions.
 NextAfter = Literal["none", "last", "every"]
 
 
 @dataclass(frozen=True, slots=True)
 class BeamResult:
-    """What the search found out about one string of n tokens.
+    """The result of the search for one string of n tokens.
 
     Attributes:
         prefix_logprobs: float64[n + 2], nats. Entry t is A_t = log Σ over the beam of the joint
             probability of the first t tokens and the attachments of the tokens before t; A_0 = 0.
         derivations: the best derivations, best first: log joint (nats) and attachments int32[n + 2] in
             the sentence layout (ROOT and end-of-sentence attach to 0), or in the window layout with
-            end-of-sentence, which attaches to 0, behind it. Of other kinds what they note of their choices
+            end-of-sentence, which attaches to 0, behind it. Other kinds give their own records of choices
             (:attr:`pdtools.models.tokenwise.TokenwiseDerivations.history`).
         incremental: for every t from 0 to n, the attachments int32[t + 1] of the best hypothesis after
-            token t was attached; for n + 1, those of the best derivation.
-        log_share_kept: the sum over the attachments of log (what the hypotheses that were kept have of the
-            joint probability of all extensions of those kept before), nats: 0 if none was ever dropped.
-        next_logprobs: float64 (1 or n + 1, vocabulary), nats, if asked for: log Σ over the beam of the joint
+            token t was attached; for n + 1, the best derivation's.
+        log_share_kept: the sum over the attachments of log (the kept hypotheses' share of the joint
+            probability of all extensions of those kept before), nats: 0 if none was ever dropped.
+        next_logprobs: float64 (1 or n + 1, vocabulary), nats, if requested: log Σ over the beam of the joint
             probability of the n tokens (or, at t from 0 to n, the first t), their attachments, and each token
             that may follow them.
-        steps: if asked for, the beam after each token was attached, and after end-of-sentence: n + 1.
-        summaries: float64[n + 1, 2], if asked for: of the distribution that each token, and end-of-sentence,
-            is from, the mixture over the beam (:func:`pdtools.search.next_tokens.summaries`); within a
-            window's sentence, given that it goes on.
-        structure: float64[n + 1, 2], if asked for: means over the beam after each token was attached, of the
-            attachment's surprisal, nats, and of how many constituents it closes; 0 of end-of-sentence.
+        steps: if requested, the beam after each token was attached, and after end-of-sentence: n + 1.
+        summaries: float64[n + 1, 2], if requested: summaries of the distribution before each token, and
+            before end-of-sentence, the mixture over the beam (:func:`pdtools.search.next_tokens.summaries`);
+            within a window's sentence, given that it continues.
+        structure: float64[n + 1, 2], if requested: means over the beam after each token was attached, of the
+            attachment's surprisal, nats, and of the number of constituents it closes; 0 for end-of-sentence.
     """
 
     prefix_logprobs: NDArray[np.float64]
@@ -89,13 +90,16 @@ class BeamResult:
 
     @property
     def dropped(self) -> float:
-        """The share of p(x) that beam and margin dropped, if it would have fared as what was kept did."""
+        """The share of p(x) dropped by beam and margin, assuming that it fared like the kept part."""
         return dropped_share(self.log_share_kept)
 
     @property
     def conditional_next_logprobs(self) -> NDArray[np.float64]:
-        """float64 (n + 1, vocabulary), nats, if what may follow every token was asked for: A_{t+1} − A_t, had
-        a token followed the first t; they sum to 1 less what was dropped after token t."""
+        """Next-token log-probabilities after every token, float64 (n + 1, vocabulary), nats, if requested.
+
+        They are A_{t+1} − A_t, had a token followed the first t; they sum to 1 minus the share dropped after
+        token t.
+        """
         assert self.next_logprobs is not None
         return self.next_logprobs - self.prefix_logprobs[:-1, None]
 
@@ -128,20 +132,18 @@ def beam_search(
             evaluation mode.
         token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence. For a model of windows
             more ROOTs, one before each sentence, may be among the n tokens.
-        beam: which hypotheses are kept.
-        k_best: how many derivations to return (fewer if the beam ends with fewer).
-        next_tokens: whether to return what may follow the n tokens besides end-of-sentence ("last"), or what
-            may follow ROOT and each of them ("every"); not of windows.
-        commit: whether only the best derivation of a sentence is kept for those that follow it.
+        beam: widths of the beam.
+        k_best: number of derivations to return (fewer if the beam ends with fewer).
+        next_tokens: whether to return next-token distributions besides end-of-sentence after the n tokens
+            ("last"), or after ROOT and each of them ("every"); not for windows.
+        commit: whether only the best derivation of a sentence is kept for the next ones.
         word_beginnings: bool (V,), to return :attr:`BeamResult.summaries`.
         structure: whether to return :attr:`BeamResult.structure`.
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
-        share_prefixes: whether strings that begin alike are searched once up to where they part. That changes
-            nothing but the time.
-        trace: how many hypotheses of each beam to return.
-        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`), not the best
-            ones kept. What :mod:`pdtools.search.particles` makes of that is all that the results are good
-            for.
+        share_prefixes: whether common beginnings of strings are searched once. That only affects the time.
+        trace: number of hypotheses of each beam to return.
+        draw: a seed: hypotheses are drawn (:func:`pdtools.search.attachments.thinning.thin`) instead of
+            keeping the best. The results then only serve :mod:`pdtools.search.particles`.
 
     Returns:
         One result per string, in input order. Scores do not depend on which strings are searched
@@ -175,7 +177,7 @@ def beam_search(
         trace=trace,
         draw=draw,
     )
-    # How many hypotheses a margin leaves is not known before: it is guessed from what was searched last.
+    # The number of hypotheses left by a margin is unknown before: it is guessed from the last batch.
     guess = float(beam.width)
     results: dict[int, BeamResult] = {}
     while strings.order:
@@ -199,8 +201,9 @@ def beam_search(
 
 
 def _marked(ids: NDArray[np.int32], model: LanguageModel) -> NDArray[np.int32]:
-    """Tokens of windows, a sentence's last one numbered behind the vocabulary: to the search a token that
-    ends a sentence is another one than the same within it.
+    """Number the last tokens of windows' sentences behind the vocabulary.
+
+    For the search, a token that ends a sentence differs from the same token within it.
 
     Raises:
         PdtoolsError: if a sentence has no tokens, which windows cannot hold.
@@ -214,7 +217,7 @@ def _marked(ids: NDArray[np.int32], model: LanguageModel) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Wanted:
-    """How a search is made and what of it is wanted, as :func:`beam_search` is asked for it.
+    """The options of a search and of its results, see :func:`beam_search`.
 
     Attributes:
         begins: bool (V,), its ``word_beginnings``, on the model's device.
@@ -232,12 +235,12 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Which rows are hypotheses of which of p prefixes: those of a prefix are neighbours, best first.
+    """The rows of hypotheses of p prefixes: a prefix's rows are adjacent, best first.
 
     Attributes:
         prefixes: p.
         widest: h, the most hypotheses of a prefix.
-        counts: int64 (p,), how many each has; None: all have h, and nothing has to be read from the device.
+        counts: int64 (p,), each one's number; None: all have h, and nothing has to be read from the device.
     """
 
     prefixes: int
@@ -247,7 +250,7 @@ class _Rows:
 
     @classmethod
     def of(cls, counts: Tensor) -> _Rows:
-        """Rows of so many hypotheses."""
+        """Rows with these numbers of hypotheses."""
         fewest, most = (int(n) for n in torch.aminmax(counts))
         return cls(len(counts), most, None if fewest == most else counts, counts.device)
 
@@ -278,7 +281,7 @@ class _Rows:
         return values[torch.arange(self.widest, device=self.device) < self.counts[:, None]]
 
     def of_prefixes(self, prefixes: Tensor) -> tuple[Tensor, _Rows]:
-        """The rows of all hypotheses of prefixes (c,), and where they then are."""
+        """The rows of all hypotheses of prefixes (c,), and their new arrangement."""
         first = self.first[prefixes]
         if self.counts is None:
             rows = (first[:, None] + torch.arange(self.widest, device=self.device)).flatten()
@@ -290,7 +293,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Traced:
-    """Of the beams of p prefixes the best K hypotheses; see :class:`BeamStep`.
+    """The best K hypotheses in the beams of p prefixes; see :class:`BeamStep`.
 
     Attributes:
         kept: int64 (p,).
@@ -311,7 +314,7 @@ class _Traced:
     attachment: Tensor
 
     def step(self, prefix: int) -> BeamStep[NDArray[np.int32]]:
-        """Of one prefix."""
+        """The step of one prefix."""
         kept = int(self.kept[prefix])
         return BeamStep(
             kept=kept,
@@ -325,7 +328,7 @@ class _Traced:
 
 
 class _Batch:
-    """Strings that are searched together: p prefixes that go on, and all their hypotheses, R rows."""
+    """Strings that are searched together: p prefixes that continue, and all their hypotheses, R rows."""
 
     def __init__(
         self,
@@ -339,7 +342,7 @@ class _Batch:
         self.model = model
         self.regular = kind.regular
         self.wanted = wanted
-        # For every level: (p, 2) of the prefixes before it, and (p', 2) of those that go on.
+        # For every level: (p, 2) for the prefixes before it, and (p', 2) for those that continue.
         self.summaries: list[Tensor] = []
         self.structure: list[Tensor] = []
         self.strings = strings
@@ -351,7 +354,7 @@ class _Batch:
         entries = sum(len(level.going) * width for level, width in zip(self.levels, widths, strict=False))
         if len(strings.order) > 1:
             entries = min(entries, most_entries)
-        self.fed = self.going = 0  # tokens, to all hypotheses; prefixes that went on
+        self.fed = self.going = 0  # tokens, to all hypotheses; prefixes that continued
         self.rows = _Rows(prefixes, 1, None, self.device)
         self.score = torch.zeros(prefixes, dtype=torch.float64, device=self.device)  # (R,) log joint so far
         self.token_logprobs = self.score  # (R,) of the newest token; only with a trace
@@ -360,13 +363,16 @@ class _Batch:
         self.made = kind.derive(model, prefixes, length, entries)  # R derivations
 
     def search(self) -> list[BeamResult]:
-        """Advance token by token until every string has ended. Without a margin, nothing is read from the
-        device before, but for how many prefixes a model has whose first layers know no tape."""
+        """Advance token by token until every string has ended.
+
+        Without a margin, nothing is read from the device before, except the number of prefixes if a model's
+        first layers know no tape.
+        """
         reached: list[Tensor] = []  # for every level (p,), A_k
         best: list[Tensor] = []  # for every level (p, k + 1), the best history after its token was attached
         ended: dict[int, tuple[Tensor, Tensor, Tensor]] = {}  # for every string (k_best,), (k_best, N), ()
         traced: list[tuple[_Traced | None, _Traced | None]] = []  # for every level, going and ending
-        following: dict[int, Tensor] = {}  # for levels (p, V), what may follow the prefixes before
+        following: dict[int, Tensor] = {}  # for levels (p, V), next tokens of the prefixes before
         wanted, next_tokens = self.wanted, self.wanted.next_tokens
         for k, level in enumerate(self.levels[1:], start=1):
             if next_tokens == "every" or (next_tokens == "last" and len(level.ending)):
@@ -388,7 +394,7 @@ class _Batch:
 
     @property
     def mean_width(self) -> float:
-        """How many hypotheses of a prefix were fed its last token, ROOT aside; at least 1."""
+        """The mean number of hypotheses that were fed a prefix's last token, without ROOT; at least 1."""
         return max(1, self.fed) / max(1, self.going)
 
     def _results(
@@ -454,11 +460,11 @@ class _Batch:
         return self.rows.padded(self.score, -torch.inf)
 
     def _weights(self) -> Tensor:
-        """log of the share that each hypothesis has of its prefix' probability: (R,)."""
+        """log of each hypothesis's share of its prefix' probability: (R,)."""
         return self.score - self.rows.repeat(torch.logsumexp(self._scores(), dim=1))
 
     def _summaries(self) -> Tensor:
-        """What the mixtures over the hypotheses of prefixes say of next tokens: (p, 2)."""
+        """Summaries of the mixtures over the hypotheses of prefixes: (p, 2)."""
         assert self.wanted.begins is not None
         each = self.model.next_token_logprobs(self.made.state) + self._weights().float()[:, None]  # (R, V)
         return summaries(torch.logsumexp(self.rows.padded(each, -torch.inf), dim=1), self.wanted.begins)
@@ -474,7 +480,7 @@ class _Batch:
         return torch.logsumexp(self.rows.padded(joint, -torch.inf), dim=1)
 
     def _score_token(self, level: Level) -> None:
-        """Go on to prefixes that are one token longer: add log p(x_k | x_<k, W_{k−1})."""
+        """Advance to prefixes that are one token longer: add log p(x_k | x_<k, W_{k−1})."""
         tokens = self._tensor(level.tokens) % self.model.vocab_size  # (c,)
         if np.array_equal(level.parents, np.arange(self.rows.prefixes)):
             chosen = self.model.token_logprobs(self.made.state, self.rows.repeat(tokens))
@@ -483,7 +489,7 @@ class _Batch:
             rows, there = self.rows.of_prefixes(parents)
             chosen = self.model.token_logprobs(self.made.state, there.repeat(tokens), rows)
             self._keep(parents)
-        if self.windows:  # what follows the end of a sentence is no question
+        if self.windows:  # tokens after the end of a sentence are given
             certain = (tokens == self.model.root_id) | (tokens == self.model.eos_id)
             chosen = chosen.masked_fill(self.rows.repeat(certain), 0.0)
         self.score = self.score + chosen
@@ -512,7 +518,7 @@ class _Batch:
             place, rows = self._best(joint, self.widths[k])
         else:
             least = -torch.inf if margin is None else self.rows.repeat(most - margin)[:, None]
-            behind = joint < least  # what is no number is kept, to be refused
+            behind = joint < least  # NaN is kept, to be refused
             widths = torch.full_like(tokens, self.widths[k])  # (p,)
             if commit:
                 widths[roots] = 1
@@ -521,7 +527,7 @@ class _Batch:
         lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
         shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
 
-        if commit:  # sentences before count as read, whatever their derivations: nothing is dropped
+        if commit:  # sentences before count as read, with any derivation: nothing is dropped
             shares = shares.masked_fill(roots, 0.0)
             reached = torch.logsumexp(self._scores(), dim=1)  # (p,)
             self.score = torch.where(rows.repeat(roots), rows.repeat(reached), joint.flatten()[place])
@@ -552,8 +558,10 @@ class _Batch:
         return reduce(self.rows.padded(reduce(values, dim=1), fill), dim=1)
 
     def _best(self, joint: Tensor, most: int) -> tuple[Tensor, _Rows]:
-        """The places in ``joint`` (R, C), flat, of the best extensions of each prefix, best first; there
-        are at least ``most`` legal ones, of each the same number."""
+        """Flat indices in ``joint`` (R, C) of the best extensions of each prefix, best first.
+
+        There are at least ``most`` legal ones, equally many for each.
+        """
         p = self.rows.prefixes
         joint = joint.view(p, -1)  # (p, h·C)
         place = torch.sort(joint, dim=1, descending=True, stable=True).indices[:, :most]
@@ -561,8 +569,10 @@ class _Batch:
         return place.flatten(), _Rows(p, most, None, self.device)
 
     def _best_of(self, joint: Tensor, taken: Tensor, most: Tensor) -> tuple[Tensor, _Rows]:
-        """The same of those that are ``taken``, bool (R, C), at least one of each prefix; at most so many
-        of each, int64 (p,)."""
+        """Flat indices of the best extensions among those ``taken``, bool (R, C), at least one per prefix.
+
+        At most ``most`` for each, int64 (p,).
+        """
         p = self.rows.prefixes
         place = taken.flatten().nonzero()[:, 0]  # (M,), by prefix, then rank, then choice
         prefix = self.rows.repeat(torch.arange(p, device=self.device))[place // joint.shape[1]]  # (M,)
@@ -573,7 +583,7 @@ class _Batch:
         return place[order[rank < most[prefix]]], _Rows.of(counts.minimum(most))
 
     def _drawn(self, joint: Tensor, k: int, level: Level) -> tuple[Tensor, Tensor, _Rows]:
-        """The same by chance: log weights (R, C), and where those that are left are among them."""
+        """Draw extensions by chance: log weights (R, C), and the flat indices of the drawn ones."""
         assert self.wanted.draw is not None
         if bool(joint.isnan().any()):
             raise PdtoolsError(NO_NUMBERS)
@@ -588,16 +598,21 @@ class _Batch:
         return joint, left.flatten().nonzero()[:, 0], _Rows.of(counts)
 
     def _keep(self, prefixes: Tensor) -> Tensor:
-        """Go on with the hypotheses of the given prefixes, whose rows are returned; a prefix may go on as
-        several."""
+        """Continue with the hypotheses of the given prefixes, and return their rows.
+
+        A prefix may continue as several.
+        """
         rows, self.rows = self.rows.of_prefixes(prefixes)
         self.made.select(rows)
         self.score, self.kept = self.score[rows], self.kept[prefixes]
         return rows
 
     def _derivations(self, level: Level, k: int, k_best: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Of the strings that end here: log joints (e, k_best), -inf where there are fewer, attachments
-        (e, k_best, k + 1), and the log of the share that was kept (e,)."""
+        """The results of the strings that end here.
+
+        Log joints (e, k_best), -inf where there are fewer, attachments (e, k_best, k + 1), and the log of the
+        kept share (e,).
+        """
         prefixes = self._tensor(level.prefix_of[level.ending])
         scores, ranks = torch.sort(self._scores()[prefixes], dim=1, descending=True, stable=True)
         rows = (self.rows.first[prefixes, None] + ranks[:, :k_best]).clamp(max=len(self.made.history) - 1)
@@ -612,10 +627,10 @@ class _Batch:
         token_logprobs: Tensor,
         attachment: Tensor,
     ) -> _Traced:
-        """Of some prefixes (e,) the best hypotheses after token k.
+        """The best hypotheses of some prefixes (e,) after token k.
 
         Args:
-            ranks: int64 (e, h), theirs, best first.
+            ranks: int64 (e, h), their rows, best first.
             parents, token_logprobs: by prefix and rank (e, h).
             attachment: (e, k + 1).
         """
@@ -634,7 +649,7 @@ class _Batch:
         )
 
     def _traced_end(self, level: Level, k: int) -> _Traced:
-        """Of the strings that end here, whose end reduces everything, the best hypotheses."""
+        """The best hypotheses of the strings that end here; their end reduces everything."""
         prefixes = self._tensor(level.prefix_of[level.ending])  # (e,)
         ranks = torch.sort(self._scores()[prefixes], dim=1, descending=True, stable=True).indices
         every = torch.arange(self.rows.widest, device=self.device).expand_as(ranks)
@@ -647,7 +662,7 @@ class _Batch:
 
 
 def dropped_share(log_share_kept: float) -> float:
-    """The share of p(x) that was dropped, of the log of the one that was kept."""
+    """The dropped share of p(x), from the log of the kept share."""
     return 0.0 - math.expm1(min(log_share_kept, 0.0))  # neither -0 nor, by rounding, less
 
 

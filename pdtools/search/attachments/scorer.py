@@ -33,13 +33,13 @@ from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, stack_
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A sentence, its tokens, and what the search found.
+    """A sentence, its tokens, and the search's result.
 
     Attributes:
         encoded: the sentence and its token ids.
         result: derivations and beam marginals.
         logprobs: float64[n + 1], nats: of the tokens and end-of-sentence. They come from the beam, or,
-            where the derivation does not reach the tokens, exactly from one teacher-forced pass.
+            if the derivation does not reach the tokens, exactly from one teacher-forced pass.
     """
 
     encoded: Encoded
@@ -60,12 +60,12 @@ class Searched:
 
 
 def searched_tokens(model: LanguageModel, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
-    """A row of shards as it is searched: end-of-sentence behind a window."""
+    """A row of shards in the form for search: end-of-sentence behind a window."""
     return np.append(tokens, np.int32(model.eos_id)) if model.layout == "window" else tokens
 
 
 def end_logprob(model: LanguageModel, ids: NDArray[np.int32], logprobs: NDArray[np.float64]) -> float:
-    """What ends of sentences add to log p of what was searched, of the log-probabilities after its ROOT."""
+    """The part of log p that belongs to ends of sentences, from the log-probabilities after ROOT."""
     ends = ids[1:] == model.eos_id
     if model.layout == "window":
         ends |= ids[1:] == model.root_id
@@ -73,8 +73,10 @@ def end_logprob(model: LanguageModel, ids: NDArray[np.int32], logprobs: NDArray[
 
 
 def _of_sentence(result: BeamResult) -> BeamResult:
-    """What a search found of a window's last sentence, in the sentence layout: its last token, which attaches
-    to ROOT, shifts, and end-of-sentence reduces everything: the same tree."""
+    """Convert the result of a search for a window's last sentence to the sentence layout.
+
+    Its last token, which attaches to ROOT, shifts, and end-of-sentence reduces everything: the same tree.
+    """
 
     def shifted(attach: NDArray[np.int32]) -> NDArray[np.int32]:
         attach = attach[root:] - np.int32(root)
@@ -106,9 +108,9 @@ class AttachmentScorer(CheckpointScorer):
 
     Args:
         loaded: a checkpoint with an attachment head.
-        search: which hypotheses are kept, and how many sentences are searched at once.
-        context: what is read before sentences.
-        share_prefixes: whether sentences that begin alike are searched once up to where they part.
+        search: width of the beam, and number of sentences searched at once.
+        context: the text read before sentences.
+        share_prefixes: whether common beginnings of sentences are searched once.
     """
 
     def __init__(
@@ -205,7 +207,7 @@ class AttachmentScorer(CheckpointScorer):
         return found if isinstance(found, Unscorable) else found.beginning(sentence.end)
 
     def score(self, sentences: Iterable[str | Sentence | Beginning]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`; what is asked of a beginning alone is not searched further."""
+        """See :meth:`Scorer.score`; a :class:`Beginning` is not searched further."""
         for found in self.search(sentences):
             yield found if isinstance(found, Unscorable) else self.as_score(found)
 
@@ -280,7 +282,7 @@ class AttachmentScorer(CheckpointScorer):
 
 
 class AttachmentSearch(DerivationSearch):
-    """Attachments, by :func:`beam_search`."""
+    """The search over attachments, by :func:`beam_search`."""
 
     has_adaptive_beam = True
 

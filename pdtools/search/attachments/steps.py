@@ -1,4 +1,4 @@
-"""What a search keeps of its beams, if it is asked to."""
+"""Records of a search's beams, if requested."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ class BeamStep(Generic[Derived]):
     """The beam after a token, with the K best of its hypotheses, best first.
 
     Attributes:
-        kept: how many hypotheses it held.
+        kept: number of hypotheses in it.
         total: log Σ of their joint probabilities, nats.
         joints: float64[K], nats.
-        parents: int64[K], the rank of the one that each extends, among all kept after the token before.
-        derivations: of each: attachments int32[k + 1], or actions.
-        token_logprobs: float64[K], nats: log p of the token alone; None of action models.
-        attachment: float64[k + 1], how likely the token attaches to each position, over all extensions before
-            any was dropped; None of action models.
+        parents: int64[K], the rank of the hypothesis that each extends, among all kept after the token
+            before.
+        derivations: each one's: attachments int32[k + 1], or actions.
+        token_logprobs: float64[K], nats: log p of the token alone; None for action models.
+        attachment: float64[k + 1], the probability that the token attaches to each position, over all
+            extensions before any was dropped; None for action models.
     """
 
     kept: int

@@ -1,8 +1,8 @@
-"""Few weighted hypotheses drawn from many, so that nothing changes in expectation.
+"""Unbiased thinning: few weighted hypotheses drawn from many, with weights preserved in expectation.
 
 The optimal resampling of Fearnhead and Clifford (2003, "On-line inference for hidden Markov models via
-particle filters"), for hypotheses that are all different: those that weigh more than some c stay as they are,
-each of the others stays with probability weight/c and then weighs c. No other unbiased way to keep so many
+particle filters"), for hypotheses that are all different: weights above some c stay as they are,
+each other one stays with probability weight/c and then weighs c. No other unbiased way to keep so many
 changes the weights less, in squares.
 """
 
@@ -17,17 +17,17 @@ from torch import Tensor
 
 
 def thin(weights: Tensor, most: Tensor, uniform: Tensor) -> Tensor:
-    """Keep at most so many hypotheses of each row, each with the weight that it had in expectation.
+    """Keep at most ``most`` hypotheses of each row, with weights preserved in expectation.
 
-    What is drawn is drawn systematically, along the row: neighbours that are alike should be alike.
+    The draw is systematic, along the row: similar hypotheses should be neighbours.
 
     Args:
         weights: float64 (P, C), log; −inf where there is no hypothesis.
-        most: int64 (P,), at least 1. A row of fewer keeps all, as they are.
+        most: int64 (P,), at least 1. A row with fewer keeps all, unchanged.
         uniform: float64 (P,), a random number in (0, 1) for each row.
 
     Returns:
-        float64 (P, C), log weights; −inf of those that are dropped.
+        float64 (P, C), log weights; −inf for dropped ones.
     """
     top = weights.amax(1, keepdim=True)  # (P, 1)
     weight = (weights - top.where(top > -torch.inf, 0.0)).exp()  # (P, C)
@@ -42,8 +42,8 @@ def thin(weights: Tensor, most: Tensor, uniform: Tensor) -> Tensor:
 def _threshold(weight: Tensor, most: Tensor) -> Tensor:
     """The c of each row for which Σ min(1, weight/c) is ``most``, (P, 1); 0 for rows of no more than that."""
     largest_first = weight.sort(1, descending=True).values  # (P, C)
-    rest = largest_first.flip(1).cumsum(1).flip(1)  # (P, C), with what comes after
-    left = most[:, None] - torch.arange(weight.shape[1], device=weight.device)  # (P, C), after so many stay
+    rest = largest_first.flip(1).cumsum(1).flip(1)  # (P, C), summed from here on
+    left = most[:, None] - torch.arange(weight.shape[1], device=weight.device)  # (P, C), still to be kept
     fits = (left > 0) & (largest_first * left <= rest)
     certain = fits.to(torch.uint8).argmax(1, keepdim=True)  # (P, 1), the first that need not stay
     found = rest.gather(1, certain) / left.gather(1, certain)
@@ -51,7 +51,7 @@ def _threshold(weight: Tensor, most: Tensor) -> Tensor:
 
 
 def uniform_of(seed: int, prefix: NDArray[np.integer]) -> float:
-    """A random number in (0, 1) that depends on the seed and on tokens read alone, in whatever company."""
+    """A random number in (0, 1) that depends only on the seed and on the tokens read."""
     content = seed.to_bytes(16, "little") + prefix.astype("<i8").tobytes()
     digest = hashlib.blake2b(content, digest_size=6).digest()
     return (int.from_bytes(digest, "little") + 0.5) / 2.0**48

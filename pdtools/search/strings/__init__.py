@@ -1,1 +1,1 @@
-"""Strings that are scored without a search, also of Hugging Face models; the tree of their prefixes."""
+"""Scoring of strings without a search, also by Hugging Face models; the tree of their prefixes."""

@@ -1,4 +1,4 @@
-"""Whether a Hugging Face model is causal: what it says of itself, and what it does."""
+"""Checks that a Hugging Face model is causal, by its configuration and by its outputs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from pdtools.errors import PdtoolsError
 
 _PROBE_LENGTH = 8
-# How far log-probabilities may differ, by the largest of them: mixtures of experts batch tokens, and round,
-# by what else there is.
+# Relative tolerances for log-probabilities: mixtures of experts batch tokens, and round differently with
+# other batches.
 _ROUNDING = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
@@ -25,7 +25,7 @@ def check_causal_config(folder: str, config: Any) -> None:
     kind = config.model_type
     if getattr(config, "is_encoder_decoder", False):
         raise _not_causal(folder, kind, "it is an encoder-decoder")
-    is_decoder = any(getattr(config, name, False) for name in ("is_decoder", "causal"))  # as XLM calls it
+    is_decoder = any(getattr(config, name, False) for name in ("is_decoder", "causal"))  # XLM's name for it
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not is_decoder:
         raise _not_causal(folder, kind, "it is a masked language model, which sees what comes after a token")
 
@@ -34,12 +34,12 @@ def check_causal_config(folder: str, config: Any) -> None:
 def check_causal(folder: str, model: Any, longest: int | None) -> None:
     """Refuse a model whose log-probabilities depend on later tokens, whatever its configuration says.
 
-    It reads a text, and beside it the same text with another ending from each of its tokens on.
+    It reads a text, and the same text with other endings from each of its tokens on.
 
     Args:
-        folder: names it.
-        model: as it is to be used.
-        longest: tokens that it can read; None: any number.
+        folder: the name in errors.
+        model: the model, ready for use.
+        longest: number of tokens that it can read; None: any number.
 
     Raises:
         PdtoolsError: if the log-probabilities before an ending depend on it.

@@ -1,4 +1,4 @@
-"""What may follow a prefix, its attachments given."""
+"""Next-token distributions after a prefix with given attachments."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def next_token_logprobs(
     Args:
         model: in evaluation mode.
         prefixes: for each int32[n + 1]: ROOT and the n tokens.
-        attachments: for each int32[n + 1], positions in the prefix. Where they do not reach
-            the words, shifts will do.
+        attachments: for each int32[n + 1], positions in the prefix. If they do not affect the words, shifts
+            suffice.
         max_batch: prefixes per batch; by default as many as fit a fixed amount of memory.
 
     Returns:

@@ -30,18 +30,18 @@ from pdtools.search.strings.causality import check_causal, check_causal_config
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, split_text_words
 
-# Architectures that were tested to take positions and a mask of their own, so that strings that begin alike
-# can stand in one row, their common tokens once; and how many tokens a row may have.
+# Architectures tested to take positions and a mask of their own, so that strings with common beginnings
+# can share a row, their common tokens once; and the most tokens of a row.
 PACKED_MODELS = frozenset({"gpt2", "gpt_neox", "llama"})
 PACKED_TOKENS, PACKED_TOKENS_CPU = 2048, 256
 _PACKED_SINCE = (4, 57)  # of transformers; GPT-2 of 4.51 takes no such mask
-# How byte-level and SentencePiece vocabularies write a space alone.
+# A single space in byte-level and SentencePiece vocabularies.
 _BLANKS = ("Ġ", "▁")
 _DIGITS = re.compile(r"\d+")
 
 
 def is_huggingface(model_dir: str | Path) -> bool:
-    """Whether a folder holds a Hugging Face model rather than a checkpoint of ours."""
+    """Return whether a folder holds a Hugging Face model rather than a checkpoint of ours."""
     config = Path(model_dir) / "config.json"
     if not config.is_file():
         return False
@@ -54,18 +54,18 @@ def is_huggingface(model_dir: str | Path) -> bool:
 
 
 def torch_dtype(name: Dtype) -> torch.dtype:
-    """The type of that name."""
+    """The torch type with a name."""
     return torch.bfloat16 if name == "bf16" else torch.float32
 
 
 @contextlib.contextmanager
 def _explained_errors(folder: str, part: str) -> Iterator[None]:
-    """Whatever transformers makes of a damaged part of a folder, as an error of one line."""
+    """Turn transformers' errors on a damaged part of a folder into an error of one line."""
     try:
         yield
     except PdtoolsError:
         raise
-    except Exception as error:  # transformers and tokenizers raise all kinds for what they cannot read
+    except Exception as error:  # transformers and tokenizers raise all kinds of errors for unreadable files
         if is_lack_of_memory(error):
             raise
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -76,8 +76,7 @@ def _explained_errors(folder: str, part: str) -> Iterator[None]:
 
 
 def _check_version(folder: str, unread: str) -> None:
-    """Where a folder was saved by a newer transformers than the installed one: say that, and what it cannot
-    read.
+    """Report a folder saved by a newer transformers than the installed one, with the unread part.
 
     Raises:
         PdtoolsError: in that case.
@@ -101,10 +100,10 @@ def _takes_masks() -> bool:
 
 
 def _load(folder: str) -> tuple[Any, Any]:
-    """The tokenizer and the model in a folder.
+    """Load the tokenizer and the model in a folder.
 
     Raises:
-        PdtoolsError: if they cannot be loaded, or are not of a causal language model.
+        PdtoolsError: if they cannot be loaded, or are no causal language model.
         MissingDependencyError: if transformers is not installed.
     """
     try:
@@ -115,19 +114,19 @@ def _load(folder: str) -> tuple[Any, Any]:
     # Without the second option transformers may ask on the terminal whether to run a folder's code.
     options = {"local_files_only": True, "trust_remote_code": False}
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # what it warns of is refused here
+    logging.set_verbosity_error()  # its warnings become errors here
     logging.disable_progress_bar()
     try:
         with _explained_errors(folder, "config.json"):
             config = AutoConfig.from_pretrained(folder, **options)
             check_causal_config(folder, config)
-        # Transformers 5 moved the bases of rotary positions there, and 4 would take its defaults for them.
+        # Transformers 5 moved the bases of rotary positions there, and 4 would use its defaults for them.
         if hasattr(config, "rope_parameters") and not hasattr(type(config)(), "rope_parameters"):
             _check_version(folder, "rope_parameters")
         has_file = Path(folder, "tokenizer.json").is_file()
         with _explained_errors(folder, "its tokenizer" + " (no tokenizer.json)" * (not has_file)):
             tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-            tokenizer("a")  # settings of other types would show only here
+            tokenizer("a")  # settings of wrong types would show only here
         with _explained_errors(folder, "its weights"):
             loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
     finally:
@@ -149,8 +148,10 @@ def _load(folder: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """A text as the model reads it: int[c] of what is read before, ids int[m], and where each of these stands
-    in the text."""
+    """A text as the model reads it.
+
+    int[c] of the context before it, ids int[m], and each one's place in the text.
+    """
 
     text: str
     before: list[int]
@@ -164,19 +165,19 @@ class _Encoded:
 class HuggingFaceScorer:
     """A :class:`~pdtools.search.Scorer` over a causal language model in a local folder.
 
-    Text is read as given. The beginning-of-sentence token (the end-of-sentence token of models that
-    have no other, such as GPT-2) is read first; end-of-sentence is not scored. With ``bos=False``
-    nothing comes before the first token: it has no score and no row. Words are text words, or those of
-    a :class:`Sentence`; a token belongs to the word that its first visible character stands in, so that
-    sums over words count every token once. A line feed in a document belongs to no word.
+    Text is read as given. The beginning-of-sentence token (or the end-of-sentence token if there is no other,
+    as in GPT-2) is read first; end-of-sentence is not scored. With ``bos=False`` nothing comes before the
+    first token: it has no score and no row. Words are text words, or the words of a :class:`Sentence`; a
+    token belongs to the word of its first visible character, so that sums over words count every token once.
+    A line feed in a document belongs to no word.
 
-    What is longer than the model is read in windows (:func:`pdtools.search.contexts.read_in_windows`).
-    Sentences that are read before another are so with a line feed after each.
+    Texts longer than the model are read in windows (:func:`pdtools.search.contexts.read_in_windows`).
+    A line feed follows each sentence of the context.
     """
 
     @property
     def look_ahead(self) -> int:
-        """How many sentences are worth giving at once, to be batched by length."""
+        """The number of sentences that should be given at once, to be batched by length."""
         return encoding.LOOK_AHEAD if self._context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
 
     def __init__(
@@ -195,7 +196,7 @@ class HuggingFaceScorer:
         self._tokenizer, model = _load(folder)
         if not self._tokenizer.is_fast:
             raise PdtoolsError(f"{folder}: its tokenizer gives no character offsets (no tokenizer.json)")
-        # Of what it would do, special tokens are not asked for, and offsets would lose their spaces.
+        # Its special tokens are not needed, and offsets would lose their spaces.
         self._tokenizer.backend_tokenizer.post_processor = None
         self._bos_id: int | None = None
         if bos:
@@ -205,7 +206,7 @@ class HuggingFaceScorer:
             )
             if self._bos_id is None:
                 raise PdtoolsError(f"{folder}: no beginning-of-sentence token: --no-bos scores without one")
-        # GPT-2 names its end-of-text token as the unknown one too, and never produces it.
+        # GPT-2 also names its end-of-text token as the unknown one, and never produces it.
         unk_id: int | None = self._tokenizer.unk_token_id
         self._unk_id = None if unk_id == self._tokenizer.eos_token_id else unk_id
         self._model = model.to(device, torch_dtype(dtype)).eval()
@@ -246,7 +247,7 @@ class HuggingFaceScorer:
         return score_windows(sentences, self._encode, self._score, self.look_ahead)
 
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
-        """See :meth:`pdtools.search.scores.Predictor.next_tokens`. Not of what is longer than the model."""
+        """See :meth:`pdtools.search.scores.Predictor.next_tokens`. Not for texts longer than the model."""
         at_once = sentences_at_once(self._model.config.vocab_size, encoding.LOOK_AHEAD)
         return score_windows(sentences, self._encode_short, self._next_tokens, at_once)
 
@@ -289,7 +290,7 @@ class HuggingFaceScorer:
 
     @torch.inference_mode()
     def _tables(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """For each string (index) of m tokens float64 (m, V), log p of what may follow each of them, nats."""
+        """For each string (index) of m tokens, next-token log-probabilities, float64 (m, V), nats."""
         for group, padded, mask in self._batches(rows):
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logprobs = logits.to(widest_float(logits.device)).log_softmax(2).cpu().double().numpy()
@@ -325,7 +326,7 @@ class HuggingFaceScorer:
             )
 
     def _tokens(self, sentence: Sentence) -> tuple[list[int], list[int], list[tuple[int, int]]]:
-        """What is read before a sentence, its tokens, and their characters in it."""
+        """The context before a sentence, its tokens, and their characters in it."""
         before = (
             [each.text for each in sentence.before]
             if self._context.of == DOCUMENT
@@ -343,22 +344,22 @@ class HuggingFaceScorer:
             )
             ids: list[int] = found["input_ids"]
             self._check_tokens(ids)
-            # Before the sentence stands what has characters of the context alone (a token of the line feed
-            # too), never what has no character: a blank that the tokenizer puts before a word.
+            # Tokens before the sentence have only characters of the context (including the line feed's),
+            # never none: such as a blank that the tokenizer puts before a word.
             spans = [(start - base, end - base) for start, end in found["offset_mapping"]]
             first = sum(start < 0 and end <= 0 for start, end in spans)
             spans = [(max(0, start), max(0, end)) for start, end in spans]
             room = math.inf if self._window is None else self._window - (self._bos_id is not None)
             if not before or len(ids) <= room:
                 return ids[:first], ids[first:], spans[first:]
-            # Those that are too many at the least, by where the tokens stand.
+            # At least the tokens over the limit, found by their characters.
             start = found["offset_mapping"][len(ids) - int(room)][0]
             lengths = np.cumsum([len(each) + 1 for each in before])
             before = before[max(1, int(np.searchsorted(lengths, start))) :]
 
     def _score(self, items: list[_Encoded]) -> list[SentenceScore]:
         prefix = [] if self._bos_id is None else [self._bos_id]
-        # The distribution after the last token is that which one more would be from, whatever it is.
+        # The distribution after the last token is the one before any further token.
         after = [] if self._begins is None else [0]
         found = read_in_windows(
             [np.array([*prefix, *item.before, *item.ids, *after], dtype=np.int32) for item in items],
@@ -370,8 +371,10 @@ class HuggingFaceScorer:
         return [self._measured(item, values, seen) for item, (values, seen) in zip(items, found, strict=True)]
 
     def _logprobs(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
-        """For each string of m tokens float64[m − 1], log p of all after the first, nats; with what is asked
-        of their distributions float64[m − 1, 3] (:func:`pdtools.search.next_tokens.summaries`)."""
+        """For each string of m tokens, log p of all after the first, nats: float64[m − 1].
+
+        With summaries of distributions float64[m − 1, 3] (:func:`pdtools.search.next_tokens.summaries`).
+        """
         with explained_memory_errors():
             found = dict(self._packed(rows) if self._packs else self._padded(rows))
         return [found[i] for i in range(len(rows))]
@@ -380,7 +383,7 @@ class HuggingFaceScorer:
     def _packed(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """For each string (index) of m tokens float64[m − 1], log p of all after the first, nats.
 
-        Prefixes that strings share are computed once: a batch is one row that holds every prefix once, each
+        Shared prefixes are computed once: a batch is one row that holds every prefix once, each
         token at its own position and seeing its own prefix.
         """
         most = PACKED_TOKENS_CPU if torch.device(self._device).type == "cpu" else PACKED_TOKENS
@@ -407,7 +410,7 @@ class HuggingFaceScorer:
 
     @torch.inference_mode()
     def _padded(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The same by a row for every string, those of similar length together."""
+        """The same with a row for every string, and strings of similar length together."""
         for group, padded, mask in self._batches(rows):
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logits = logits[:, :-1].float()  # (B, N − 1, V)
@@ -418,13 +421,13 @@ class HuggingFaceScorer:
                 yield i, values[: len(rows[i]) - 1]
 
     def _batches(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Strings of similar length together: indices, tokens, and which are no padding, int64 (B, N)."""
+        """Group strings of similar length: indices, tokens, and which are no padding, int64 (B, N)."""
         vocab_size = self._model.config.vocab_size
         for group in length_groups(
             [len(row) for row in rows], lambda length: self._max_batch or strings_that_fit(length, vocab_size)
         ):
             width = max(len(rows[i]) for i in group)
-            # Padding stands on the right, out of sight of a causal model; any id does.
+            # Padding is on the right, out of sight of a causal model; any id does.
             padded = torch.zeros(len(group), width, dtype=torch.int64)
             mask = torch.zeros_like(padded)
             for place, i in enumerate(group):
@@ -435,8 +438,10 @@ class HuggingFaceScorer:
     def _values(
         self, chosen: torch.Tensor, every: torch.Tensor, rows: torch.Tensor | None = None
     ) -> NDArray[np.float64]:
-        """Log-probabilities of tokens, and what is asked of the distributions that they are from (these
-        ``rows`` of all)."""
+        """Log-probabilities of tokens, and the requested summaries of the distributions before them.
+
+        The tokens are in these ``rows`` of all.
+        """
         logprobs = chosen.to(widest_float(chosen.device))
         if self._begins is not None:
             found = summaries(every, self._begins)
@@ -481,8 +486,10 @@ class HuggingFaceScorer:
 
 
 def _word_beginnings(tokenizer: Any, vocab_size: int) -> NDArray[np.bool_]:
-    """Bool (V,), the tokens that begin with white space, as text shows it after a letter; and, if there are
-    any, the special ones, which end a text."""
+    """Bool (V,), the tokens that begin with white space, as text shows it after a letter.
+
+    Special tokens, which end a text, are included if there are any.
+    """
     decode = tokenizer.backend_tokenizer.decoder.decode if tokenizer.backend_tokenizer.decoder else "".join
     names = tokenizer.convert_ids_to_tokens(list(range(min(len(tokenizer), vocab_size))))
     begins = np.zeros(vocab_size, bool)
@@ -493,10 +500,12 @@ def _word_beginnings(tokenizer: Any, vocab_size: int) -> NDArray[np.bool_]:
 
 
 def _place(sentence: Sentence, name: str, start: int, end: int) -> tuple[int, int, int]:
-    """Where a token of a sentence's characters ``start`` to ``end`` stands: its characters without the white
-    space around them (byte-level tokens carry it in front), and its word, -1 for a line feed.
+    """The place of a token with a sentence's characters ``start`` to ``end``.
 
-    A token of nothing but space stands, without characters, before the word after it; at the end of a line
+    It consists of its characters without the white space around them (byte-level tokens begin with it), and
+    its word, -1 for a line feed.
+
+    A token of white space stands, without characters, before the word after it; at the end of a line
     after the word before it.
     """
     text = sentence.text

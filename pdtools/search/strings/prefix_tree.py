@@ -1,4 +1,4 @@
-"""Strings that begin alike, as a tree of their prefixes: what they share is searched once."""
+"""Common beginnings of strings, as a tree of their prefixes: they are searched once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class SortedStrings:
-    """Strings in lexicographic order, so that those that begin alike are neighbours.
+    """Strings in lexicographic order, so that strings with common beginnings are neighbours.
 
     Attributes:
         order: indices of the strings.
         ids: their tokens, in this order.
-        shared: for each of them, in this order, how many leading tokens it shares with the one before.
+        shared: for each of them, in this order, the number of leading tokens shared with the one before.
     """
 
     order: list[int]
@@ -43,7 +43,7 @@ class SortedStrings:
     def groups(
         self, hypotheses: Sequence[float], most_entries: int, most_strings: int
     ) -> Iterator[SortedStrings]:
-        """Cut into groups that are searched together; arguments as in :meth:`split`."""
+        """Divide into groups that are searched together; arguments as in :meth:`split`."""
         group, rest = self.split(hypotheses, most_entries, most_strings)
         while group.ids:
             yield group
@@ -52,16 +52,16 @@ class SortedStrings:
     def split(
         self, hypotheses: Sequence[float], most_entries: int, most_strings: int
     ) -> tuple[SortedStrings, SortedStrings]:
-        """As many strings as are searched together, at least one if there is any; and the others.
+        """Split off as many strings as are searched together, at least one if there is any; and the others.
 
         Args:
-            hypotheses: how many are fed token k of a prefix.
+            hypotheses: the number of hypotheses fed with token k of a prefix.
             most_entries: tokens fed to all hypotheses of a group together; a single string may exceed it.
             most_strings: strings of a group.
         """
         before = np.cumsum([0, *hypotheses])
         entries = 0.0
-        fed = 0  # tokens of the string before: its last one is not fed
+        fed = 0  # tokens of the previous string: its last one is not fed
         for i, ids in enumerate(self.ids):
             entries += before[len(ids) - 1] - before[min(self.shared[i], fed, len(ids) - 1)]
             if i and (entries > most_entries or i == most_strings):
@@ -98,7 +98,7 @@ class SortedStrings:
         return levels
 
     def packed(self) -> Packed:
-        """The tree as one row of tokens, level by level. No string's last token is in it."""
+        """The tree as one row of tokens, level by level, without the strings' last tokens."""
         paths: list[list[int]] = [[] for _ in self.ids]
         tokens: list[int] = []
         depths: list[int] = []
@@ -118,8 +118,9 @@ class Level:
 
     Attributes:
         tokens: int64[c], the last token of each.
-        parents: int64[c], where it is without its last token, among the prefixes of k tokens that go on.
-        going: int64[g], the prefixes that some string goes on from.
+        parents: int64[c], the index of the prefix without its last token, among the continuing prefixes of k
+            tokens.
+        going: int64[g], the prefixes that some string continues.
         prefix_of: for each string its prefix, -1 for a string that has ended before.
         ending: the strings whose last token this is.
     """
@@ -144,7 +145,7 @@ class Packed:
     Attributes:
         tokens: int64[T], the last token of every prefix.
         depths: int64[T], its position in its strings.
-        paths: for each string of n tokens int64[n - 1], where its prefixes of 1, …, n - 1 tokens are.
+        paths: for each string of n tokens int64[n - 1], the indices of its prefixes of 1, …, n - 1 tokens.
     """
 
     tokens: NDArray[np.int64]

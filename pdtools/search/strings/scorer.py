@@ -38,7 +38,7 @@ class StringScorer(CheckpointScorer):
         self, loaded: LoadedModel, *, max_batch: int | None = None, context: Context = NO_CONTEXT
     ) -> None:
         super().__init__(loaded, kind="string", searched=NOT_SEARCHED, max_batch=max_batch, context=context)
-        # What ends a window is predicted after it.
+        # The end of a window is predicted after it.
         self._longest = self.window + 1 if self.window and loaded.model.layout == "window" else self.window
 
     @property
@@ -47,15 +47,17 @@ class StringScorer(CheckpointScorer):
         return super().look_ahead if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """See :meth:`ModelScorer.score_rows`. Rows longer than the model are read in windows, if they have no
-        derivations to score."""
+        """See :meth:`ModelScorer.score_rows`.
+
+        Rows longer than the model are read in windows, if they have no derivations to score.
+        """
         model = self.loaded.model
         most = model.max_length
         if most is None or model.has_derivations:
             return super().score_rows(rows)
         is_long = [model.row_length(row.tokens, row.derivation) > most for row in rows]
         short = iter(super().score_rows([row for row, long in zip(rows, is_long, strict=True) if not long]))
-        # In windows ROOT follows the last sentence.
+        # In windows, ROOT follows the last sentence.
         texts = [
             np.append(row.tokens, model.root_id).astype(np.int32) if model.layout == "window" else row.tokens
             for row, long in zip(rows, is_long, strict=True)
@@ -74,8 +76,10 @@ class StringScorer(CheckpointScorer):
     def _read(
         self, texts: Sequence[NDArray[np.int32]], *, distributions: bool = False
     ) -> list[tuple[NDArray[np.float64], NDArray[np.int32]]]:
-        """Of each text, which begins with ROOT, all log-probabilities, and how many tokens each saw; or, with
-        what distributions say, three columns (:func:`pdtools.search.next_tokens.summaries`)."""
+        """All log-probabilities of texts, which begin with ROOT, and the numbers of tokens that each saw.
+
+        With summaries of distributions, three columns (:func:`pdtools.search.next_tokens.summaries`).
+        """
 
         def score(rows: list[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
             logprobs = string_logprobs(self.loaded, rows, self.max_batch)
@@ -108,11 +112,11 @@ class StringScorer(CheckpointScorer):
         return [Continuation(logprobs, None) for logprobs in found]
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`. What is longer than a window is read in windows that begin with ROOT."""
+        """See :meth:`Scorer.score`. Texts longer than a window are read in windows that begin with ROOT."""
         return score_windows(sentences, self._encode_any_length, self._score, self.look_ahead)
 
     def _encode_any_length(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        """A sentence; or the lines of a document, of a model of windows."""
+        """Encode a sentence; or the lines of a document, for a model of windows."""
         if self.context.stride is not None and not isinstance(sentence, str):
             return encode_document(self.loaded.tokenizer, sentence)
         return self._with_context(encode_sentence(self.loaded.tokenizer, None, sentence))
@@ -151,16 +155,16 @@ def string_logprobs(
 
     Args:
         loaded: a model whose tokens depend on no derivation.
-        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence (or, of a part of a text,
-            whatever its last token is).
+        token_ids: for each string int32[n + 2]: ROOT, the n tokens, end-of-sentence (or, for a part of a
+            text, any last token).
         max_batch: strings per batch; by default as many as fit a fixed amount of memory.
-        share_prefixes: whether strings are read token by token, those that begin alike as one, rather than
-            each in one teacher-forced pass; by default on a CPU, where what is shared counts for more
-            than the number of steps.
+        share_prefixes: whether strings are read token by token, with common beginnings once, rather than
+            each in one teacher-forced pass; by default on a CPU, where sharing saves more than the steps
+            cost.
 
     Returns:
-        For each string float64[n + 1], nats: its tokens and end-of-sentence; 0 for ends of sentences of a
-        model that is given them (``window_roots``).
+        For each string float64[n + 1], nats: its tokens and end-of-sentence; 0 for ends of sentences if the
+        model is given them (``window_roots``).
     """
     model = loaded.model
     given = (model.root_id, model.eos_id) if model.layout == "window" and model.end_id == model.eos_id else ()
@@ -216,7 +220,7 @@ def string_next_logprobs(
 
 
 def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray[np.float64]]:
-    """Log-probabilities of strings whose common prefixes are read once; no derivation reaches the tokens."""
+    """Log-probabilities of strings whose common prefixes are read once, without derivations."""
     levels, device = strings.levels(), model.device
 
     def tensor(values: NDArray[np.int64]) -> torch.Tensor:

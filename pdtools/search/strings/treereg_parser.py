@@ -1,4 +1,4 @@
-"""Parses of models that were trained with TreeReg: from hidden states of the whole sentence, unlabeled."""
+"""Parses by models trained with TreeReg: from hidden states of the whole sentence, unlabeled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pdtools.search.strings.scorer import StringScorer
 from pdtools.tokenization import Sentence
 from pdtools.trees import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, sentence_problem
 
-# Bytes of a pair of tokens: products, norms, and what is computed between them.
+# Bytes per pair of tokens: products, norms, and intermediate values.
 _PAIR_BYTES = 64
 
 
 class TreeRegParser(StringScorer):
-    """A :class:`~pdtools.search.checkpoint_scorer.Searcher` that searches nothing: one tree, without scores.
+    """A :class:`~pdtools.search.checkpoint_scorer.Searcher` without a search: one tree, without scores.
 
     p(x) is the language model's, exactly (:class:`StringScorer`).
 
@@ -34,7 +34,7 @@ class TreeRegParser(StringScorer):
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
 
     Attributes:
-        nodes: those of the tree, in pre-order, of a sentence's scores.
+        nodes: gives the tree's nodes, in pre-order, from a sentence's scores.
     """
 
     def __init__(self, loaded: LoadedModel, *, cky: bool = False, max_batch: int | None = None) -> None:
@@ -48,14 +48,14 @@ class TreeRegParser(StringScorer):
         """See :meth:`~pdtools.search.checkpoint_scorer.Searcher.parse`.
 
         Raises:
-            PdtoolsError: if more than one tree is asked for.
+            PdtoolsError: if more than one tree is requested.
         """
         if k_best > 1:
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence: leave out --k-best")
         return score_windows(sentences, self.encode, self._parse, self.look_ahead)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """Refused.
+        """Refuse: the trees are not incremental.
 
         Raises:
             PdtoolsError: always.
@@ -66,7 +66,7 @@ class TreeRegParser(StringScorer):
         )
 
     def encode(self, sentence: str | Sentence) -> Encoded | Unscorable:
-        """A sentence that can be parsed; otherwise the reason."""
+        """Encode a sentence that can be parsed; otherwise give the reason."""
         found = self._encode(sentence)
         if isinstance(found, Encoded) and (problem := sentence_problem(found.sentence.words)):
             return Unscorable(found.sentence.text, problem)
@@ -80,7 +80,7 @@ class TreeRegParser(StringScorer):
 
     @torch.inference_mode()
     def split_scores(self, items: Sequence[Encoded]) -> list[SentenceScores]:
-        """The scores of all splits between words, of each of the sentences."""
+        """The scores of all splits between words, for each sentence."""
         model = self.loaded.model
         assert isinstance(model, TransformerLM)
         ids = [item.encoding.ids[:-1] for item in items]  # no state depends on end-of-sentence
