@@ -22,8 +22,8 @@ from pdtools.inspection.stack_attention import Inspection, inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Parse, Split, Trace
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM
 from pdtools.search.encoding import Encoded, encode_sentence
-from pdtools.search.given_trees import GivenTree
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
+from pdtools.search.proposal_trees import ProposalTree
 from pdtools.search.scorer import load_model, scorer_of
 from pdtools.search.scores import GivenRow
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
@@ -175,7 +175,7 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
     Raises:
         PdtoolsError: if it does not fit this sentence.
     """
-    found = GivenTree.of(loaded, tree)
+    found = ProposalTree.of(loaded, tree)
     if isinstance(found, str):
         raise PdtoolsError(f"the gold tree cannot be used: {found}")
     if not np.array_equal(found.row.encoding.ids, encoded.encoding.ids):

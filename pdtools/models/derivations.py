@@ -24,6 +24,7 @@ from pdtools.trees import Constituents, Tree, merge_subwords, tree_from_attachme
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
     from pdtools.shards import ShardSet
+    from pdtools.shards.rows import ShardRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class DerivationKind(ABC):
     they show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
 
     Attributes:
-        reach_words: whether the probabilities of tokens depend on the choices before. If not, p(x) needs no
+        conditions_tokens: whether the probabilities of tokens depend on the choices before. If not, p(x) needs no
             search.
         scores_given: whether derivations that are given have probabilities; if not, the model could make
             others alone, and of given ones there are only the probabilities of tokens.
@@ -46,7 +47,7 @@ class DerivationKind(ABC):
         unit: what its choices are called in scores of training.
     """
 
-    reach_words: bool = False
+    conditions_tokens: bool = False
     scores_given: bool = True
     name: ClassVar[str]
     exist: ClassVar[bool] = True
@@ -100,7 +101,7 @@ class DerivationKind(ABC):
         """
         return attach
 
-    def of_row(self, row: ShardRow) -> Any:
+    def of_sentence(self, row: ShardRow) -> Any:
         """The derivation of a tokenized sentence with its tree; see :meth:`given`."""
         return self.given(row.attach, row.constituents)
 

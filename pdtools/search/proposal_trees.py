@@ -185,16 +185,14 @@ def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDeriva
     kind = loaded.model.derivation_kind
     for tree, graph in _proposals(trees.path, has_arcs=kind.has_arcs):
         n_trees += 1
-        row = row_of_tree(tree, loaded.tokenizer, settings)
-        if isinstance(row, str):
-            left_out[row] += 1
-            continue
-        ids, given = row.encoding.ids, kind.of_row(replace(row, graph=graph))
-        if problem := given if isinstance(given, str) else _problem(loaded.model, ids, given):
-            left_out[problem] += 1
-            unusable.setdefault(ids.tobytes(), problem)
+        found = ProposalTree.of(loaded, tree, graph)
+        if isinstance(found, str):
+            left_out[found] += 1
+        elif found.problem is not None:
+            left_out[found.problem] += 1
+            unusable.setdefault(found.tokens.tobytes(), found.problem)
         else:
-            by_ids.setdefault(found.tokens.tobytes(), {})[content(found.given)] = found.given
+            by_ids.setdefault(found.tokens.tobytes(), {})[kind.content(found.given)] = found.given
     different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
     return ProposalDerivations(different, unusable, n_trees, dict(left_out))
 
@@ -210,12 +208,52 @@ def _proposals(path: str, *, has_arcs: bool) -> Iterator[tuple[Tree, Graph | Non
         yield tree, None
 
 
-def _problem(model: LanguageModel, ids: NDArray[np.int32], given: Any) -> str | None:
-    """The reason why a model cannot read a derivation, if there is one."""
-    positions = model.row_length(ids, given)
-    if model.max_length is not None and positions > model.max_length:
-        return f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
-    return model.derivation_kind.problem(model, given)
+@dataclass(frozen=True, slots=True)
+class ProposalTree:
+    """A tree of a sentence in a model's form.
+
+    Attributes:
+        row: the row that shards would have.
+        tokens, given: tokens and derivation, as :meth:`pdtools.models.LanguageModel.pack` takes them.
+        derivation: the derivation of the sentence; None if the model's kind has none for this tree.
+        problem: the reason why the model cannot score it, if there is one.
+    """
+
+    row: ShardRow
+    tokens: NDArray[np.int32]
+    given: Any
+    derivation: AnyDerivation | None
+    problem: str | None
+
+    @classmethod
+    def of(cls, loaded: LoadedModel, tree: Tree, graph: Graph | None = None) -> ProposalTree | str:
+        """Read a tree as ``pdtools tapes`` does, or say why it is no row of shards.
+
+        Args:
+            graph: its dependency arcs, for kinds that have arcs.
+        """
+        model, kind = loaded.model, loaded.model.derivation_kind
+        settings = ShardSettings(
+            factor=loaded.config["shards"].get("factor", "right"),
+            tape="none",
+            constituents="labelled" if kind.labelled else "none",
+        )
+        row = row_of_tree(tree, loaded.tokenizer, settings)
+        if isinstance(row, str):
+            return row
+        row = replace(row, graph=graph)
+        tokens, given = row.encoding.ids, kind.of_sentence(row)
+        if isinstance(given, str):
+            return cls(row, tokens, None, None, given)
+        derivation = kind.read(tokens, given)
+        if model.layout == "window":  # the last token attaches to ROOT
+            tokens, given = tokens[:-1], np.append(row.attach[: len(tokens) - 2], np.int32(0))
+        positions, problem = model.row_length(tokens, given), kind.problem(model, given)
+        if model.max_length is not None and positions > model.max_length:
+            problem = (
+                f"longer than the model, with its tree: {positions} positions, at most {model.max_length}"
+            )
+        return cls(row, tokens, given, derivation, problem)
 
 
 class _Reading(NamedTuple):

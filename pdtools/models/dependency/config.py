@@ -53,7 +53,7 @@ class GiltConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """Arcs, which make the graph that tokens are read with; without sets the scores choose them."""
-        return ArcKind(reach_words=True, scores_given=self.arcs == "set")
+        return ArcKind(conditions_tokens=True, scores_given=self.arcs == "set")
 
     @property
     def width(self) -> int:

@@ -112,8 +112,8 @@ class TransitionKind(ActionKind):
         """See :meth:`DerivationKind.derive`."""
         return TransitionDerivations(cast("DependencyGrammarLM", model), rows, length)
 
-    def of_row(self, row: ShardRow) -> ArcActions | str:
-        """See :meth:`DerivationKind.of_row`."""
+    def of_sentence(self, row: ShardRow) -> ArcActions | str:
+        """See :meth:`DerivationKind.of_sentence`."""
         if row.graph is None:
             return "a tree of constituents has no dependency arcs"
         return self.of_graph(row.graph, row.encoding.word)
