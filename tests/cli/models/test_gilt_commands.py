@@ -1,0 +1,138 @@
+"""GiLT by the commands that take models: from CoNLL-U to a trained model, scores, parses and samples."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import cast
+
+import pyarrow.parquet as pq
+import pytest
+from search_oracle import WORDS, row, tiny_model
+from toy_grammar_lm import PAIRS, enumerate_derivations, write_pairs, write_suite
+
+from pdtools.cli.main import run
+from pdtools.models import LanguageModel, save_checkpoint
+from pdtools.models.dependency.model import GiltLM
+from pdtools.tokenization import train_word_tokenizer
+from pdtools.trees.graphs import Graph
+
+HEADS = [("a b c", [2, 0, 2]), ("c a", [0, 1]), ("b", [0])]
+TINY = ("layers=2", "d_model=16", "heads=2", "d_ff=32", "feature_width=4")
+
+
+def call(*arguments: object) -> None:
+    assert run([*map(str, arguments), "-q"]) == 0
+
+
+@pytest.fixture(scope="module", params=["released", "set"])
+def model(request: pytest.FixtureRequest) -> LanguageModel:
+    return tiny_model("gilt", arcs=request.param, feature_width=4)
+
+
+@pytest.fixture
+def checkpoint(model: LanguageModel, tmp_path: Path) -> Path:
+    tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
+    shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    save_checkpoint(tmp_path / "gilt", model, tokenizer, shards=shards)
+    return tmp_path / "gilt"
+
+
+def write_conllu(file: Path) -> None:
+    lines = []
+    for words, heads in HEADS:
+        for number, (word, head) in enumerate(zip(words.split(), heads, strict=True), start=1):
+            lines.append("\t".join([str(number), word, *"____", str(head), "dep", "_", "_"]))
+        lines.append("")
+    file.write_text("".join(line + "\n" for line in lines))
+
+
+def write_shards(folder: Path, tokenizer: Path | None) -> Path:
+    write_conllu(folder / "x.conllu")
+    call("parse", folder / "x.conllu", "--from", "conllu", "-o", folder / "x.trees")
+    made = ("--min-count", 1) if tokenizer is None else ("--tokenizer", tokenizer)
+    call("tapes", folder / "x.trees", *made, "-o", folder / "shards")
+    return folder / "shards"
+
+
+def marginal(model: LanguageModel, text: str) -> float:
+    tokens = row([3 + WORDS.index(word) for word in text.split()]).tolist()
+    return enumerate_derivations(model, tokens).prefix_logprobs[-1]
+
+
+def joint_of(model: LanguageModel, text: str, heads: list[int]) -> tuple[float, float]:
+    """log p of the tokens given a graph, and of its arcs."""
+    tokens = row([3 + WORDS.index(word) for word in text.split()])
+    parts = model.forward_parts(cast(GiltLM, model).pack([(tokens, Graph.of_heads(heads))]))
+    return float(parts.token_logprobs.sum().detach()), float(parts.attach_logprobs.sum().detach())
+
+
+def test_surprisals_pairs_and_suites(model: LanguageModel, checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b\nc\n")
+    out = tmp_path / "out.tsv"
+    call("surprisal", tmp_path / "in.txt", "--model", checkpoint, "--nats", "-o", out)
+    header, *rows = [line.split("\t") for line in out.read_text().splitlines()]
+    for number, text in ((1, "a b"), (2, "c")):
+        own = [each for each in rows if each[header.index("sentence_id")] == str(number)]
+        total = sum(float(each[header.index("surprisal")]) for each in own)
+        assert total == pytest.approx(-marginal(model, text), abs=1e-4)
+
+    write_pairs(tmp_path / "pairs.jsonl")
+    call("eval-blimp", tmp_path / "pairs.jsonl", "--model", checkpoint, "-o", tmp_path / "blimp")
+    items = pq.read_table(tmp_path / "blimp" / "items.parquet").to_pylist()
+    right = [marginal(model, good) > marginal(model, bad) for good, bad in PAIRS]
+    assert [item["correct"] for item in items] == right
+
+    write_suite(tmp_path / "toy.json")
+    call("eval-sg", tmp_path / "toy.json", "--model", checkpoint, "-o", tmp_path / "sg")
+    assert "by_suite" in json.loads((tmp_path / "sg" / "results.json").read_text())["scores"]
+
+
+def test_perplexities(model: LanguageModel, checkpoint: Path, tmp_path: Path) -> None:
+    shards = write_shards(tmp_path, checkpoint)
+    call("eval-ppl", shards, "--model", checkpoint, "--particles", 9, "-o", tmp_path / "ppl")
+    scores = json.loads((tmp_path / "ppl" / "results.json").read_text())["scores"]
+    n = sum(len(heads) + 1 for _, heads in HEADS)
+    tokens, arcs = zip(*(joint_of(model, words, heads) for words, heads in HEADS), strict=True)
+    total = sum(marginal(model, words) for words, _ in HEADS)
+    assert math.log(scores["ppl_token_given_trees"]) == pytest.approx(-sum(tokens) / n, abs=1e-5)
+    assert math.log(scores["ppl_token_marginal"]) == pytest.approx(-total / n, abs=1e-5)
+    if model.config.arcs == "set":
+        joint = math.log(scores["ppl_token_joint"])
+        assert joint == pytest.approx(-(sum(tokens) + sum(arcs)) / n, abs=1e-5)
+    else:  # the scores choose the arcs: none that are given have a probability
+        assert scores["ppl_token_joint"] is None
+        assert math.log(scores["ppl_token_particles"]) == pytest.approx(-total / n, rel=0.2)
+
+
+def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("a b c\nc\n")
+    call("decode", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "out.trees")
+    assert len((tmp_path / "out.trees").read_text().splitlines()) == 2
+    call("sample", "--model", checkpoint, "-n", 4, "-o", tmp_path / "samples.trees")
+    assert len((tmp_path / "samples.trees").read_text().splitlines()) == 4
+    call("view", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "page.html")
+    assert "<html" in (tmp_path / "page.html").read_text()
+
+
+def test_training(tmp_path: Path) -> None:
+    shards = write_shards(tmp_path, None)
+    settings = [f"config.{each}" for each in TINY]
+    settings += ["train.steps=4", "train.eval_every=2", "train.warmup_steps=1", "train.normalize=sentence"]
+    more = [part for each in settings for part in ("--set", each)]
+    call("train", shards, "--valid", shards, "--model", "gilt", *more, "-o", tmp_path / "run")
+    *_, last = map(json.loads, (tmp_path / "run" / "metrics.jsonl").read_text().splitlines())
+    assert 0 <= last["count_accuracy"] <= 1
+    assert last["arc_loss"] > 0
+    call("surprisal", "--text", "a b c", "--model", tmp_path / "run" / "best", "-o", tmp_path / "out.tsv")
+
+
+def test_shards_without_arcs(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.trees").write_text("(S (X a) (X b))\n")
+    call("tapes", tmp_path / "x.trees", "--tokenizer", checkpoint, "-o", tmp_path / "shards")
+    assert run(["eval-ppl", str(tmp_path / "shards"), "--model", str(checkpoint), "-q"]) == 1
+    assert "no dependency arcs" in capsys.readouterr().err
+    arguments = ["train", str(tmp_path / "shards"), "--model", "gilt", "-o", str(tmp_path / "run"), "-q"]
+    assert run(arguments) == 1
+    assert "no dependency arcs" in capsys.readouterr().err
