@@ -1,4 +1,4 @@
-"""What every language model of pdtools offers: log-probabilities of a batch, or token by token."""
+"""The interface of every language model: log-probabilities of a batch, or token by token."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
-# Of which tokens a prediction may depend: those before it, or the whole row with what is asked for masked.
+# Tokens that a prediction may depend on: those before it, or the whole row with the predicted ones masked.
 Objective = Literal["causal", "masked"]
-# What rows are: one sentence with end-of-sentence, or several, each with its own ROOT.
+# Units of rows: one sentence with end-of-sentence, or several, each with its own ROOT.
 Layout = Literal["sentence", "window"]
 
 
@@ -35,14 +35,14 @@ class TokenParts:
     """Log-probabilities of a batch's tokens and attachments, in nats.
 
     Attributes:
-        token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}), x_k the target at k; of a masked model
+        token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}), x_k the target at k; for a masked model
             log p(x_k | the row). 0 where nothing is scored (ROOT, padding).
         attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS and padding, and
             everywhere without a head.
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
         n_clamped: int64 (), cells of the tapes deeper than the model's depth table (up to the last word).
-        treereg: TreeReg's loss; None where the model has none, or it was not asked for.
-        numbers: float (B,), the regression of each row's last token; None where none is asked for.
+        treereg: TreeReg's loss; None if the model has none, or it was not requested.
+        numbers: float (B,), the regression of each row's last token; None if not requested.
     """
 
     token_logprobs: Tensor
@@ -57,19 +57,19 @@ class TokenParts:
 class LossParts:
     """Sums over a batch, by name; they add up over batches and workers. All are 0-dimensional tensors.
 
-    Every model gives those of eq. 7's two factors, and the same names for every batch that asks for the same.
+    Every model gives the sums of eq. 7's two factors, and the same names for every batch that asks for the
+    same.
 
     Attributes:
-        sums: of the terms of the loss (:data:`pdtools.training.loss.TERMS`): ``token_nll``: -log p of all
-            tokens (EOS included), nats; ``attachment_nll``: -log p of all attachments, nats; ``treereg``
-            (:class:`pdtools.models.treereg.TreeRegParts`); of prompts ``answer_nll``, the part of
-            ``token_nll`` that is of answers, and ``squared_error`` of the numbers that the model gives, where
-            one is known.
-        counts: ``tokens``, ``attachments`` that were scored; ``attachments_right``: the likeliest legal ones;
+        sums: the terms of the loss (:data:`pdtools.training.loss.TERMS`): ``token_nll``: -log p of all tokens
+            (EOS included), nats; ``attachment_nll``: -log p of all attachments, nats; ``treereg``
+            (:class:`pdtools.models.treereg.TreeRegParts`); for prompts ``answer_nll``, the answers' part of
+            ``token_nll``, and ``squared_error`` of the model's numbers, if known.
+        counts: scored ``tokens`` and ``attachments``; ``attachments_right``: the likeliest legal ones;
             ``clamped``: cells of the tapes deeper than the model's depth table; ``trees``, ``splits``,
             ``splits_right`` of TreeReg; known ``numbers``.
-        rows: of each row of a batch of prompts: ``answer_logprobs``, float64 (B,), log p of the answer's
-            tokens given what is before them; ``numbers``, float (B,), what the regression gives.
+        rows: for each row of a batch of prompts: ``answer_logprobs``, float64 (B,), log p of the answer's
+            tokens given those before; ``numbers``, float (B,), the regression.
     """
 
     sums: Mapping[str, Tensor]
@@ -78,10 +78,10 @@ class LossParts:
 
 
 class DecoderState(ABC):
-    """What a model remembers of R hypotheses that it reads in lock-step.
+    """A model's memory of R hypotheses that it reads in lock-step.
 
     Attributes:
-        position: the last position that was fed; -1 at the start.
+        position: the last position fed; -1 at the start.
     """
 
     position: int
@@ -105,7 +105,7 @@ class LanguageModel(nn.Module, ABC):
     Attributes:
         config: the frozen dataclass it was built from.
         max_length: most positions of a row (ROOT and EOS included), or None if there is no limit.
-        reads_streams: whether batches of endless streams are taken (:attr:`Batch.continues`).
+        reads_streams: whether it takes batches of endless streams (:attr:`Batch.continues`).
         has_treereg: whether it is trained with TreeReg (:mod:`pdtools.models.treereg`), and so parses.
     """
 
@@ -136,42 +136,42 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def end_id(self) -> int:
-        """The token whose probability is that of a sentence's end: of some models of windows ROOT."""
+        """The token that ends a sentence: ROOT for some models of windows."""
         return self.eos_id
 
     @property
     def layout(self) -> Layout:
-        """Of the rows that it learns from: ``window``: sentences end by an attachment, or before a ROOT."""
+        """The rows' layout: in a ``window``, sentences end by an attachment, or before a ROOT."""
         return cast(Layout, getattr(self.config, "layout", "sentence"))
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """Which derivations it has, and whether words depend on them."""
+        """The kind of its derivations, which tells whether words depend on them."""
         return cast(DerivationKind, self.config.derivation_kind)
 
     @property
     def needs_float64(self) -> bool:
-        """Whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
+        """Return whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
         return self.derivation_kind.exist
 
     @property
     def has_derivations(self) -> bool:
-        """Whether it derives trees."""
+        """Return whether it derives trees."""
         return self.derivation_kind.exist
 
     @property
     def words_depend(self) -> bool:
-        """Whether its words depend on derivations, so that p(x) needs a search."""
+        """Return whether its words depend on derivations, so that p(x) needs a search."""
         return self.derivation_kind.conditions_tokens
 
     @property
     def reads_labels(self) -> bool:
-        """Whether its derivations are labelled constituents."""
+        """Return whether its derivations are labelled constituents."""
         return self.derivation_kind.labelled
 
     @property
     def structure(self) -> str:
-        """What is learned beside the tokens, as scores of training call it."""
+        """The unit learned besides the tokens, as scores of training call it."""
         return self.derivation_kind.unit
 
     @property
@@ -181,7 +181,7 @@ class LanguageModel(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return next(self.parameters()).device
 
     @property
@@ -190,11 +190,11 @@ class LanguageModel(nn.Module, ABC):
         return str(next(self.parameters()).dtype).removeprefix("torch.")
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
-        """Those of the attachment head, if there is one."""
+        """The parameters of the attachment head, if there is one."""
         return iter(())
 
     def use_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """Take note of what the tokenizer knows of its tokens, before anything is computed."""
+        """Take from the tokenizer, before anything is computed, information on its tokens."""
 
     def check_length(self, length: int) -> None:
         """Refuse a row that is longer than the model.
@@ -209,10 +209,10 @@ class LanguageModel(nn.Module, ABC):
             )
 
     def check_causal(self) -> None:
-        """Refuse what needs p(x), or the probability of a next token.
+        """Refuse a masked model where p(x), or a next-token probability, is needed.
 
         Raises:
-            PdtoolsError: if the model is a masked one.
+            PdtoolsError: if the model is masked.
         """
         if self.objective != "causal":
             raise PdtoolsError(
@@ -237,12 +237,12 @@ class LanguageModel(nn.Module, ABC):
             float (B, V), nats.
 
         Raises:
-            PdtoolsError: if a row is longer than ``max_length``, or the model is a masked one.
+            PdtoolsError: if a row is longer than ``max_length``, or the model is masked.
         """
         raise NotImplementedError
 
     def position_logprobs(self, batch: Batch) -> Tensor:
-        """What :meth:`forward_parts` would say of every token in the place of each target, in one pass.
+        """Log-probabilities as in :meth:`forward_parts` of every token in place of each target, in one pass.
 
         Returns:
             float (B, N, V), nats, of all positions but 0; for small vocabularies.
@@ -253,7 +253,7 @@ class LanguageModel(nn.Module, ABC):
         raise NotImplementedError
 
     def forward(self, batch: Batch) -> LossParts:
-        """The same as :meth:`loss`, so that wrappers which call the module (data parallel) work."""
+        """Return :meth:`loss`, so that wrappers which call the module (data parallel) work."""
         return self.loss(batch)
 
     def loss(self, batch: Batch) -> LossParts:
@@ -288,9 +288,9 @@ class LanguageModel(nn.Module, ABC):
 
     @classmethod
     def losses(cls, models: Sequence[Self], batches: Sequence[Batch]) -> list[LossParts]:
-        """What :meth:`loss` gives of several models, each of its own batch.
+        """The :meth:`loss` of several models, each on its own batch.
 
-        Small models that are trained at once can be computed faster so; these are computed one by one.
+        Subclasses may compute small models faster together; here they are computed one by one.
 
         Args:
             models: of this class, on one device, in the same mode.
@@ -302,44 +302,43 @@ class LanguageModel(nn.Module, ABC):
         """Read the next part of streams, if :attr:`reads_streams`.
 
         Args:
-            tokens: int64 (B, T), that are read.
-            targets: int64 (B, T), what follows each of them.
-            carry: what the part before left, or None at the beginning.
+            tokens: int64 (B, T), the tokens read.
+            targets: int64 (B, T), the tokens that follow each.
+            carry: the state after the part before, or None at the beginning.
 
         Returns:
-            log p of the targets, (B, T), nats, and what the next part starts from, which no gradient goes
-            through.
+            log p of the targets, (B, T), nats, and the state for the next part, without gradients.
         """
         raise NotImplementedError
 
     def stream_state(self) -> dict[str, Tensor]:
-        """What training batches of streams have left for the next one, by name; no weights."""
+        """The state that training batches of streams leave for the next one, by name; no weights."""
         return {}
 
     def load_stream_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of :meth:`stream_state`."""
 
     def derive(self, rows: int, length: int) -> Derivations:
-        """R derivations side by side, of which nothing but ROOT is there yet.
+        """R unfinished derivations, which consist only of ROOT.
 
         Args:
             rows: R at the start.
-            length: the most positions of one, ROOT and end-of-sentence included.
+            length: the most positions of a derivation, ROOT and end-of-sentence included.
 
         Raises:
-            PdtoolsError: if ``length`` is over ``max_length``, or the model is a masked one.
+            PdtoolsError: if ``length`` is over ``max_length``, or the model is masked.
         """
         return self.derivation_kind.derive(self, rows, length)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """Rows of shards, tokens with what :meth:`derivation_of` gives, as a batch of given derivations.
+        """Make a batch from rows of shards: tokens with derivations from :meth:`derivation_of`.
 
         No rows are :func:`pdtools.models.batch.empty_batch`.
         """
         return self.derivation_kind.pack(self, rows)
 
     def pack_prompts(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """Windows that are prompts, which nothing follows, as a batch.
+        """Make a batch from windows that are prompts, which nothing follows.
 
         Raises:
             PdtoolsError: if the model does not read windows.
@@ -350,12 +349,12 @@ class LanguageModel(nn.Module, ABC):
         """The derivation of a row, which the model's kind makes.
 
         Raises:
-            PdtoolsError: if the shards do not have it.
+            PdtoolsError: if the shards lack it.
         """
         return self.derivation_kind.of_row(shards, row)
 
     def no_derivation(self, tokens: NDArray[np.int32]) -> Any:
-        """What :meth:`pack` takes beside tokens (n + 2) on which no derivation bears: all shift."""
+        """The derivation for :meth:`pack` of tokens (n + 2) that depend on none: all shift."""
         return np.arange(len(tokens), dtype=np.int32)
 
     def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
@@ -376,11 +375,11 @@ class LanguageModel(nn.Module, ABC):
         Args:
             rows: R at the start.
             length: the most tokens of one hypothesis.
-            entries: the most tokens that are fed to all hypotheses together, each counted when it is fed;
-                by default ``rows`` times ``length``.
+            entries: the most tokens fed to all hypotheses together, each counted when it is fed; by default
+                ``rows`` times ``length``.
 
         Raises:
-            PdtoolsError: if ``length`` is over ``max_length``, or the model is a masked one.
+            PdtoolsError: if ``length`` is over ``max_length``, or the model is masked.
         """
         raise NotImplementedError
 
@@ -407,7 +406,7 @@ class LanguageModel(nn.Module, ABC):
         Args:
             state: after token k.
             next_tokens: int64 (M,).
-            rows: int64 (M,), the hypothesis that each of them is asked of; by default all, in order.
+            rows: int64 (M,), the hypothesis of each of them; by default all, in order.
 
         Returns:
             float (M,).
@@ -420,8 +419,8 @@ class LanguageModel(nn.Module, ABC):
         """log p(r_{k+1} | x_<=k+1, W_k), normalised over the legal candidates.
 
         Args:
-            state: after token k; what the layers below the tape make of the tokens may be noted in it, and
-                other tokens may be asked for afterwards.
+            state: after token k; it may note the output of layers below the tape, and other tokens may be
+                requested afterwards.
             next_tokens: int64 (R,), x_{k+1}.
             legal: bool (R, k + 2), the shift last (:meth:`pdtools.models.StackState.legal`).
 
@@ -429,7 +428,7 @@ class LanguageModel(nn.Module, ABC):
             float (R, k + 2); -inf where illegal.
 
         Raises:
-            NoRoomError: if the state has no room for what is noted.
+            NoRoomError: if the state has no room for its notes.
         """
         raise PdtoolsError("this model has no attachment head")
 
@@ -450,7 +449,7 @@ def initialize(module: nn.Module) -> None:
 
 
 def initialize_by_fan_in(module: nn.Module) -> None:
-    """Haiku's initial weights: deviation 1 / sqrt(inputs), of embeddings 0.02, cut off at two; biases 0."""
+    """Haiku's initial weights: deviation 1 / sqrt(inputs), 0.02 for embeddings, cut off at two; biases 0."""
     if isinstance(module, nn.Linear | nn.Embedding):
         cut_off_normal(module.weight, 0.02 if isinstance(module, nn.Embedding) else module.in_features**-0.5)
     if isinstance(module, nn.Linear) and module.bias is not None:
@@ -458,5 +457,5 @@ def initialize_by_fan_in(module: nn.Module) -> None:
 
 
 def cut_off_normal(weight: Tensor, std: float) -> None:
-    """Draw from a normal distribution that is cut off at two deviations, as Haiku does."""
+    """Draw from a normal distribution cut off at two deviations, as Haiku does."""
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)

@@ -1,4 +1,4 @@
-"""What models read: rows side by side, padded at the end."""
+"""Batches: rows padded at the end to one length."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows side by side, padded at the end: sentences (ROOT, tokens, EOS), or inputs with what they lead to.
+    """Rows padded at the end to one length: sentences (ROOT, tokens, EOS), or inputs with targets.
 
     Attributes:
         tokens: int64 (B, N), padded with the padding token.
         attach: int64 (B, N), positions in the row; padding positions shift.
         lengths: int64 (B,), positions that are not padding.
-        targets: int64 (B, N), what is to be predicted at each position; None: the tokens themselves.
+        targets: int64 (B, N), the token to be predicted at each position; None: the tokens themselves.
         scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
-        continues: of a part of streams (tokens that are read, targets what follows each of them), whether the
-            rows go on where those of the last batch ended, or begin; None: rows are sentences.
-        roots: bool (B, N), of windows the positions of ROOTs that are given, not predicted; None: all are
+        continues: for a part of streams (tokens are read, targets follow each of them), whether the
+            rows continue those of the last batch, or begin; None: rows are sentences.
+        roots: bool (B, N), for windows the positions of ROOTs that are given, not predicted; None: all are
             predicted but the first.
-        edges: bool (B, N), after which tokens a node may split (:func:`pdtools.models.treereg.word_edges`);
-            None: TreeReg's loss is not asked for.
-        places: int64 (S, L), of windows with edges where their sentences are
+        edges: bool (B, N), the tokens after which a node may split
+            (:func:`pdtools.models.treereg.word_edges`); None: TreeReg's loss is not requested.
+        places: int64 (S, L), for windows with edges the positions of their sentences
             (:func:`pdtools.models.treereg.sentence_places`); None: rows are sentences.
-        unattached: bool (B, N), positions whose attachments are a convention, not scored: those of the
-            answers of prompts; None: there are none.
-        answers: bool (B, N), of prompts the tokens of the answers; None: rows are no prompts.
-        numbers: float (B,), of prompts that ask for numbers these, NaN where there is none; None: of others.
+        unattached: bool (B, N), positions whose attachments are a convention, not scored: prompts'
+            answers; None: there are none.
+        answers: bool (B, N), for prompts the tokens of the answers; None: rows are no prompts.
+        numbers: float (B,), for prompts that ask for numbers these, NaN if unknown; None: for others.
     """
 
     tokens: Tensor
@@ -57,7 +57,7 @@ class Batch:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Self:
-        """The same batch in memory that a GPU copies from without waiting."""
+        """The same batch in pinned memory, from which a GPU copies without waiting."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:
@@ -67,7 +67,7 @@ class Batch:
         return type(self)(**cast(dict[str, Any], changed))
 
     def predicted(self) -> Tensor:
-        """Positions whose target is scored, bool (B, N): those given, or all but ROOT and padding."""
+        """Positions whose target is scored, bool (B, N): ``scored``, or all but ROOT and padding."""
         if self.scored is not None:
             return self.scored
         if self.roots is not None:
@@ -109,9 +109,9 @@ def collate(rows: Sequence[tuple[Any, Any]], pad_id: int) -> Batch:
 
 
 def empty_batch(root_id: int, pad_id: int) -> Batch:
-    """A batch of no sentences: a row with nothing to predict, whose losses and gradients are 0.
+    """A batch without sentences: a row with nothing to predict, whose losses and gradients are 0.
 
-    A rank without a sentence goes the same way as the others with it.
+    With it, a rank without a sentence takes the same steps as the others.
     """
     return Batch(
         tokens=torch.tensor([[root_id, pad_id]]), attach=torch.tensor([[0, 1]]), lengths=torch.tensor([1])
@@ -119,10 +119,10 @@ def empty_batch(root_id: int, pad_id: int) -> Batch:
 
 
 def join_batches(batches: Sequence[Batch], pad_id: int) -> Batch:
-    """Several batches in one, each filled up to the same number of rows and of positions.
+    """Join several batches, each padded to the same number of rows and of positions.
 
     Raises:
-        ValueError: if some batches have targets of their own and others not, or they are parts of streams.
+        ValueError: if only some batches have targets of their own, or they are parts of streams.
     """
     if any(batch.continues is not None for batch in batches):
         raise ValueError("parts of streams are not put side by side")

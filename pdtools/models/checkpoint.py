@@ -37,8 +37,8 @@ FORMAT_VERSION = "1"
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 BEST_FOLDER = "best"
-# Keys of config.json about training so far: updates; words read, as many as the tokens read have
-# in the whole corpus; and the numbers of words of train.keep_at that it was kept for.
+# Keys of config.json about training so far: updates; words read (the share of the corpus' words that
+# the tokens read have); and the numbers of words of train.keep_at for which it was kept.
 TRAINED = ("step", "words", "kept_at_words")
 UNTRAINED = "this checkpoint is of step 0: its weights are those that training began with"
 
@@ -49,10 +49,10 @@ class LoadedModel:
 
     Attributes:
         model: in evaluation mode, on the wanted device.
-        tokenizer: that it was trained with.
+        tokenizer: the tokenizer of its training.
         config: the whole of config.json; ``config["shards"]`` holds the training shards' settings
             (layout, factor, text style).
-        folder: where it was read from.
+        folder: its folder.
     """
 
     model: LanguageModel
@@ -62,17 +62,17 @@ class LoadedModel:
 
     @property
     def trained(self) -> dict[str, Any]:
-        """How far it was trained, see :data:`TRAINED`."""
+        """The progress of its training, see :data:`TRAINED`."""
         return {name: self.config[name] for name in TRAINED if name in self.config}
 
     @property
     def described(self) -> dict[str, str]:
-        """For the settings of results: ``model``, its name, and ``warning``, if it was never trained."""
+        """Settings for results: ``model``, its name, and ``warning``, if it was never trained."""
         return _described(self.config)
 
 
 def describe_checkpoint(path: str | Path) -> dict[str, str]:
-    """:attr:`LoadedModel.described` of a checkpoint or run that is not loaded here; {} if it is damaged.
+    """:attr:`LoadedModel.described` of a checkpoint or run without loading it; {} if it is damaged.
 
     Raises:
         InputError: if there is none.
@@ -82,7 +82,7 @@ def describe_checkpoint(path: str | Path) -> dict[str, str]:
 
 
 def reads_windows(path: str | Path) -> bool:
-    """Whether the model of a checkpoint or run, which is not loaded, learned from windows."""
+    """Return whether the model of a checkpoint or run learned from windows, without loading it."""
     config = read_json(checkpoint_folder(path) / CONFIG_FILE)
     shape = config.get("config") if isinstance(config, dict) else None
     return isinstance(shape, dict) and shape.get("layout") == "window"
@@ -107,7 +107,7 @@ def save_checkpoint(
     Args:
         folder: its place.
         model: the model.
-        tokenizer: that its training shards were made with.
+        tokenizer: the tokenizer of its training shards.
         shards: settings of the training shards that scoring needs to know (layout, factor, …).
         step: updates done; None: unknown.
         overwrite: replace an existing folder.
@@ -135,9 +135,9 @@ def write_checkpoint(
 
     Args:
         folder, model, tokenizer, shards: see :func:`save_checkpoint`.
-        trained: how far it was trained: those of :data:`TRAINED` that are known.
-        weights: the model's whole state dict, of which the model itself may hold a part.
-        stub: with the stub by which transformers loads a causal model, see
+        trained: the known entries of :data:`TRAINED`.
+        weights: the whole state dict, of which the model itself may hold only a part.
+        stub: include the stub by which transformers loads a causal model, see
             :mod:`pdtools.models.for_transformers`.
     """
     write_tensors(folder / WEIGHTS_FILE, weights)
@@ -164,7 +164,7 @@ def write_checkpoint(
 
 
 def checkpoint_folder(path: str | Path) -> Path:
-    """The checkpoint that a path means: the folder itself, or ``best/`` in a run's folder.
+    """The checkpoint at a path: the folder itself, or ``best/`` in a run's folder.
 
     Raises:
         InputError: if there is none.
@@ -189,11 +189,11 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
 
     Args:
         path: a checkpoint's folder, or a training run's folder with ``best/`` in it.
-        device: where to put the model.
+        device: the model's device.
 
     Raises:
-        PdtoolsError: if it is none, is damaged, is of an unknown model or format version, or its tokenizer,
-            or labels, are not those that the model was trained with.
+        PdtoolsError: if it is none, is damaged, has an unknown model or format version, or its tokenizer
+            or labels are not those of its training.
     """
     folder = checkpoint_folder(path)
     check_checksums(folder)

@@ -1,10 +1,9 @@
 """Kinds of derivations: none, attachments, actions, …; a class for each, one protocol.
 
-A derivation is a sequence of choices, made from left to right: of a string its tokens; with attachments a
-token, what it attaches to, the next token, and so on; with actions the tree is written into the string.
-p(x, y) is the product of the choices' probabilities. Sampling, and whatever enumerates derivations, know
-nothing else of a model. Where one choice follows each token, a beam search knows no more than that either
-(:mod:`pdtools.models.tokenwise`).
+A derivation is a sequence of choices, made from left to right: for a string its tokens; with attachments a
+token, its attachment, the next token, and so on; with actions the tree is written into the string. p(x, y) is
+the product of the choices' probabilities. Sampling and enumeration use nothing else of a model. If one choice
+follows each token, a beam search needs no more than that either (:mod:`pdtools.models.tokenwise`).
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DerivationKind(ABC):
-    """The derivations that a model has: a class for each kind, which says all that models know of it.
+    """The derivations of a model: a class for each kind, with all that models know of it.
 
-    How it is searched stands in :data:`pdtools.search.kinds.SEARCHES`, under its name; how pages show it, if
-    they show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
+    Its search is registered in :data:`pdtools.search.kinds.SEARCHES`, under its name; its view, if
+    pages show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
 
     Attributes:
         conditions_tokens: whether the probabilities of tokens depend on the choices before. If not, p(x) needs
@@ -43,8 +42,8 @@ class DerivationKind(ABC):
         exist: whether there are any, and so trees.
         labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
         has_arcs: whether they give them as dependency arcs.
-        written: whether the tree is written into the string: what a batch has as tokens are its choices then.
-        unit: what its choices are called in scores of training.
+        written: whether the tree is written into the string: a batch's tokens are then its choices.
+        unit: the name of its choices in scores of training.
     """
 
     conditions_tokens: bool = False
@@ -94,10 +93,10 @@ class DerivationKind(ABC):
 
         Args:
             attach: int32 (n + 2), see :func:`pdtools.trees.sentence_layout`.
-            constituents: of kinds that are labelled.
+            constituents: for labelled kinds.
 
         Returns:
-            It, or as text why the kind has none for this tree.
+            The derivation, or the reason why the kind has none for this tree.
         """
         return attach
 
@@ -106,15 +105,15 @@ class DerivationKind(ABC):
         return self.given(row.attach, row.constituents)
 
     def problem(self, model: LanguageModel, given: Any) -> str | None:
-        """Why a model can take a derivation at no length; None if it can."""
+        """The reason why a model can never take a derivation; None if it can."""
         return None
 
     def content(self, given: Any) -> bytes:
-        """Equal for equal derivations of the same tokens."""
+        """Bytes that are equal for equal derivations of the same tokens."""
         return cast(bytes, given.tobytes())
 
     def read(self, tokens: NDArray[np.int32], given: Any) -> AnyDerivation:
-        """The derivation of a row, of tokens (n + 2), that gives a tree."""
+        """Convert a row's derivation, with tokens (n + 2), to one that gives a tree."""
         return Derivation(tokens[1:-1], given[1:-1] - np.int32(1))
 
 
@@ -129,12 +128,13 @@ class AnyDerivation(Protocol):
     def tokens(self) -> NDArray[np.int32]: ...
 
     def tree(self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None) -> Tree:
-        """The tree over words, of which there is one at least; where a word's tokens end up in different
-        constituents, these go.
+        """The tree over words, at least one.
+
+        Constituents that do not cover whole words are dropped.
 
         Args:
-            words: as trees have them.
-            word_of_token: of each token, which word it belongs to.
+            words: words as trees have them.
+            word_of_token: for each token, the word it belongs to.
             labels: names of the labels' numbers; None: there are none.
         """
         ...
@@ -162,11 +162,11 @@ class Derivation:
 
 
 class Derivations(ABC):
-    """R unfinished derivations that a model makes side by side, one choice after the other.
+    """R unfinished derivations of a model, made in parallel, one choice after the other.
 
     Attributes:
-        step: number of the next choice. Draws of one seed take the random number of this number.
-        most_steps: choices are numbered below this.
+        step: number of the next choice, and of the random number that draws it.
+        most_steps: upper bound of these numbers.
     """
 
     step: int
@@ -174,16 +174,16 @@ class Derivations(ABC):
 
     @abstractmethod
     def logprobs(self) -> Tensor:
-        """Log-probabilities of every next choice, float64 (R, C), nats; −inf where it is not allowed.
+        """Log-probabilities of every next choice, float64 (R, C), nats; −inf if it is not allowed.
 
-        What is allowed depends on the choices before alone, never on the string that is to come.
+        This depends only on the choices before, never on the rest of the string.
         """
 
     @abstractmethod
     def fits(self, token: int) -> Tensor:
-        """Choices that a string leaves whose next token (or end-of-sentence) is given: bool (R or 1, C).
+        """Choices that fit a string whose next token (or end-of-sentence) is given: bool (R or 1, C).
 
-        The others are dropped, not renormalised: their mass is other strings'.
+        The others are dropped, not renormalised: their mass belongs to other strings.
         """
 
     @abstractmethod
@@ -198,7 +198,7 @@ class Derivations(ABC):
         """
 
     def full(self) -> Tensor | None:
-        """Derivations that have no room for another choice, bool (R,); None: all have."""
+        """Derivations without room for another choice, bool (R,); None: all have room."""
         return None
 
     @abstractmethod
@@ -212,8 +212,8 @@ class Derivations(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Memory that is kept of what was read."""
+        """Memory taken by the tokens read."""
 
     @abstractmethod
     def derivation(self, choices: NDArray[np.int32]) -> AnyDerivation:
-        """All choices of one derivation, read: with end-of-sentence, or cut off before a token."""
+        """Convert all choices of one derivation: with end-of-sentence, or cut off before a token."""

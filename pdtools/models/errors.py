@@ -1,4 +1,4 @@
-"""What may be wrong with a model's settings, or with how it is used."""
+"""Errors in a model's settings, or in its use."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ class NoRoomError(PdtoolsError):
 
 
 def bad_config(reason: str) -> PdtoolsError:
-    """The error for settings that make no model."""
+    """The error for invalid settings of a model."""
     return PdtoolsError(f"model configuration: {reason}")

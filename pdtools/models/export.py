@@ -1,4 +1,4 @@
-"""A checkpoint to give to others: a folder that pdtools and transformers load, with a card."""
+"""Export of a checkpoint for others: a folder that pdtools and transformers load, with a card."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pdtools.files import atomic_directory, read_json, write_json
 from pdtools.models.checkpoint import LoadedModel, write_checkpoint
 
 TRAINING_FILE, CARD_FILE = "training.json", "README.md"
-# What weights are written as; they are read into single precision whatever they are.
+# Number formats of exported weights; they are always read into single precision.
 ExportedDtype = Literal["float32", "float16", "bfloat16"]
 
 
 def training_of(folder: Path) -> dict[str, Any] | None:
-    """What is known of a checkpoint's training: ``run.json`` of its run, or what was exported with it."""
+    """The record of a checkpoint's training: ``run.json`` of its run, or of its export."""
     for path in (folder / TRAINING_FILE, folder.parent / "run.json"):
         if path.is_file():
             found = read_json(path)
@@ -40,8 +40,8 @@ def export_checkpoint(
         loaded: the checkpoint.
         output: the folder.
         card: the text of ``README.md``.
-        dtype: of the weights that are real numbers.
-        overwrite: replace a folder that exists.
+        dtype: for floating-point weights.
+        overwrite: replace an existing folder.
 
     Raises:
         PdtoolsError: if there is no such type, weights do not fit it, or the folder may not be written.

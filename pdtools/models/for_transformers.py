@@ -1,6 +1,6 @@
-"""What transformers knows an exported checkpoint by, and the few lines of code that it runs to load one.
+"""The entries by which transformers recognizes an exported checkpoint, and the stub that loads one.
 
-No code of ours comes with a checkpoint: the stub imports the classes from the package that is installed here,
+No code of ours comes with a checkpoint: the stub imports the classes from the installed package,
 and ``trust_remote_code=True`` runs nothing else. Our own loaders never run it.
 """
 
@@ -34,7 +34,7 @@ _MODULE = STUB_FILE.removesuffix(".py")
 
 
 def model_entries(*, stub: bool) -> dict[str, Any]:
-    """The entries of ``config.json``; with ``stub``, where the classes are if nothing of ours is imported."""
+    """The entries of ``config.json``; with ``stub``, the place of the classes if pdtools is not imported."""
     names = {"AutoConfig": "PdtoolsConfig", "AutoModelForCausalLM": MODEL_CLASS}
     found: dict[str, Any] = {"model_type": MODEL_TYPE, "architectures": [MODEL_CLASS]}
     return found | ({"auto_map": {auto: f"{_MODULE}.{name}" for auto, name in names.items()}} if stub else {})

@@ -1,7 +1,8 @@
-"""Weights that training starts from: those of GPT-2 or RoBERTa, or of a checkpoint of ours.
+"""Initial weights of training: those of GPT-2 or RoBERTa, or of a checkpoint of ours.
 
-What both models have is copied. What only the new one has (the attachment head, depth tables, stack
-attention, more positions or tokens) is new, what it has no place for is left out, and all of it is told.
+Parts that both models have are copied. Parts that only the new one has (the attachment head, depth tables,
+stack attention, more positions or tokens) are new, parts that only the other has are omitted, and all are
+reported.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 from pdtools.typed_values import settings_of
 
 _NORM = "the norm of what the attachment head reads"
-# Parts that a model may have, and the model that it starts from not, or the other way round.
+# Parts that only one of the two models may have.
 _PARTS = (
     (re.compile(r"head\.next_norm\."), _NORM),
     (re.compile(r"head\."), "the attachment head"),
@@ -57,7 +58,7 @@ _OF_DATA = (
     "window_roots",
     "regression",
 )
-# Options that the same weights leave open, or which say what a model has besides them.
+# Options that are free for the same weights, or that describe parts besides them.
 _CHOICES = re.compile(
     "objective|.*dropout|treereg_.*|attachment_head|head_reads|head_slope|pushdown_layers|stack_layers"
     "|depth_init",
@@ -67,13 +68,13 @@ _CHOICES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Initialized:
-    """What became of the weights that a model started from.
+    """A report on the weights from which a model started.
 
     Attributes:
-        folder: where they are from.
-        copied: how many values.
-        new: what the model has besides, in words, with how it starts.
-        left_out: what it has no place for, in words.
+        folder: their folder.
+        copied: number of values copied.
+        new: the model's further parts, in words, with their initialization.
+        left_out: omitted parts, in words.
     """
 
     folder: str
@@ -87,19 +88,19 @@ class Initialized:
 
 
 def _is_checkpoint(folder: str | Path) -> bool:
-    """Whether a folder is a checkpoint of ours, or a run with one."""
+    """Return whether a folder is a checkpoint of ours, or a run with one."""
     return kind_of(folder) is Kind.MODEL
 
 
 def initial_shape(folder: str | Path) -> tuple[str | None, dict[str, Any]]:
-    """What a model that starts from a folder has to be; the weights are not read.
+    """The configuration that a model needs to start from a folder; the weights are not read.
 
     Returns:
-        The kind of model, None where several will do; and the options that the weights ask for: sizes, norms,
+        The kind of model, None if several will do; and the options that the weights ask for: sizes, norms,
         activation, positions.
 
     Raises:
-        InputError: if there is no model there, or one that ours has no equal to.
+        InputError: if there is no model there, or one without an equivalent of ours.
     """
     kind, options = _read_config(folder) if _is_checkpoint(folder) else (None, pretrained_options(folder))
     return kind, {name: value for name, value in options.items() if not _CHOICES.fullmatch(name)}
@@ -111,11 +112,11 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
     Args:
         folder: of GPT-2 or RoBERTa, as Hugging Face's transformers write it; a checkpoint, or a run.
         model: the kind of model that is to start from it.
-        tokenizer: of the data. It has to be the model's own; or, of a checkpoint, one that extends it, in
-            which all its tokens have the numbers that they had.
+        tokenizer: the data's. It has to be the model's own; or, for a checkpoint, one that extends it, with
+            the same numbers for all its tokens.
 
     Raises:
-        PdtoolsError: if it is damaged, of a kind that no such model can start from, or of other tokens.
+        PdtoolsError: if it is damaged, of an incompatible kind, or has other tokens.
     """
     if not _is_checkpoint(folder):
         _check_kinds(model, HUGGING_FACE)
@@ -146,7 +147,7 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
 
 
 def _check_kinds(model: str, kind: str) -> None:
-    """Refuse a model that cannot start from one of another kind."""
+    """Refuse a model that cannot start from a model of another kind."""
     if model == kind:
         return
     for name in (model, kind):
@@ -158,7 +159,7 @@ def _check_kinds(model: str, kind: str) -> None:
 
 
 def _read_config(folder: str | Path) -> tuple[str, dict[str, Any]]:
-    """The kind of a checkpoint's model, and its options but those that data decide."""
+    """The kind of a checkpoint's model, and its options except those that the data determine."""
     file = checkpoint_folder(folder) / CONFIG_FILE
     record = read_json(file)
     if not isinstance(record, dict):
@@ -170,10 +171,10 @@ def _read_config(folder: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def options_for(model: str, pretrained: Pretrained) -> dict[str, Any]:
-    """What a configuration takes over from a model, unless a recipe says otherwise.
+    """The options that a configuration takes from a model, unless a recipe sets them.
 
-    Depth tables that the other model does not have start at zero, so that at first the tape makes no
-    difference: tokens have the probabilities that the other model gives them.
+    Depth tables that the other model lacks start at zero, so that at first the tape makes no
+    difference: tokens have the probabilities of the other model.
     """
     own = {"attachment_head"} if model != pretrained.kind else set()
     known = {field.name for field in settings_of(model_kind(model).config_class)} - own
@@ -185,14 +186,15 @@ def options_for(model: str, pretrained: Pretrained) -> dict[str, Any]:
 def initialize_from(model: LanguageModel, pretrained: Pretrained, folder: str | Path) -> Initialized:
     """Copy weights into a model that has random ones.
 
-    New tokens of a model that begins and ends texts with other tokens than ours start as these: ROOT as the
-    one, all others as the other; those of a model of ours as the mean of its tokens. The output layer scores
-    every token: one at random could be far more probable than all that the model knows, whose scores may have
-    any mean, since its own softmax does not see that. Positions beyond the pretrained ones start at random
-    (torch's global generator), normally distributed with the mean and deviation of those in each dimension.
+    If the other model begins and ends texts with other tokens than ours, new tokens start as these: ROOT as
+    the first, all others as the second; for a model of ours, new tokens start as the mean of its tokens. The
+    output layer scores every token: a random one could be far more probable than all known tokens, whose
+    scores may have any mean, since the softmax ignores it. Positions beyond the pretrained ones start at
+    random (torch's global generator), normally distributed with the mean and deviation of the others in each
+    dimension.
 
     Raises:
-        InputError: if the model is of another shape.
+        InputError: if the model has another shape.
     """
     ours, theirs = model.state_dict(), pretrained.weights
     new = [name for name in ours if name not in theirs]
@@ -247,13 +249,13 @@ def _extend(place: Tensor, theirs: Tensor, model: LanguageModel, pretrained: Pre
 
 
 def _lengthened(table: Tensor, length: int) -> Tensor:
-    """A table of positions, (N, D), with more rows that look like it: (length, D)."""
+    """A table of positions, (N, D), extended with similar random rows: (length, D)."""
     more = torch.randn(length - len(table), table.shape[1], dtype=table.dtype)
     return torch.cat([table, table.mean(0) + table.std(0, correction=0) * more])
 
 
 def _part_of(name: str) -> tuple[str, int | None] | None:
-    """What a weight is a part of, and of which layer, from 1; None of the transformer itself."""
+    """The part of a model with a weight, and its layer, from 1; None for the transformer itself."""
     for pattern, part in _PARTS:
         if match := pattern.match(name):
             return part, int(match[1]) + 1 if match.groups() else None
@@ -261,7 +263,7 @@ def _part_of(name: str) -> tuple[str, int | None] | None:
 
 
 def _in_words(names: Iterable[str], values: Mapping[str, Tensor] | None = None) -> list[str]:
-    """Weights by their parts and layers; with their values, how they start."""
+    """Weights by their parts and layers; with their values, also their initialization."""
     parts: dict[str, list[tuple[int | None, str]]] = {}
     for name in names:
         found = _part_of(name)

@@ -1,1 +1,1 @@
-"""Models that read a dependency graph that they make as they go."""
+"""Models that read a dependency graph as they make it."""

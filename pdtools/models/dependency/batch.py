@@ -1,4 +1,4 @@
-"""Sentences with their dependency graphs side by side."""
+"""Batches of sentences with their dependency graphs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from pdtools.trees.graphs import Graph
 
 @dataclass(frozen=True, kw_only=True)
 class ArcBatch(Batch):
-    """Rows of tokens with graphs of words; there are no attachments: all shift. M is the most words, and 1.
+    """Rows of tokens with graphs of words, without attachments: all shift. M is the most words, plus 1.
 
     Attributes:
         word: int64 (B, N), the word of each token, from 1; 0 for ROOT.
         first: int64 (B, M), the position of each word's first token; 0 where there is no word.
         adjacency: bool (B, M, M), arcs from heads to dependents.
-        features: uint8 (B, 3, M, M), of words up to each word (:mod:`pdtools.trees.graph_features`), within
+        features: uint8 (B, 3, M, M), for words up to each word (:mod:`pdtools.trees.graph_features`), within
             the embeddings.
-        clamped: int64 (B,), how many of them were greater than the embeddings have.
+        clamped: int64 (B,), number of features beyond the embeddings.
     """
 
     word: Tensor
@@ -39,10 +39,10 @@ class ArcBatch(Batch):
     def of_rows(
         cls, rows: Sequence[tuple[NDArray[np.int32], Graph]], begins: NDArray[np.bool_], root: int, pad: int
     ) -> ArcBatch:
-        """Rows of shards.
+        """Make a batch from rows of shards.
 
         Args:
-            rows: tokens, ROOT and end-of-sentence included, and their words' arcs; none: a batch of nothing.
+            rows: tokens, ROOT and end-of-sentence included, and their words' arcs; empty: a batch of nothing.
             begins: bool (V,), tokens that begin words.
             root, pad: numbers of tokens.
         """
@@ -83,9 +83,9 @@ class ArcBatch(Batch):
         return of_word, Pairs(number, of, of_word[of], older)
 
     def at_tokens(self) -> Tensor:
-        """The features as tokens see them: int64 (B, 3, N, N), row and column 0, those of ROOT, all 0.
+        """The features as tokens see them: int64 (B, 3, N, N); ROOT's row and column 0 are all 0.
 
-        A token of word t sees one of word j by what word j has after t.
+        A token of word t sees a token of word j with the features that word j has after t.
         """
         batch, nodes = self.first.shape
         n = self.word.shape[1]
@@ -97,10 +97,10 @@ class ArcBatch(Batch):
 
 
 def word_numbers(tokens: NDArray[np.int32], begins: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The word of each token of a row (n + 2), from 1; ROOT's is 0, end-of-sentence has the last one's.
+    """The word of each token of a row (n + 2), from 1; 0 for ROOT, end-of-sentence has the last one's.
 
     Args:
-        begins: bool (V,), tokens that begin words; the first does, whatever it is.
+        begins: bool (V,), tokens that begin words; the first token always does.
     """
     starts = begins[tokens].copy()
     starts[1:2] = True

@@ -19,7 +19,7 @@ class GiltConfig(TransformerConfig):
     """Shape of GiLT, a transformer whose attention sees a dependency graph (Huang et al. 2026).
 
     Attributes:
-        counts: the numbers of arcs that a word's distribution is over: "masked": those that it may have;
+        counts: the support of the distribution of a word's number of arcs: "masked": the legal numbers;
             "all": 0 to 29 (as released), so that some probability is lost.
         arcs: given their number, the best-scored candidates ("released"), or a "set" with a probability, of
             which these are the most likely one. The set is not in the paper.

@@ -1,4 +1,4 @@
-"""Derivations of arcs: a token, then how many arcs the word has that it begins, and perhaps which."""
+"""Derivations of arcs: a token, then the number of arcs of the word it begins, and perhaps the arcs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pdtools.models.dependency.model import GiltLM
     from pdtools.models.dependency.state import ArcState, WordChoice
 
-# Sets of each size that a beam search looks at, of each hypothesis.
+# Number of sets of each size that a beam search considers for each hypothesis.
 MOST_SETS = 16
 
 NO_GRAPH = "trees of constituents have no dependency arcs"
@@ -34,7 +34,7 @@ class ArcDerivation:
 
     Attributes:
         tokens: int32[n], without ROOT and end-of-sentence.
-        graph: of the words that the tokens make.
+        graph: the graph of the tokens' words.
     """
 
     tokens: NDArray[np.int32]
@@ -62,7 +62,7 @@ class ArcKind(TokenwiseKind):
         return made(gilt, rows, length, entries)
 
     def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
-        """See :meth:`DerivationKind.given`: constituents do not say what depends on what."""
+        """See :meth:`DerivationKind.given`: constituents do not determine dependencies."""
         return NO_GRAPH
 
     def problem(self, model: LanguageModel, given: Graph) -> str | None:
@@ -79,11 +79,11 @@ class ArcKind(TokenwiseKind):
 
 
 def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
-    """The constituents of a graph: those of a tree in it, in which a head spans its descendants, flat.
+    """The constituents of a graph: a tree in it, in which a head spans its descendants, flat.
 
     The tree is made from the root on, breadth first. A word that is not reached, or is another one under the
-    root, hangs on the first. Crossing arcs are lifted. Where the words are not those of the graph (running
-    text, in which no space stands between some), all hang on the first.
+    root, hangs on the first. Crossing arcs are lifted. If the words are not the graph's (running
+    text, in which some have no space between them), all hang on the first.
     """
     below: list[list[int]] = [[] for _ in range(graph.n_words + 1)]
     for head, dependent in graph.arcs if graph.n_words == len(words) else ():
@@ -105,33 +105,33 @@ def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
 
 
 def too_many(graph: Graph) -> str | None:
-    """Why no model has a graph, if so."""
+    """The reason why no model can have a graph, if there is one."""
     return f"{COUNTS} or more arcs at a word" if len(graph) and graph.counts.max() >= COUNTS else None
 
 
 class ArcDerivations(TokenwiseDerivations):
-    """Strings with arcs: a choice is how many arcs the word has that a token begins, 0 if it begins none.
+    """Strings with arcs: a choice is the number of arcs of the word that a token begins, 0 if it begins none.
 
-    The history has of each token that begins a word 1 + the number of its arcs, and which of its candidates
-    they are (:func:`graph_of_history`).
+    For each token that begins a word, the history has 1 + the number of its arcs, and the indices of these
+    candidates (:func:`graph_of_history`).
     """
 
     model: GiltLM
     state: ArcState
 
     def __init__(self, model: GiltLM, rows: int, length: int, entries: int | None = None) -> None:
-        """ROOT is read."""
+        """Read ROOT."""
         super().__init__(model, rows, length, entries)
         self.history = self.history[:, :, None].repeat(1, 1, COUNTS)
         self._length = length
-        self._word: WordChoice | None = None  # of the tokens that are next
-        # Choice by choice: int32 (R, choices), those that were made, and what became of those that ended.
+        self._word: WordChoice | None = None  # for the next tokens
+        # Choice by choice: int32 (R, choices), the choices, and the histories of those that ended.
         self._made: Tensor | None = None
         self._ended: dict[bytes, NDArray[np.int32]] = {}
         model.feed(self.state, torch.full((rows,), model.root_id, device=model.device))
 
     def word_choice(self, tokens: Tensor) -> WordChoice:
-        """What may be chosen for the words that the next tokens, int64 (R,), begin; computed once."""
+        """The possible choices for the words that the next tokens, int64 (R,), begin; computed once."""
         if self._word is None or not torch.equal(self._word.tokens, tokens):
             self._word = self.model.word_choice(self.state, tokens)
         return self._word
@@ -178,7 +178,7 @@ class ArcDerivations(TokenwiseDerivations):
             self._ended[made.tobytes()] = history
 
     def derivation(self, choices: NDArray[np.int32]) -> ArcDerivation:
-        """See :meth:`Derivations.derivation`; of choices that were made here, or else made once more."""
+        """See :meth:`Derivations.derivation`; for choices made here, or else made once more."""
         tokens = choices[::2][: len(choices) // 2]
         made = choices[: 2 * len(tokens)].astype(np.int32)
         if made.tobytes() not in self._ended and self._made is not None:
@@ -192,9 +192,9 @@ class ArcDerivations(TokenwiseDerivations):
 
 
 class SetDerivations(ArcDerivations):
-    """The same where sets of arcs have probabilities.
+    """Strings with arcs where sets of arcs have probabilities.
 
-    To a beam search a choice is a size and one of the :data:`MOST_SETS` best sets of it. Choice by choice
+    In a beam search, a choice is a size and one of the :data:`MOST_SETS` best sets of it. Choice by choice
     a token is followed by the size, then by the members in canonical order: any of them. They are the columns
     behind the vocabulary, of which the first says that there are no more.
     """
@@ -211,7 +211,7 @@ class SetDerivations(ArcDerivations):
     # --- at once ------------------------------------------------------------------------------
 
     def choice_logprobs(self, tokens: Tensor, legal: Tensor | None = None) -> Tensor:
-        """See :meth:`TokenwiseDerivations.choice_logprobs`; of other sets the probability is lost."""
+        """See :meth:`TokenwiseDerivations.choice_logprobs`; the probability of other sets is lost."""
         word = self.word_choice(tokens)
         if legal is None or self._sets is None:
             sums, members = best_sets(word.scores, MOST_SETS)  # (R, COUNTS, K), (R, COUNTS, K, 2W)
@@ -314,12 +314,12 @@ class SetDerivations(ArcDerivations):
 
 
 def _noted(starts: Tensor, chosen: Tensor, words: Tensor) -> Tensor:
-    """What a history has of a token: int32 (R, COUNTS).
+    """A token's entry in a history: int32 (R, COUNTS).
 
     Args:
         starts: bool (R,), tokens that begin words.
         chosen: bool (R, 2W).
-        words: int64 (R,), numbers of the words.
+        words: int64 (R,), indices of the words.
     """
     nodes = chosen.shape[1] // 2
     column = torch.arange(2 * nodes, device=chosen.device)

@@ -26,7 +26,7 @@ class GraphState:
 
     @classmethod
     def start(cls, rows: int, nodes: int, device: torch.device) -> GraphState:
-        """Graphs of the root alone, with room for so many nodes."""
+        """Graphs with only the root, and room for ``nodes`` nodes."""
         paths = torch.full((2, rows, nodes, nodes), FAR, dtype=torch.int16, device=device)
         paths[:, :, 0, 0] = 0
         degree = torch.zeros(rows, nodes, dtype=torch.int16, device=device)
@@ -40,10 +40,10 @@ class GraphState:
         return torch.cat([self.degree[:, None], lengths.masked_fill_(lengths >= FAR, 0)], 1)
 
     def push(self, starts: Tensor, heads: Tensor, dependents: Tensor) -> None:
-        """Add a word with its arcs to the hypotheses that go on to one.
+        """Add a word with its arcs to hypotheses.
 
         Args:
-            starts: bool (R,), which do.
+            starts: bool (R,), hypotheses that get a word.
             heads, dependents: bool (R, W), nodes before the new word.
         """
         self.words = self.words + starts
@@ -64,11 +64,11 @@ class GraphState:
             x[row] = torch.minimum(before, g[:, :, None] + f[:, None])
 
     def select(self, rows: Tensor) -> None:
-        """Go on with copies of the given hypotheses: int64 (R',)."""
+        """Continue with copies of the given hypotheses: int64 (R',)."""
         self.words, self.paths, self.degree = self.words[rows], self.paths[:, rows], self.degree[rows]
 
 
 def _costs(one: Tensor, of_one: int, other: Tensor, of_other: int) -> Tensor:
-    """Costs of steps where there are arcs one way, or the other, which is the cheaper: int16 (r, W)."""
+    """Costs of steps along arcs one way, or the other, whichever is cheaper: int16 (r, W)."""
     far = torch.full(one.shape, FAR, dtype=torch.int16, device=one.device)
     return far.masked_fill(one, of_one).masked_fill(other, of_other)

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 
 class _Scored(NamedTuple):
-    """What is scored of the G words of rows.
+    """The scores of the G words of rows.
 
     Attributes:
-        row: int64 (G,), of each word.
-        pairs, scores: of them with all older nodes.
-        counts: int64 (G,), how many arcs each has.
+        row: int64 (G,), each word's row.
+        pairs, scores: of words with all older nodes.
+        counts: int64 (G,), the number of each one's arcs.
     """
 
     row: Tensor
@@ -90,7 +90,7 @@ class GiltLM(TransformerLM):
         self._never = never
         # The layers whose outputs the scorer reads, from 1 on.
         self._scored_layers = min(config.layers, config.layers // 2 + 1), max(1, config.layers - 1)
-        # What the tokenizer knows: see :meth:`use_tokenizer`.
+        # Information from the tokenizer: see :meth:`use_tokenizer`.
         self.register_buffer("begins", torch.ones(config.vocab_size, dtype=torch.bool), persistent=False)
 
     def use_tokenizer(self, tokenizer: Tokenizer) -> None:
@@ -142,7 +142,7 @@ class GiltLM(TransformerLM):
     def forward_parts(self, batch: Batch) -> TokenParts:
         """See :meth:`LanguageModel.forward_parts`; the derivation is the graph.
 
-        Where arcs are those with the best scores, a graph with others has probability 0.
+        If arcs are the best-scored ones, a graph with others has probability 0.
         """
         assert isinstance(batch, ArcBatch)
         read, scored = self._read_rows(batch)
@@ -158,7 +158,7 @@ class GiltLM(TransformerLM):
         )
 
     def loss(self, batch: Batch) -> LossParts:
-        """See :meth:`LanguageModel.loss`; of arcs, the cross-entropies of their numbers and of each pair."""
+        """See :meth:`LanguageModel.loss`; for arcs, the cross-entropies of their numbers and of each pair."""
         assert isinstance(batch, ArcBatch)
         read, scored = self._read_rows(batch)
         every = count_logprobs(scored.scores.counts.float(), scored.pairs.number, masked=self._masked)
@@ -194,7 +194,7 @@ class GiltLM(TransformerLM):
         return F.pad(logprobs[:, :-1], (0, 0, 1, 0))  # (B, N, V)
 
     def _read_rows(self, batch: ArcBatch) -> tuple[Tensor, _Scored]:
-        """Final states, (B, N, D), and what is scored of words."""
+        """Final states, (B, N, D), and the scores of words."""
         n = batch.tokens.shape[1]
         self.check_length(n)
         causal = torch.ones(n, n, dtype=torch.bool, device=batch.tokens.device).tril()
@@ -210,7 +210,7 @@ class GiltLM(TransformerLM):
         parts = [*(layers[layer - 1][row, first - 1] for layer in self._scored_layers), embedding[row, first]]
         words = self.scorer.networks(torch.cat(parts, 1))  # (G, 2w)
         root = self.scorer.networks(self.scorer.root[None])  # (1, 2w)
-        # The place of the older node of each pair among the root and the words: its sentence's, then its own.
+        # The index of the older node of each pair among the root and the words: its sentence's, then its own.
         place = torch.zeros_like(batch.first).index_put(
             (row, pairs.number), torch.arange(1, len(row) + 1, device=row.device)
         )
@@ -253,7 +253,7 @@ class GiltLM(TransformerLM):
     # --- token by token -----------------------------------------------------------------------
 
     def start(self, rows: int, length: int, entries: int | None = None) -> ArcState:
-        """See :meth:`LanguageModel.start`; W is the most words, and 1."""
+        """See :meth:`LanguageModel.start`; W is the most words, plus 1."""
         self.check_length(length)
         config, weight = self.config, self.embedding.weight
         past = Past(rows, rows * length if entries is None else entries, like=weight)
@@ -272,7 +272,7 @@ class GiltLM(TransformerLM):
         )
 
     def advance(self, state: Any, tokens: Tensor, tape_row: Tensor) -> None:
-        """Not by tapes: see :meth:`read`.
+        """Refuse: this model reads without tapes, see :meth:`read`.
 
         Raises:
             PdtoolsError: always.
@@ -281,7 +281,7 @@ class GiltLM(TransformerLM):
 
     @torch.no_grad()
     def word_choice(self, state: ArcState, tokens: Tensor) -> WordChoice:
-        """What may be chosen for the words that the next tokens, int64 (R,), begin."""
+        """The possible choices for the words that the next tokens, int64 (R,), begin."""
         nodes = state.networks.shape[1]
         starts = self.begins[tokens] | (state.position == 0)  # (R,)
         z = torch.cat([state.layers, self.embedding(tokens)], 1)  # (R, 3D)
@@ -310,7 +310,7 @@ class GiltLM(TransformerLM):
         Args:
             state: from :meth:`start`, ROOT read.
             tokens: int64 (R,).
-            word: what could be chosen.
+            word: the possible choices.
             chosen: bool (R, 2W), columns of its candidates.
         """
         nodes = state.networks.shape[1]

@@ -1,4 +1,4 @@
-"""What graphs add to attention scores: three tapes, each with a table that is factored."""
+"""Score terms of graphs in attention: three tapes, each with a factored table."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pdtools.trees.graph_features import FEATURES
 
 
 class GraphScores(DepthScores):
-    """A feature's term (q + u)·W_k A e[F]: e is of all layers, A of this one, u that of its positions.
+    """A feature's term (q + u)·W_k A e[F]: e is shared by all layers, A this layer's, u its positions'.
 
     Args:
-        d_model, heads: of the model.
-        feature: which, of :data:`FEATURES`.
-        tables: embeddings of all features, one after the other, (3 · VALUES, E); owned by the model.
+        d_model, heads: the model's.
+        feature: its index in :data:`FEATURES`.
+        tables: embeddings of all features, concatenated, (3 · VALUES, E); owned by the model.
     """
 
     form = ()
@@ -27,7 +27,7 @@ class GraphScores(DepthScores):
         self.name = f"graph-{FEATURES[feature]}"
         self.feature = feature
         self.map = nn.Linear(tables.embedding_dim, d_model, bias=False)  # A
-        # Not registered: they belong to others.
+        # Not registered: it belongs to the model.
         self._tables = (tables,)
         self._positions: tuple[RelativePositions, ...] = ()
 
@@ -44,7 +44,7 @@ class GraphScores(DepthScores):
         return by_value.gather(3, tape)
 
     def vectors(self, key_map: Tensor) -> Tensor:
-        """What each value adds to keys: (H, VALUES, d_head)."""
+        """The vector that each value adds to keys: (H, VALUES, d_head)."""
         first = self.feature * VALUES
         table = self.map(self._tables[0].weight[first : first + VALUES])  # (VALUES, D)
         return F.linear(table, key_map).view(VALUES, self.heads, -1).transpose(0, 1)

@@ -1,7 +1,7 @@
-"""Scores of the arcs that a word may have, and the distribution of their number (Huang et al. 2026).
+"""Scores of a word's possible arcs, and the distribution of their number (Huang et al. 2026).
 
-Shapes: G words that are scored, P pairs of a word t and an older node j, D of the model, w the scorer's
-width, E of a feature's embedding.
+Shapes: G scored words, P pairs of a word t and an older node j, D the model's width, w the scorer's
+width, E the width of a feature's embedding.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from pdtools.models.transformer.score_terms import sinusoids_of
 
-# Numbers of arcs that a word may have: 0 to 29.
+# Possible numbers of arcs of a word: 0 to 29.
 COUNTS = 30
-# Values of a feature that embeddings exist for; greater ones use the last.
+# Number of values of a feature that have embeddings; greater ones use the last.
 VALUES = 151
 
 
@@ -25,8 +25,8 @@ class Pairs(NamedTuple):
 
     Attributes:
         number: int64 (G,), t of each of the words.
-        of: int64 (P,), which of the words is in each pair.
-        row, node: int64 (P,), whose the older node is, of which sentence, and its number.
+        of: int64 (P,), the index of each pair's word.
+        row, node: int64 (P,), the sentence of each pair's older node, and its number.
     """
 
     number: Tensor
@@ -36,19 +36,19 @@ class Pairs(NamedTuple):
 
 
 class Networks(NamedTuple):
-    """What the first networks make of words, as heads and as dependents: (…, 2w)."""
+    """The outputs of the first networks for words, as heads and as dependents: (…, 2w)."""
 
     head: Tensor
     dependent: Tensor
 
 
 class Scores(NamedTuple):
-    """What is scored of pairs, and of words.
+    """The scores of pairs, and of words.
 
     Attributes:
         to_word: (P,), of the arc from the node to the word.
         to_node: (P,), of the arc from the word to the node.
-        own: (G,), of the arc from a word to itself, which is in the loss alone.
+        own: (G,), of the arc from a word to itself, which is only in the loss.
         counts: (G, COUNTS), logits of the number of arcs.
     """
 
@@ -59,7 +59,7 @@ class Scores(NamedTuple):
 
 
 class Role(nn.Module):
-    """Words as heads, or as dependents."""
+    """The scorer's networks for words in one role, heads or dependents."""
 
     def __init__(self, d_model: int, width: int, feature_width: int) -> None:
         super().__init__()
@@ -115,10 +115,10 @@ class Scorer(nn.Module):
         """Score the arcs between words and older nodes.
 
         Args:
-            words: of the words, (G, 2w).
-            old: of the node of each pair, (P, 2w).
-            pairs: these.
-            features: int64 (P, 3), of the nodes before the word, within the embeddings.
+            words: the words' first networks, (G, 2w).
+            old: the first networks of each pair's node, (P, 2w).
+            pairs: the pairs.
+            features: int64 (P, 3), the nodes' before the word, within the embeddings.
         """
         embeddings = self.embedding.weight.view(3, VALUES, -1)
         distance = pairs.number[pairs.of] - pairs.node  # (P,)
@@ -154,12 +154,12 @@ def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def count_logprobs(logits: Tensor, words: Tensor, *, masked: bool) -> Tensor:
-    """log p of each number of arcs, (…, COUNTS), nats; -inf for what is not legal.
+    """log p of each number of arcs, (…, COUNTS), nats; -inf for illegal numbers.
 
     Args:
         logits: (…, COUNTS).
         words: int64 (…), t; a word has up to 2t - 1 arcs.
-        masked: whether the others are masked before the softmax, or after it.
+        masked: whether illegal numbers are masked before the softmax, or after it.
     """
     number = torch.arange(COUNTS, device=logits.device)
     illegal = number > (2 * words[..., None] - 1)
@@ -169,10 +169,10 @@ def count_logprobs(logits: Tensor, words: Tensor, *, masked: bool) -> Tensor:
 
 
 def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
-    """log p of sets given their size, float64 (…), nats: the sum of their scores less log e_a(exp s).
+    """log p of sets given their size, float64 (…), nats: the sum of their scores minus log e_a(exp s).
 
     Args:
-        scores: (…, C), of candidates; -inf for what is none.
+        scores: (…, C), of candidates; -inf for others.
         chosen: bool (…, C), at most COUNTS - 1 of them.
     """
     scores = scores.double()
@@ -182,7 +182,7 @@ def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
 
 
 def log_set_sums(scores: Tensor) -> Tensor:
-    """log e_k(exp s), of all sets of size k of candidates (…, C): float64 (…, COUNTS)."""
+    """log e_k(exp s), over all sets of size k of candidates (…, C): float64 (…, COUNTS)."""
     return log_polynomials(scores.double())[..., -1, :]
 
 
@@ -197,9 +197,9 @@ def log_polynomials(scores: Tensor) -> Tensor:
 
 
 def candidate_scores(scores: Scores, pairs: Pairs, nodes: int) -> Tensor:
-    """Scores of candidates of words in canonical order, heads 0 to M - 1, then dependents: (G, 2M).
+    """Scores of words' candidates in canonical order, heads 0 to M - 1, then dependents: (G, 2M).
 
-    Those that are none, such as the root as a dependent, have -inf.
+    Nodes that are no candidates, such as the root as a dependent, have -inf.
     """
     found = scores.own.new_full((len(pairs.number), 2 * nodes), -torch.inf)
     is_dependent = pairs.node > 0
@@ -209,7 +209,7 @@ def candidate_scores(scores: Scores, pairs: Pairs, nodes: int) -> Tensor:
 
 
 def best_candidates(scores: Tensor, number: Tensor) -> Tensor:
-    """The best candidates (…, C), so many (…) of them, of equal ones the first: bool (…, C)."""
+    """The ``number`` (…) best candidates of (…, C), the first of equal ones: bool (…, C)."""
     order = scores.sort(dim=-1, descending=True, stable=True).indices
     rank = torch.arange(scores.shape[-1], device=scores.device)
     return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, order, rank < number[..., None])
@@ -219,8 +219,8 @@ def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """The sets with the highest sums of each size.
 
     Args:
-        scores: (R, C); -inf for what is no candidate.
-        number: K, how many of each size.
+        scores: (R, C); -inf for nodes that are no candidates.
+        number: K, the number of sets of each size.
 
     Returns:
         Sums (R, COUNTS, K), best first, -inf where there are fewer, and bool (R, COUNTS, K, C).
@@ -240,7 +240,7 @@ def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
 
 
 def arc_loss(scores: Scores, pairs: Pairs, adjacency: Tensor) -> Tensor:
-    """Binary cross-entropy of all pairs, those of words with themselves among them: the sum, nats.
+    """Binary cross-entropy of all pairs, including words with themselves: the sum, nats.
 
     Args:
         adjacency: bool (B, M, M), from heads to dependents.

@@ -1,4 +1,4 @@
-"""What GiLT remembers of hypotheses that it reads in lock-step."""
+"""GiLT's memory of hypotheses that it reads in lock-step."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pdtools.models.transformer.cache import Cache, Past
 
 @dataclass(frozen=True)
 class WordChoice:
-    """What may be chosen for the words that the next tokens of R hypotheses begin.
+    """The possible choices for the words that the next tokens of R hypotheses begin.
 
-    Columns are candidates: heads 0 to W - 1, then dependents 0 to W - 1, of which those that are legal have
+    Columns are candidates: heads 0 to W - 1, then dependents 0 to W - 1; legal ones have
     scores above -inf.
 
     Attributes:
         tokens: int64 (R,), these tokens.
-        starts: bool (R,), tokens that begin a word; of others 0 arcs have probability 1.
+        starts: bool (R,), tokens that begin a word; for others 0 arcs have probability 1.
         counts: log p of 0, 1, … arcs, float64 (R, COUNTS), nats.
         scores: float (R, 2W).
-        networks: float (R, 2, 2w), what the scorer's first networks make of the word.
+        networks: float (R, 2, 2w), the outputs of the scorer's first networks for the word.
     """
 
     tokens: Tensor
@@ -34,27 +34,27 @@ class WordChoice:
     networks: Tensor
 
     def best(self, number: Tensor) -> Tensor:
-        """The best candidates, so many (R,): bool (R, 2W)."""
+        """The ``number`` (R,) best candidates: bool (R, 2W)."""
         return best_candidates(self.scores, number)
 
     def of(self, rows: Tensor) -> WordChoice:
-        """Of some of the hypotheses: int64 (R',)."""
+        """The choices of some of the hypotheses: int64 (R',)."""
         return WordChoice(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass
 class ArcState(DecoderState):
-    """What GiLT remembers of R hypotheses; W nodes have room.
+    """GiLT's memory of R hypotheses, with room for W nodes.
 
     Attributes:
         position: the last position that was read; -1 at the start.
-        past: what each hypothesis has read.
-        caches: of each layer.
+        past: the entries that each hypothesis has read.
+        caches: each layer's.
         hidden: (R, D), final state of the last token.
-        layers: (R, 2D), outputs of the two layers that the scorer reads, of the last token.
+        layers: (R, 2D), outputs of the two layers that the scorer reads, for the last token.
         word: int64 (R, position + 1), the word of each token, from 1; 0 for ROOT.
-        networks: (R, W, 2, 2w), what the scorer's first networks make of each node.
-        graphs: theirs.
+        networks: (R, W, 2, 2w), the outputs of the scorer's first networks for each node.
+        graphs: the hypotheses' graphs.
     """
 
     position: int

@@ -1,4 +1,4 @@
-"""Which actions may follow a prefix."""
+"""The actions that may follow a prefix."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pdtools.trees.arc_rows import ArcIds
 
 
 class Prefix(NamedTuple):
-    """What the next action depends on, beside the model: tensors of one shape (S,).
+    """The state that the next action depends on, besides the model: tensors of one shape (S,).
 
     Attributes:
         last: int64, the last action.
-        n_open: int, constituents that are open after it; of arcs, words on the stack.
-        label: int64, of the innermost one of them; anything where none is open.
+        n_open: int, constituents open after it; for arcs, words on the stack.
+        label: int64, the innermost one's label; any value if none is open.
     """
 
     last: Tensor
@@ -26,12 +26,12 @@ class Prefix(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """Which actions may follow prefixes; never a question of what the string goes on with.
+    """The actions that may follow prefixes, whatever the rest of the string.
 
     Attributes:
         structure: bool (S, labels + closers).
-        tokens: bool (S,), whether a token may; of arcs, one that begins a word.
-        continuing: bool (S,), whether one may that continues a word.
+        tokens: bool (S,), whether a token may; for arcs, one that begins a word.
+        continuing: bool (S,), whether a token that continues a word may.
     """
 
     structure: Tensor
@@ -40,10 +40,10 @@ class Allowed(NamedTuple):
 
 
 def allowed(prefix: Prefix, ids: ActionIds, start: int, max_open: int) -> Allowed:
-    """What may follow: after the start an opener; after an opener another or a token; then also a closer.
+    """The allowed actions: after the start an opener; after an opener another or a token; then also closers.
 
     Args:
-        prefix: S of them, nothing after the end.
+        prefix: S of them, not at the end.
         ids: numbers of actions.
         start: the start token's number.
         max_open: the most constituents that are open at once.
@@ -64,7 +64,7 @@ def allowed_transitions(prefix: Prefix, ids: ArcIds, start: int, max_open: int) 
     """The arc-standard actions that may follow: arcs between two words, pop_root of a single one, tokens.
 
     Args:
-        prefix: S of them, nothing after pop_root.
+        prefix: S of them, not after pop_root.
         ids: numbers of actions; the columns of structure are pop_root, left_arc and right_arc.
         start: the start token's number.
         max_open: the most words on the stack.

@@ -1,4 +1,4 @@
-"""Rows of actions side by side."""
+"""Batches of rows of actions."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class ActionBatch(Batch):
 
     @classmethod
     def of_rows(cls, rows: Sequence[tuple[Any, Any]], ids: ActionIds, start: int, pad: int) -> ActionBatch:
-        """Rows of shards.
+        """Make a batch from rows of shards.
 
         Args:
-            rows: tokens, ROOT and end-of-sentence included, and :class:`pdtools.trees.Constituents`; none: a
+            rows: tokens, ROOT and end-of-sentence included, and :class:`pdtools.trees.Constituents`; empty: a
                 batch of nothing, a row that ends after its start.
             ids: numbers of actions.
             start, pad: numbers of the start token and of padding.
@@ -61,7 +61,7 @@ class ActionBatch(Batch):
         lengths = np.diff(made.begins)
         position = np.arange(int(lengths.max()))
         pop = padded(made, made.pop, None)
-        # The start and the second one of doubled closers are not predicted.
+        # The start and the second of doubled closers are not predicted.
         scored = (position < lengths[:, None]) & (position > 0)
         if doubled:
             scored &= pop != position
@@ -78,7 +78,7 @@ class ActionBatch(Batch):
         )
 
     def ends(self, eos_id: int) -> Tensor:
-        """See :meth:`Batch.ends`: where the last constituent is closed."""
+        """See :meth:`Batch.ends`: the positions at which the last constituent is closed."""
         assert self.scored is not None
         return self.scored & (self.n_open == 0)
 
@@ -88,7 +88,7 @@ class TransitionBatch(ActionBatch):
     """Rows of arc-standard actions; see :class:`pdtools.trees.arc_rows.ArcRows`.
 
     Attributes:
-        head: int64 (B, N), of arcs the last token of the head, of pop_root the start; -1 of others.
+        head: int64 (B, N), for arcs the last token of the head, for pop_root the start; -1 for others.
     """
 
     head: Tensor
@@ -97,8 +97,10 @@ class TransitionBatch(ActionBatch):
     def of_transitions(
         cls, rows: Sequence[tuple[Any, Any]], ids: ArcIds, start: int, pad: int
     ) -> TransitionBatch:
-        """Rows of tokens, ROOT and end-of-sentence included, with
-        :class:`~pdtools.trees.arc_standard.ArcActions`; none: as :meth:`ActionBatch.of_rows`."""
+        """Make a batch from rows of tokens, ROOT and end-of-sentence included, with arc-standard actions.
+
+        Empty: as :meth:`ActionBatch.of_rows`.
+        """
         if not rows:
             return cls._of_nothing(start, pad, head=torch.full((1, 2), -1))
         made = arc_rows([(tokens[1:-1], actions) for tokens, actions in rows], ids, start)

@@ -18,7 +18,7 @@ Normalize = Literal["allowed", "all"]
 
 @dataclass(frozen=True, kw_only=True)
 class ActionModelConfig(TransformerConfig):
-    """Shape of a model of actions; subclasses say of which."""
+    """Shape of an action model; subclasses define the actions."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,7 +38,7 @@ class ActionModelConfig(TransformerConfig):
 
     @classmethod
     def _counts(cls) -> tuple[str, ...]:
-        """Settings of its own that are at least 1."""
+        """Own settings that have to be at least 1."""
         return ("max_open",)
 
     @classmethod
@@ -47,7 +47,7 @@ class ActionModelConfig(TransformerConfig):
 
     @property
     def actions(self) -> ActionIds:
-        """Numbers of its actions."""
+        """Numbers of the model's actions."""
         raise NotImplementedError
 
     @property
@@ -57,7 +57,7 @@ class ActionModelConfig(TransformerConfig):
 
     @property
     def position_dropout(self) -> float:
-        """See :attr:`TransformerConfig.position_dropout`: as Sartran et al. (2022) have it."""
+        """See :attr:`TransformerConfig.position_dropout`: as in Sartran et al. (2022)."""
         return self.input_dropout
 
 
@@ -66,7 +66,7 @@ class PlmConfig(ActionModelConfig):
     """Shape of a PLM (Qian et al. 2021): a language model of actions, one closer for all labels.
 
     Attributes:
-        n_labels: of constituents: the tokenizer's.
+        n_labels: number of constituents' labels: the tokenizer's.
         max_open: the most constituents that may be open at once.
         normalize: over the actions that are "allowed" after those before, so that p(x, y) is a distribution;
             or over "all" of them, as in effect the released code does: then probability is lost.
@@ -86,7 +86,7 @@ class PlmConfig(ActionModelConfig):
 
     @property
     def actions(self) -> ActionIds:
-        """Numbers of its actions."""
+        """Numbers of the model's actions."""
         return ActionIds(self.vocab_size, self.n_labels, typed=False, doubled=False)
 
     @property
@@ -99,7 +99,7 @@ class PlmConfig(ActionModelConfig):
 class PlmMaskConfig(PlmConfig):
     """Shape of a PLM-mask (Qian et al. 2021).
 
-    Of two heads in each layer one sees what is in the innermost open constituent, the other what is before.
+    In each layer, one of two heads sees the innermost open constituent, the other everything before it.
     """
 
     def __post_init__(self) -> None:
@@ -114,8 +114,10 @@ class PlmMaskConfig(PlmConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerGrammarConfig(PlmConfig):
-    """Shape of a Transformer Grammar (Sartran et al. 2022): positions see what is on the stack, and relative
-    positions are differences of depth."""
+    """Shape of a Transformer Grammar (Sartran et al. 2022).
+
+    Positions see the stack, and relative positions are differences of depth.
+    """
 
     @classmethod
     def _positions(cls) -> tuple[Positions, ...]:
@@ -134,11 +136,12 @@ class TransformerGrammarConfig(PlmConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DependencyGrammarConfig(ActionModelConfig):
-    """Shape of a Dependency Transformer Grammar (Zhao et al. 2024): arc-standard actions, of which positions
-    see what is on the stack, and relative positions count its items.
+    """Shape of a Dependency Transformer Grammar (Zhao et al. 2024).
+
+    Positions of its arc-standard actions see the stack, and relative positions count its items.
 
     Attributes:
-        max_open: the most words that may be on the stack at once. Those of a chain of right arcs are.
+        max_open: the most words that may be on the stack at once, as those of a chain of right arcs are.
         lift: lift crossing arcs of the data, to the head of their head; else sentences with such are unfit.
     """
 

@@ -35,10 +35,10 @@ _GEN = 2
 
 
 class DependencyGrammarLM(GrammarLM):
-    """A model of arc-standard actions: p(action) p(token | GEN), each over what is allowed.
+    """A model of arc-standard actions: p(action) p(token | GEN), each over the allowed ones.
 
-    To the second pop_root is one more token. After it the end has probability 1. The released model has a
-    fourth action, for padding, and does not rule out what is not allowed: neither is copied.
+    The second pop_root is one more token. After it the end has probability 1. The released model has a
+    fourth action, for padding, and does not exclude illegal actions: neither is copied.
     """
 
     config: DependencyGrammarConfig  # type: ignore[assignment]
@@ -59,7 +59,7 @@ class DependencyGrammarLM(GrammarLM):
         """See :meth:`LanguageModel.use_tokenizer`.
 
         Raises:
-            PdtoolsError: for tokens that do not show where words begin.
+            PdtoolsError: if tokens do not show where words begin.
         """
         if tokenizer.text_style == "raw":
             raise PdtoolsError(
@@ -84,7 +84,7 @@ class DependencyGrammarLM(GrammarLM):
         return found
 
     def _of_row(self, shards: ShardSet, row: int) -> ArcActions | str:
-        """The actions of a row, or why it is unfit."""
+        """The actions of a row, or the reason why it is unfit."""
         kind = self.config.derivation_kind
         found = kind.of_graph(shards.graph(row), shards.word(row))
         if isinstance(found, str):
@@ -121,7 +121,7 @@ class DependencyGrammarLM(GrammarLM):
     # --- input --------------------------------------------------------------------------------
 
     def _embedded(self, read: ActionBatch | Step) -> Tensor:
-        """See :meth:`GrammarLM._embedded`; that of the head's last token is added to an arc's."""
+        """See :meth:`GrammarLM._embedded`; an arc's includes that of the head's last token."""
         assert isinstance(read, TransitionBatch | Step)
         head = read.head
         assert head is not None
@@ -183,7 +183,7 @@ class DependencyGrammarLM(GrammarLM):
         return allowed_transitions(prefix, self.actions, self.root_id, self.config.max_open)
 
     def _action_logprobs(self, hidden: Tensor, may: Allowed) -> Tensor:
-        """Of left_arc, right_arc and GEN, over those that are allowed: float (S, 3)."""
+        """Log-probabilities of left_arc, right_arc and GEN, over the allowed ones: float (S, 3)."""
         logits = self.action_head(hidden).float()
         generates = may.tokens | may.structure[:, 0]
         if bool(self.continuing.any()):
@@ -193,8 +193,10 @@ class DependencyGrammarLM(GrammarLM):
 
     @torch.no_grad()
     def _rule_out_tokens(self, logits: Tensor, may: Allowed) -> None:
-        """Make logits (S, V + 1) -inf where a token, or pop_root, is not allowed; see
-        :meth:`GrammarLM._rule_out`."""
+        """Make logits (S, V + 1) -inf for tokens, or pop_root, that are not allowed.
+
+        See :meth:`GrammarLM._rule_out`.
+        """
         logits, v = logits.detach(), self.vocab_size
         logits[:, v].masked_fill_(~may.structure[:, 0], -torch.inf)
         logits[:, [self.pad_id, self.root_id, self.eos_id]] = -torch.inf

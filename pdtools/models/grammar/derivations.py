@@ -32,12 +32,12 @@ _KEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class ActionDerivation:
-    """A string and what opens and closes in it.
+    """A string with its openers and closers.
 
     Attributes:
         tokens: int32[n].
         labels: int32[m], labels' numbers in pre-order.
-        opens, closes: int32[n], how many constituents open before and close after each token.
+        opens, closes: int32[n], the numbers of constituents that open before and close after each token.
     """
 
     tokens: NDArray[np.int32]
@@ -46,10 +46,10 @@ class ActionDerivation:
     closes: NDArray[np.int32]
 
     def text(self, words: Sequence[str], labels: Sequence[str]) -> str:
-        """Brackets such as ``(S (NP the dog) (VP barks``, what is open left open.
+        """Brackets such as ``(S (NP the dog) (VP barks``, with open constituents left open.
 
         Args:
-            words: of the tokens, which may be more than these.
+            words: the tokens' words, and perhaps more.
             labels: names of the labels' numbers.
         """
         names = (f"({labels[label]}" for label in self.labels.tolist())
@@ -61,7 +61,7 @@ class ActionDerivation:
     def tree(
         self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None
     ) -> Tree:
-        """See :class:`~pdtools.models.derivations.AnyDerivation`; what is open at the end is closed there."""
+        """See :class:`~pdtools.models.derivations.AnyDerivation`; open constituents are closed at the end."""
         n = len(self.tokens)
         starts = np.repeat(np.arange(n, dtype=np.int32), self.opens)
         ends = np.full_like(starts, n)
@@ -78,9 +78,9 @@ class ActionDerivation:
 
 
 def read_actions(actions: NDArray[np.integer], ids: ActionIds) -> ActionDerivation:
-    """A sequence of actions without the start, closers once: what is open at the end, it leaves open.
+    """Convert a sequence of actions without the start, with closers once; open constituents stay open.
 
-    Openers after the last token, of constituents without words, are left out.
+    Openers after the last token, of constituents without words, are dropped.
     """
     is_token = actions < ids.tokens
     n = int(is_token.sum())
@@ -157,12 +157,12 @@ class ActionDerivations(Derivations):
     """Prefixes of actions of one length: tokens, then openers, then closers are the columns of choices."""
 
     def __init__(self, model: GrammarLM, rows: int, length: int) -> None:
-        """The start is read."""
+        """Read the start."""
         self._model = model
         self._ids = model.actions
         self._state = model.begin(rows)
         self._length = length
-        # Between two tokens as many constituents close and open as may be open.
+        # Between two tokens at most all open constituents close, and as many open.
         self.step, self.most_steps = 0, length * (2 * model.config.max_open + 1)
 
     def logprobs(self) -> Tensor:
@@ -180,7 +180,7 @@ class ActionDerivations(Derivations):
         return (choice == token) | ((choice >= self._ids.tokens) & (~is_closer | (n_open > 1)))
 
     def generated(self, choices: Tensor) -> Tensor:
-        """See :meth:`Derivations.generated`: the end is where the last constituent is closed."""
+        """See :meth:`Derivations.generated`: the end is the closing of the last constituent."""
         ends = (choices >= self._ids.first_closer) & (self._state.n_open == 1)
         return choices.where(choices < self._ids.tokens, -1).masked_fill(ends, self._model.eos_id)
 
@@ -206,6 +206,5 @@ class ActionDerivations(Derivations):
         return self._state.nbytes * self._length * _KEPT
 
     def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
-        """See :meth:`Derivations.derivation`; what is open where it was cut off is closed after the last
-        token."""
+        """See :meth:`Derivations.derivation`; constituents open at a cut are closed after the last token."""
         return cast("ActionDerivation", self._model.read_derivation(choices))

@@ -1,5 +1,4 @@
-"""Action models: a PLM, one with masked heads, or a Transformer Grammar, by their
-configuration."""
+"""Action models: a PLM, one with masked heads, or a Transformer Grammar, by configuration."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ from pdtools.trees.actions import ActionIds
 
 
 class GrammarLM(TransformerLM):
-    """The decoder over actions. p(x, y) is the product of their probabilities, each over those allowed
-    there."""
+    """The decoder over actions: p(x, y) is the product of their probabilities, over the allowed ones."""
 
     config: PlmConfig
     continuing: Tensor
@@ -39,29 +37,28 @@ class GrammarLM(TransformerLM):
 
     def __init__(self, config: PlmConfig) -> None:
         super().__init__(config)
-        # What the tokenizer knows: see :meth:`use_tokenizer`.
+        # Information from the tokenizer: see :meth:`use_tokenizer`.
         self.register_buffer("continuing", torch.zeros(config.vocab_size, dtype=torch.bool), persistent=False)
 
     @property
     def actions(self) -> ActionIds:
-        """Numbers of its actions."""
+        """Numbers of the model's actions."""
         return self.config.actions
 
     @property
     def sees_stack(self) -> bool:
-        """Whether it sees the stack alone (a Transformer Grammar)."""
+        """Return whether positions see only the stack (a Transformer Grammar)."""
         return self.actions.doubled
 
     def use_tokenizer(self, tokenizer: Tokenizer) -> None:
-        """See :meth:`LanguageModel.use_tokenizer`: which tokens are allowed after another token alone."""
+        """See :meth:`LanguageModel.use_tokenizer`: tokens that are only allowed after another token."""
         continuing = torch.from_numpy(tokenizer.continue_words)
         self.continuing.copy_(F.pad(continuing, (0, self.vocab_size - len(continuing))))
 
     # --- given derivations --------------------------------------------------------------------
 
     def forward_parts(self, batch: Batch) -> TokenParts:
-        """See :meth:`LanguageModel.forward_parts`; the end counts as a token, other structure as the
-        derivation."""
+        """See :meth:`LanguageModel.forward_parts`; the end is a token, other structure the derivation."""
         assert isinstance(batch, ActionBatch)
         assert batch.scored is not None
         self.check_length(batch.tokens.shape[1])
@@ -80,12 +77,12 @@ class GrammarLM(TransformerLM):
         )
 
     def _score(self, hidden: Tensor, targets: Tensor, prefix: Prefix) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of given actions, and the likeliest of those that are no tokens: (S,) each.
+        """Log-probabilities of given actions, and the likeliest of openers and closers: (S,) each.
 
         Args:
             hidden: (S, D), final hidden states before them.
             targets: int64 (S,).
-            prefix: of each.
+            prefix: before each.
         """
         output = hidden, self._output_weight, self._output_bias
         ruled = prefix if self.config.normalize == "allowed" else None
@@ -97,7 +94,7 @@ class GrammarLM(TransformerLM):
         return -linear_cross_entropy(*output, targets, rule_out), self._best_structure(*output, ruled)
 
     def loss(self, batch: Batch) -> LossParts:
-        """See :meth:`LanguageModel.loss`; what counts as right is the likeliest of opening and closing."""
+        """See :meth:`LanguageModel.loss`; the likeliest of openers and closers counts as right."""
         assert isinstance(batch, ActionBatch)
         assert batch.scored is not None
         parts = self.forward_parts(batch)
@@ -132,15 +129,15 @@ class GrammarLM(TransformerLM):
         return self._final(x)
 
     def _embedded(self, read: ActionBatch | Step) -> Tensor:
-        """Embeddings of what is read: (B, N, D), or of a step (M, D)."""
+        """Embeddings of the input: (B, N, D), or of a step (M, D)."""
         return self.embedding(read.actions if isinstance(read, Step) else read.tokens)
 
     def _visible(self, batch: ActionBatch, is_compose: Tensor) -> Visible:
-        """What positions see of the stack."""
+        """The visible part of the stack at each position."""
         return visible_keys(batch.pop, is_compose, batch.depth)
 
     def _prefix(self, batch: ActionBatch, scored: Tensor) -> Prefix:
-        """Before the actions that are scored, bool (B, N - 1)."""
+        """The prefixes before scored actions, bool (B, N - 1)."""
         opener = batch.tokens.gather(1, batch.innermost.clamp(min=0).long())  # (B, N)
         return Prefix(
             last=batch.tokens[:, :-1][scored],
@@ -152,7 +149,7 @@ class GrammarLM(TransformerLM):
     def _best_structure(
         self, hidden: Tensor, weight: Tensor, bias: Tensor | None, prefix: Prefix | None
     ) -> Tensor:
-        """The likeliest of opening and closing, (S,), after hidden states (S, D)."""
+        """The likeliest of openers and closers, (S,), after hidden states (S, D)."""
         v = self.vocab_size
         logits = F.linear(hidden, weight[v:], None if bias is None else bias[v:])
         if prefix is not None:
@@ -164,7 +161,7 @@ class GrammarLM(TransformerLM):
     def _rule_out(self, logits: Tensor, prefix: Prefix) -> None:
         """Make logits (S, A) -inf where an action is not allowed, in place.
 
-        They are fresh, and too many for copies; and no gradient comes back from what has no probability.
+        They are fresh, and too large for copies; no gradient comes back from impossible actions.
         """
         logits, v = logits.detach(), self.vocab_size
         may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
@@ -180,7 +177,7 @@ class GrammarLM(TransformerLM):
     # --- action by action ---------------------------------------------------------------------
 
     def start(self, rows: int, length: int, entries: int | None = None) -> Any:
-        """Not for actions: see :meth:`begin`.
+        """Refuse: for actions see :meth:`begin`.
 
         Raises:
             PdtoolsError: always.
@@ -188,7 +185,7 @@ class GrammarLM(TransformerLM):
         raise _not_by_token()
 
     def following_logprobs(self, batch: Batch) -> Tensor:
-        """Not for actions, which come between tokens.
+        """Refuse: actions come between tokens.
 
         Raises:
             PdtoolsError: always.
@@ -196,7 +193,7 @@ class GrammarLM(TransformerLM):
         raise _not_by_token()
 
     def position_logprobs(self, batch: Batch) -> Tensor:
-        """Not for actions, of which some are no tokens.
+        """Refuse: some actions are no tokens.
 
         Raises:
             PdtoolsError: always.
@@ -239,7 +236,7 @@ class GrammarLM(TransformerLM):
         state.take(self._final(x)[:, 0])
 
     def _pushed(self, state: ActionState, actions: Tensor) -> Step:
-        """Note the next action of every prefix, int64 (R,), and say what is to be read."""
+        """Note the next action of every prefix, int64 (R,), and return the positions to be read."""
         n_heads = self.config.heads if isinstance(self.config, PlmMaskConfig) else None
         return state.push(actions, self.actions, n_heads)
 
@@ -253,11 +250,11 @@ class GrammarLM(TransformerLM):
 
         Args:
             state: R prefixes.
-            tokens: int64 (R,), the token of each that is asked for; None: all.
+            tokens: int64 (R,), the requested token of each; None: all.
 
         Returns:
-            Of opening and closing float (R, labels + closers), and of the tokens float (R,) or (R, V), nats;
-            -inf where one is not allowed, or there is no room for more positions.
+            For openers and closers float (R, labels + closers), and for the tokens float (R,) or (R, V),
+            nats; -inf if one is not allowed, or there is no room for more positions.
         """
         rows = max(1, (LOGIT_CELLS_CPU if self.device.type == "cpu" else LOGIT_CELLS) // self.actions.number)
         prefix = state.prefix()
@@ -279,7 +276,7 @@ class GrammarLM(TransformerLM):
         return found
 
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
-        """What :meth:`action_logprobs` says of some prefixes with room, from their hidden states (r, D)."""
+        """Scores as in :meth:`action_logprobs`, for prefixes with room, from hidden states (r, D)."""
         v = self.vocab_size
         logits = self._logits(hidden).float()
         over_all = self.config.normalize == "all"
@@ -292,7 +289,7 @@ class GrammarLM(TransformerLM):
 
 
 def logsumexp_of(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, A), in C where that works: (R,)."""
+    """log Σ exp of rows (R, A), in C if possible: (R,)."""
     return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)
 
 

@@ -1,4 +1,4 @@
-"""What an action model remembers of many prefixes, which need not be of one length."""
+"""An action model's memory of many prefixes, which may differ in length."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ if TYPE_CHECKING:
 
 
 class Step(NamedTuple):
-    """M positions that are read at once: of every prefix one, then a second one of those that close, if
-    doubled.
+    """M positions that are read at once.
+
+    Every prefix has one; then come second ones for closing prefixes, if doubled.
 
     Attributes:
         actions, positions: int64 (M,).
         visible: bool (M, 1 or H, 1, K), keys that each may see; the last is its own.
         depth_difference: int16 (M, 1, 1, K), for Transformer Grammars.
-        caches: of the layers.
-        head: int64 (M,), of arcs the head's last token, -1 of tokens; None of other actions.
+        caches: the layers'.
+        head: int64 (M,), for arcs the head's last token, -1 for tokens; None for other actions.
     """
 
     actions: Tensor
@@ -42,7 +43,7 @@ class Step(NamedTuple):
 
 @dataclass
 class StepCache:
-    """Keys and values of one layer, and which of them the positions of a step read.
+    """Keys and values of one layer, and those that the positions of a step read.
 
     Attributes:
         values: (entries, 2D).
@@ -59,7 +60,7 @@ class StepCache:
         self.values[self.new] = new
 
     def blocks(self) -> Iterator[slice]:
-        """All positions of the step, so many at a time as stay in the processor's cache."""
+        """Ranges of the step's positions, small enough for the processor's cache."""
         cells = READ_CELLS_CPU if self.values.device.type == "cpu" else READ_CELLS
         rows = max(1, cells // (self.values.shape[1] * self.entries.shape[1]))
         for first in range(0, len(self.entries), rows):
@@ -76,16 +77,15 @@ class Memory:
     """Keys and values of positions that were read, shared by all prefixes.
 
     Attributes:
-        values: of each layer (entries, 2D).
-        used: entries that are taken.
+        values: each layer's (entries, 2D).
+        used: number of entries taken.
     """
 
     values: list[Tensor]
     used: int = 0
 
     def take(self, number: int) -> None:
-        """Take so many entries; there is twice as much room each time that there is none, so copies are
-        few."""
+        """Take ``number`` entries; room doubles each time that it runs out, so that copies are few."""
         self.used += number
         there = len(self.values[0])
         if self.used > there:
@@ -102,14 +102,14 @@ class ActionState(DecoderState):
     Attributes:
         hidden: (R, D), final hidden state of the last position.
         last: int64 (R,), the last action; -1 before the start.
-        read: int64 (R,), positions that were read.
-        n_open: int64 (R,), constituents that are open.
-        labels: int64 (R, max_open), theirs, the outermost first.
-        places: int64 (R, max_open), where their openers are among the entries.
-        entries: int64 (R, W), of each prefix the positions that are to be seen: all, or what is on the stack.
-        count: int64 (R,), how many of these there are.
-        depths: int16 (R, W), of these; only with a stack.
-        memory: what the entries are of.
+        read: int64 (R,), number of positions read.
+        n_open: int64 (R,), number of open constituents.
+        labels: int64 (R, max_open), their labels, the outermost first.
+        places: int64 (R, max_open), the indices of their openers among the entries.
+        entries: int64 (R, W), each prefix's visible positions: all, or the stack's.
+        count: int64 (R,), number of these.
+        depths: int16 (R, W), their depths; only with a stack.
+        memory: the keys and values of the entries.
         closing: int64 (C,), prefixes whose newest position is the second of two.
     """
 
@@ -129,13 +129,13 @@ class ActionState(DecoderState):
     def empty(
         cls, rows: int, *, layers: int, d_model: int, max_open: int, like: Tensor, has_stack: bool
     ) -> Self:
-        """Prefixes of which nothing was read.
+        """Prefixes that have read nothing.
 
         Args:
             rows: R.
-            layers, d_model, max_open: of the model.
-            like: whose device and dtype the vectors have.
-            has_stack: whether only what is on the stack is to be seen.
+            layers, d_model, max_open: the model's.
+            like: has the vectors' device and dtype.
+            has_stack: whether only the stack is visible.
         """
         zeros = torch.zeros(rows, dtype=torch.int64, device=like.device)
         table = zeros[:, None].repeat(1, max_open)
@@ -153,7 +153,7 @@ class ActionState(DecoderState):
         )
 
     def prefix(self) -> Prefix:
-        """What the next actions depend on."""
+        """The state that the next actions depend on."""
         innermost = (self.n_open - 1).clamp(min=0)[:, None]
         return Prefix(self.last, self.n_open, self.labels.gather(1, innermost)[:, 0])
 
@@ -163,14 +163,14 @@ class ActionState(DecoderState):
             setattr(self, name, table[rows])
 
     def taken(self, rows: Tensor) -> ActionState:
-        """Copies of the given prefixes beside these, with the same memory."""
+        """Copies of the given prefixes, with the same memory."""
         copy = replace(self)
         copy.select(rows)
         return copy
 
     @staticmethod
     def join(states: Sequence[ActionState]) -> ActionState:
-        """Prefixes of one memory, one after the other."""
+        """Concatenate prefixes with one memory."""
         joined, width = replace(states[0]), max(state.entries.shape[1] for state in states)
         tables = [state._tables() for state in states]
         for name in tables[0]:
@@ -181,7 +181,7 @@ class ActionState(DecoderState):
         return joined
 
     def _tables(self) -> dict[str, Tensor]:
-        """What has a row for each prefix."""
+        """The tensors that have a row for each prefix."""
         named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("memory", "closing")}
         return {name: table for name, table in named.items() if table is not None}
 
@@ -191,7 +191,7 @@ class ActionState(DecoderState):
         return sum(values.nbytes for values in self.memory.values)
 
     def compact(self) -> None:
-        """Give up the entries that none of these prefixes sees; there must be no others."""
+        """Give up the entries that none of these prefixes sees; no other prefixes may use the memory."""
         width = self.entries.shape[1]
         real = torch.arange(width, device=self.entries.device) < self.count[:, None]
         kept, place = torch.unique(self.entries[real], return_inverse=True)
@@ -200,12 +200,12 @@ class ActionState(DecoderState):
         self.memory.used = len(kept)
 
     def push(self, actions: Tensor, ids: ActionIds, masked_heads: int | None) -> Step:
-        """Note the next action of every prefix, and say what is to be read.
+        """Note the next action of every prefix, and return the positions to be read.
 
         Args:
             actions: int64 (R,).
             ids: numbers of actions.
-            masked_heads: H, if two of them look at constituents.
+            masked_heads: H, if two of them see constituents.
         """
         rows = len(actions)
         number = torch.arange(rows, device=actions.device)
@@ -218,7 +218,7 @@ class ActionState(DecoderState):
         begin = self.memory.used
         own = begin + number
 
-        # What each sees: entries from the first on, and itself.
+        # The visible entries of each: from the first on, and itself.
         first = torch.where(closing, opened_at, 0) if has_stack else torch.zeros_like(opened_at)
         seen, count = self.entries, self.count - first
         depth = (self.n_open + torch.where(closing, 0, 1)).short()
@@ -227,7 +227,7 @@ class ActionState(DecoderState):
         keys = torch.cat([keys, own[:, None]], 1)
         depths = None if self.depths is None else self.depths.gather(1, left.clamp(min=0))
 
-        # What stays on the stack, or of the past.
+        # The entries that stay on the stack, or in the past.
         put_at = torch.where(closing, opened_at, self.count) if has_stack else self.count
         self._put(put_at, own, depth)
         self.n_open = self.n_open + opening.long() - closing.long()
@@ -279,13 +279,13 @@ class ActionState(DecoderState):
         )
 
     def take(self, hidden: Tensor) -> None:
-        """The final hidden states (M, D) of what :meth:`push` said was to be read."""
+        """Take the final hidden states (M, D) of the positions that :meth:`push` returned."""
         self.hidden = hidden[: len(self.last)]
         if self.closing is not None:
             self.hidden = self.hidden.index_copy(0, self.closing, hidden[len(self.last) :])
 
     def _put(self, place: Tensor, entry: Tensor, depth: Tensor) -> None:
-        """Write an entry at a place of each prefix; what was there or after it goes."""
+        """Write an entry at a place of each prefix, and drop the entries from there on."""
         self.count = place + 1
         width = int(self.count.max())
         more = width - self.entries.shape[1]
@@ -296,7 +296,7 @@ class ActionState(DecoderState):
             self.depths = depths.scatter(1, place[:, None], depth[:, None])
 
     def _heads(self, visible: Tensor, left: Tensor, own: Tensor, heads: int) -> Tensor:
-        """What the heads of PLM-mask see: (R, H, K)."""
+        """The visible entries of PLM-mask's heads: (R, H, K)."""
         level = (self.n_open - 1).clamp(min=0)[:, None]
         innermost = self.places.gather(1, level)  # (R, 1)
         none = (self.n_open == 0)[:, None]
@@ -308,11 +308,11 @@ class ActionState(DecoderState):
 
 
 def aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of rows ``count`` entries from the first on, to the right of as few columns as do.
+    """Align ``count`` entries of each row, from the first on, to the right of a minimal table.
 
     Returns:
-        Entries int64 (R, K) (anything where there are none), whether there is one bool (R, K), and which of
-        the row's it is int64 (R, K), negative or before the first where there is none.
+        Entries int64 (R, K) (any value if there is none), whether there is one bool (R, K), and each one's
+        index in the row int64 (R, K), negative or before the first if there is none.
     """
     width = int(count.max()) if len(count) else 0
     column = torch.arange(width, device=entries.device) - (width - count)[:, None]  # (R, K)
@@ -321,6 +321,6 @@ def aligned(entries: Tensor, first: Tensor, count: Tensor) -> tuple[Tensor, Tens
 
 
 def stacked(upper: Tensor, lower: Tensor) -> Tensor:
-    """Tables one above the other, filled up at the left: (a + b, K)."""
+    """Stack two tables, padded at the left: (a + b, K)."""
     width = max(upper.shape[1], lower.shape[1])
     return torch.cat([F.pad(each, (width - each.shape[1], 0)) for each in (upper, lower)])

@@ -1,4 +1,4 @@
-"""Derivations of arc-standard actions: those of Dependency Transformer Grammars."""
+"""Derivations of arc-standard actions, for Dependency Transformer Grammars."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransitionDerivation(ArcActions):
-    """A string and the arcs in it.
+    """A string with its arcs.
 
     Attributes:
         tokens: int32[n].
@@ -35,15 +35,15 @@ class TransitionDerivation(ArcActions):
 
     @property
     def closes(self) -> NDArray[np.int32]:
-        """Int32[n], arcs after each token."""
+        """Int32[n], number of arcs after each token."""
         return self.arcs
 
     def text(self, words: Sequence[str], labels: Sequence[str] = ()) -> str:
-        """Such as ``((the) cat) saw | a``: dependents in parentheses, items of the stack between bars.
+        """Text such as ``((the) cat) saw | a``: dependents in parentheses, items of the stack between bars.
 
         Args:
-            words: of the tokens, which may be more than these.
-            labels: nothing: arcs have none.
+            words: the tokens' words, and perhaps more.
+            labels: unused: arcs have none.
         """
         bounds = [*np.flatnonzero(self.begins).tolist(), len(self.tokens)]
         joined = ["".join(words[first:past]) for first, past in pairwise(bounds)]
@@ -52,8 +52,10 @@ class TransitionDerivation(ArcActions):
     def tree(
         self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None
     ) -> Tree:
-        """See :class:`~pdtools.models.derivations.AnyDerivation`: each head with dependents spans what it
-        dominates. What is left on the stack depends on what lies beneath it."""
+        """See :class:`~pdtools.models.derivations.AnyDerivation`.
+
+        Each head with dependents spans all that it dominates. Items left on the stack depend on the items beneath them.
+        """
         heads = heads_of(self).tolist()
         roots = [word for word, head in enumerate(heads) if head < 0]
         for below, word in pairwise(roots):
@@ -78,7 +80,7 @@ class TransitionDerivation(ArcActions):
 def read_transitions(
     actions: NDArray[np.integer], ids: ArcIds, continues: NDArray[np.bool_]
 ) -> TransitionDerivation:
-    """A sequence of actions without the start, arcs once; pop_root may be missing.
+    """Convert a sequence of actions without the start, with arcs once; pop_root may be missing.
 
     Args:
         ids: numbers of actions.
@@ -119,11 +121,11 @@ class TransitionKind(ActionKind):
         return self.of_graph(row.graph, row.encoding.word)
 
     def of_graph(self, graph: Graph, word: NDArray[np.int32]) -> ArcActions | str:
-        """The static oracle's actions, or why there are none.
+        """The static oracle's actions, or the reason why there are none.
 
         Args:
-            graph: of the words.
-            word: int32 (n + 2), of each token, from 0; -1 of ROOT and end-of-sentence.
+            graph: the words' graph.
+            word: int32 (n + 2), each token's word, from 0; -1 for ROOT and end-of-sentence.
         """
         if (problem := graph.problem) is not None:
             return problem

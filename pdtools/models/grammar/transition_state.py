@@ -1,4 +1,4 @@
-"""What a Dependency Transformer Grammar remembers of many prefixes: a stack of items."""
+"""A Dependency Transformer Grammar's memory of many prefixes: a stack of items."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class TransitionState(ActionState):
-    """R prefixes of arc-standard actions. In place of open constituents there are words on the stack:
+    """R prefixes of arc-standard actions, with words on the stack in place of open constituents.
 
     Attributes:
         n_open: int64 (R,), words on the stack; the start lies beneath them.
-        labels: int64 (R, max_open + 1), of each item the last token of its head, the start's first.
-        places: int64 (R, max_open + 1), where each item begins among the entries, which are those of the
-            stack, all tokens of a word.
-        depths: int16 (R, W), how many items lie beneath that of each entry.
+        labels: int64 (R, max_open + 1), the last token of each item's head, the start's first.
+        places: int64 (R, max_open + 1), the index of each item's beginning among the entries, which are the
+            stack's, all tokens of a word.
+        depths: int16 (R, W), number of items beneath each entry's.
     """
 
     @classmethod
@@ -35,7 +35,7 @@ class TransitionState(ActionState):
         return super().empty(rows, max_open=max_open + 1, **model)
 
     def push_transition(self, actions: Tensor, ids: ArcIds, continuing: Tensor) -> Step:
-        """Note the next action of every prefix, and say what is to be read; see :meth:`ActionState.push`.
+        """Note the next action of every prefix, as :meth:`ActionState.push`; return the positions to read.
 
         Args:
             actions: int64 (R,).
@@ -46,9 +46,9 @@ class TransitionState(ActionState):
         rows = len(actions)
         composes = actions >= ids.first_closer
         begins = ~composes & (self.last >= 0) & ~continuing[actions.clamp(max=ids.tokens - 1)]
-        top = self.n_open  # (R,), the place of the top item on the stack, the start's is 0
+        top = self.n_open  # (R,), the index of the top item on the stack, the start's is 0
         second = torch.where(composes, top - 1, 0)
-        # An arc sees both top items, and is put in their place; a token sees all.
+        # An arc sees both top items, and replaces them; a token sees all.
         first = torch.where(composes, self._at(self.places, second), 0)
         put_at = torch.where(composes, first, self.count)
         head = torch.where(actions == ids.left, self._at(self.labels, top), self._at(self.labels, second))
@@ -63,7 +63,7 @@ class TransitionState(ActionState):
         here = torch.where(begins | composes, put_at, self._at(self.places, self.n_open))
         self.places = self.places.scatter(1, item, here[:, None])
 
-        # The dependent of an arc is at -1, its head and itself at 0: mirrored where the top is the head.
+        # The dependent of an arc is at -1, its head and itself at 0: mirrored if the top is the head.
         distance = depth[:, None] - depths
         distance = torch.where((actions == ids.left)[:, None], -1 - distance, distance)
         keys = torch.cat([entries, own[:, None]], 1)
@@ -96,5 +96,5 @@ class TransitionState(ActionState):
 
     @staticmethod
     def _at(table: Tensor, item: Tensor) -> Tensor:
-        """Of each row (R, I) the value of an item (R,)."""
+        """The value of an item (R,) in each row (R, I)."""
         return table.gather(1, item[:, None])[:, 0]

@@ -1,11 +1,11 @@
 """Attention in blocks of rows, for CPUs: each block's scores stay in the cache, up to its last key only.
 
-In training it is computed in C where there is a compiler
-(:mod:`pdtools.models.kernels.native_block_attention`); what follows is for scoring, and for other machines.
+In training it is computed in C if there is a compiler
+(:mod:`pdtools.models.kernels.native_block_attention`); the code below is for scoring, and for other machines.
 
-Torch's attention takes what is added to the scores as one tensor for all of them; making, adding and keeping
-such tensors (by depth, by distance, dropout's) costs more than the attention. Here each term is added to a
-block as it is computed. The backward pass computes the weights again, or keeps them where that is cheaper.
+Torch's attention takes all added terms as one tensor; making, adding and keeping such tensors (by depth, by
+distance, dropout's) costs more than the attention. Here each term is added to a block as it is computed. The
+backward pass computes the weights again, or keeps them if that is cheaper.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pdtools.models.kernels.native_block_attention import library_for, native_bl
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
-# Forms of terms that are computed here by torch.
+# Forms of terms that torch computes here.
 TAKES = all_but("apart")
 _TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
 
@@ -39,12 +39,12 @@ SHORT_ROW = 16
 def block_attention(
     q: Tensor, k: Tensor, v: Tensor, terms: Terms, *, dropout: float = 0.0, keep_weights: bool = False
 ) -> Tensor:
-    """Causal attention with terms added to its scores: in C where that takes them, else by torch.
+    """Causal attention with terms added to its scores: in C if it takes them, else by torch.
 
     Args:
         q, k, v: float (B, H, N, d_head), on the CPU.
-        terms: what is added, and what is seen.
-        dropout: of the attention weights.
+        terms: the added terms, and the mask.
+        dropout: for the attention weights.
         keep_weights: keep them for the backward pass (B x H x N x N), instead of computing them again; C
             always computes them again.
 
@@ -52,8 +52,8 @@ def block_attention(
         float (B, H, N, d_head). It can be differentiated once.
 
     Raises:
-        IndexError: if a depth is not in the table, or a constituent is opened after a position that it is
-            open at.
+        IndexError: if a depth is not in the table, or a constituent is opened after a position at which it is
+            open.
     """
     if native_takes(q, k, v, terms):
         return attention_in_c(q, k, v, terms, dropout)
@@ -61,7 +61,7 @@ def block_attention(
 
 
 def attention_in_c(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropout: float) -> Tensor:
-    """See :func:`block_attention`; of what :func:`native_takes`."""
+    """See :func:`block_attention`; for inputs that :func:`native_takes`."""
     return native_block_attention(q, k, v, _prepared(q, terms), dropout)
 
 
@@ -74,7 +74,7 @@ def attention_in_blocks(
 
 
 def _prepared(q: Tensor, terms: Terms) -> Terms:
-    """Checked, with the depths that there are, and ALiBi's penalties as numbers."""
+    """Check terms, add the number of depths, and convert ALiBi's penalties to numbers."""
     if terms.innermost is not None and bool((terms.innermost > torch.arange(q.shape[2])).any()):
         raise IndexError("a constituent is opened after a position that it is open at")
     if terms.table is not None and terms.tape is not None:
@@ -94,15 +94,15 @@ def _in_order(terms: Terms) -> list[Tensor | None]:
 
 
 def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
-    """ALiBi's, before scores are scaled: float (H, N, N)."""
+    """ALiBi's penalties, before scores are scaled: float (H, N, N)."""
     position = torch.arange(n, device=slopes.device)
     return -slopes[:, None, None] * (position[:, None] - position).abs() * math.sqrt(d_head)
 
 
 def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
-    """Whether :func:`attention_in_c` takes this, and works here.
+    """Return whether :func:`attention_in_c` takes these inputs, and works here.
 
-    Compiling them takes as long as scoring many sentences: it is done for training alone.
+    Compiling the functions takes as long as scoring many sentences: it is done only for training.
     """
     given = terms.given()
     floats = {x.dtype for x in (q, k, v, *given.values()) if x.is_floating_point()}
@@ -123,7 +123,7 @@ def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
 
 
 def _forms_fit(q: Tensor, given: dict[str, Tensor]) -> bool:
-    """Whether terms are as described: torch may broadcast other shapes, C would read beyond them."""
+    """Return whether terms have the described shapes: torch may broadcast others, C would overrun them."""
     sizes = dict(zip("BHND1", (*q.shape, 1), strict=True))
     for name, term in given.items():
         shape, dtype, _ = FORMS[name]
@@ -136,7 +136,7 @@ def _forms_fit(q: Tensor, given: dict[str, Tensor]) -> bool:
 
 @cache
 def _native_works(dtype: torch.dtype) -> bool:
-    """Whether the functions in C compile, and compute what torch's operations do.
+    """Return whether the functions in C compile, and compute the same as torch's operations.
 
     Args:
         dtype: float32 or float64.
@@ -174,12 +174,12 @@ def _native_works(dtype: torch.dtype) -> bool:
             )
         )
         yield from zip(ours, plain, strict=True)
-        openers = Terms(innermost=terms.innermost)  # of which alone not all blocks are computed
+        openers = Terms(innermost=terms.innermost)  # with openers alone, not all blocks are computed
         yield (
             native_block_attention(q, k, v, openers, 0.0),
             _BlockAttention.apply(q, k, v, *_in_order(openers), 0.0, False),
         )
-        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
+        # A linear function of the values is its own derivative by them, if both passes drop the same weights.
         dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
         (by_values,) = torch.autograd.grad(dropped, v)
         yield dropped, (by_values * v).sum()
@@ -197,7 +197,7 @@ class _BlockAttention(torch.autograd.Function):
         ctx.cells = BLOCK_CELLS * torch.get_num_threads()
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
         v = v.contiguous()
-        # Heads side by side, as the output layer takes them: what is kept for the backward pass is kept once.
+        # Heads concatenated, as the output layer takes them: kept once for the backward pass.
         mixed = torch.empty_like(v.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         kept = []
         for sentences, rows in blocks:
@@ -311,7 +311,7 @@ class _Blocks:
         return _softmax(scores)
 
     def multipliers(self, weights: Tensor) -> Tensor:
-        """Dropout's, of the next block; every pass over the blocks has the same."""
+        """Dropout's multipliers for the next block; every pass over the blocks has the same."""
         return multipliers(random_levels(weights.shape, self.random), self.dropout, weights.dtype)
 
     def index(self, sentences: slice, rows: slice) -> Tensor:
@@ -325,7 +325,7 @@ class _Blocks:
         return self.number[sentences, rows, : rows.stop].to(self.q.dtype)
 
     def vectors(self, rows: slice) -> Tensor:
-        """Vectors of the distances from rows to what they see, the farthest first: (H, rows.stop, d_head)."""
+        """Vectors of the distances from rows to visible keys, the farthest first: (H, rows.stop, d_head)."""
         assert self.r is not None
         return self.r[:, self.n - rows.stop :]
 
@@ -336,7 +336,7 @@ class _Blocks:
 
 
 class _Gradients:
-    """Of everything that scores are made from, added up over the blocks."""
+    """Gradients of everything that scores are made from, summed over the blocks."""
 
     def __init__(self, blocks: _Blocks) -> None:
         self.blocks = blocks
@@ -351,7 +351,7 @@ class _Gradients:
             self.v = torch.zeros_like(blocks.r[:, :1])  # (H, 1, d_head)
 
     def add(self, sentences: slice, rows: slice, scores: Tensor) -> None:
-        """Add those of a block, whose scores have the gradient (b, H, r, rows.stop)."""
+        """Add a block's gradients; its scores have the gradient (b, H, r, rows.stop)."""
         blocks = self.blocks
         _add(self.k, sentences, rows, scores.transpose(2, 3) @ blocks.q_content[sentences, :, rows])
         grad_q = scores @ blocks.k[sentences, :, : rows.stop]  # (b, H, r, d_head)
@@ -367,7 +367,7 @@ class _Gradients:
         self.q[sentences, :, rows] = grad_q
 
     def _by_depth(self, sentences: slice, rows: slice, scores: Tensor) -> Tensor:
-        """Add to the table's; return what q gets by it, (b, H, r, d_head)."""
+        """Add to the table's gradients, and return q's part, (b, H, r, d_head)."""
         blocks = self.blocks
         assert self.table is not None
         assert blocks.table is not None
@@ -381,7 +381,7 @@ class _Gradients:
         return _by_table(by_depth, blocks.table)
 
     def _by_distance(self, sentences: slice, rows: slice, scores: Tensor) -> Tensor:
-        """Add to those of v and r; return what q gets by them, (b, H, r, d_head)."""
+        """Add to the gradients of v and r, and return q's part, (b, H, r, d_head)."""
         blocks = self.blocks
         assert self.v is not None
         assert self.r is not None
@@ -403,14 +403,15 @@ def _add(total: Tensor, sentences: slice, rows: slice, values: Tensor) -> None:
 
 
 def _by_table(values: Tensor, table: Tensor) -> Tensor:
-    """values (b, H, r, x) @ table (H or 1, x, y): one product where the heads share it."""
+    """values (b, H, r, x) @ table (H or 1, x, y): one product if the heads share it."""
     return values @ (table if len(table) > 1 else table[0])
 
 
 def _by_key(by_distance: Tensor) -> Tensor:
     """Scores by distance (farthest first) read as scores by key, without a copy.
 
-    Row i of r rows moves left by r - 1 - i columns. What enters on the right is above the diagonal.
+    Row i of r rows moves left by r - 1 - i columns. The values that enter on the right are above the
+    diagonal.
 
     Args:
         by_distance: (…, …, r, K), contiguous.
@@ -426,7 +427,7 @@ def _by_key(by_distance: Tensor) -> Tensor:
 
 
 def _from_keys(scores: Tensor) -> Tensor:
-    """The other way round: gradients by key (…, …, r, K), zero above the diagonal, by distance."""
+    """Gradients by key (…, …, r, K), zero above the diagonal, as gradients by distance."""
     by_distance = scores.new_zeros(scores.shape)
     # The last key of a row lies where the next row begins: only the last row has one below the diagonal.
     _by_key(by_distance)[..., :-1] = scores[..., :-1]
@@ -435,7 +436,7 @@ def _from_keys(scores: Tensor) -> Tensor:
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Over the last dimension."""
+    """Softmax over the last dimension."""
     if scores.shape[-1] >= SHORT_ROW:
         return scores.softmax(-1)
     weights = (scores - scores.amax(-1, keepdim=True)).exp_()

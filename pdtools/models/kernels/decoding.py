@@ -1,6 +1,6 @@
-"""A step of decoding in C, for CPUs: from the cache of what hypotheses have read, without copies.
+"""A step of decoding in C, for CPUs: from the cache of hypotheses' inputs, without copies.
 
-It is worth it because torch needs the vectors of each hypothesis side by side, and goes through the scores of
+This pays because torch needs the vectors of each hypothesis contiguous, and goes through the scores of
 its newest token once for each term.
 """
 
@@ -37,13 +37,13 @@ class _Arguments(ctypes.Structure):
 
 
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The compiled functions for float32 or float64; None where they cannot be had."""
+    """The compiled functions for float32 or float64; None if unavailable."""
     options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
     return native_library(__package__, "decoding", ("attend", "multiply", "normalise"), *options)
 
 
 def decodes_in_c(*tensors: Tensor) -> bool:
-    """Whether the functions below take these tensors, and work here."""
+    """Return whether the functions below take these tensors, and work here."""
     dtype = tensors[0].dtype
     return (
         dtype in (torch.float32, torch.float64)
@@ -57,14 +57,14 @@ def decodes_in_c(*tensors: Tensor) -> bool:
 def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor:
     """Attention of the newest token of each hypothesis to all tokens that it has read.
 
-    What is computed of a hypothesis depends on nothing of others, and not on the number of threads.
+    The result for a hypothesis depends neither on others nor on the number of threads.
 
     Args:
         q: (R, H, d_head).
         values: (entries, 2D), keys of all heads and then values.
         entries: int64 (R, n), of the tokens, the newest last.
-        terms: of the same precision as q; of a step, that is with (R, 1, n) instead of (B, N, N), ``seen``
-            also (R, H, n) and True of one at least; without ``fixed`` and ``innermost``. The tape is uint8.
+        terms: in q's precision; for a step, that is with (R, 1, n) instead of (B, N, N), ``seen``
+            also (R, H, n) and True for at least one; without ``fixed`` and ``innermost``. The tape is uint8.
 
     Returns:
         (R, H, d_head).
@@ -112,7 +112,7 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
 
 
 def logsumexp(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, V) of the kind that :func:`decodes_in_c`, without a copy of them: (R,)."""
+    """log Σ exp of rows (R, V) that :func:`decodes_in_c`, without a copy of them: (R,)."""
     logits = logits.contiguous()
     out = logits.new_empty(len(logits))
     _call("normalise", logits, 4 * logits.shape[1], *_numbers(logits.shape[1]), *_places(logits, out))
@@ -120,7 +120,7 @@ def logsumexp(logits: Tensor) -> Tensor:
 
 
 def _with_whole_rows(x: Tensor) -> Tensor:
-    """The same (R, D), the numbers of a row side by side; rows may lie apart."""
+    """Rows (R, D), each contiguous; rows may lie apart."""
     return x if x.stride(1) == 1 else x.contiguous()
 
 
@@ -133,10 +133,10 @@ def _places(*tensors: Tensor) -> list[ctypes.c_void_p]:
 
 
 def _call(function: str, rows: Tensor, each: int, *arguments: object) -> None:
-    """Call a function of the library, each of torch's threads with some of the rows, if they are worth it.
+    """Call a function of the library, with rows divided among torch's threads if there is enough work.
 
     Args:
-        each: multiplications that a row takes.
+        each: number of multiplications for a row.
     """
     compute: Callable[..., int] = getattr(library_for(rows.dtype), function)
 
@@ -149,7 +149,7 @@ def _call(function: str, rows: Tensor, each: int, *arguments: object) -> None:
 
 @cache
 def _works(dtype: torch.dtype) -> bool:
-    """Whether the functions compile, and compute what torch's operations do."""
+    """Return whether the functions compile, and compute the same as torch's operations."""
     if library_for(dtype) is None:
         return False
     heads, n, d_head, depths = 2, 7, 36, 3  # some whole vectors and a rest, of keys and of their values

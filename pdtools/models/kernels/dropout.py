@@ -17,7 +17,7 @@ LEVELS = 1 << 16
 
 
 def dropped_levels(probability: float) -> int:
-    """How many of ``LEVELS`` mean that a value is dropped, for a probability below 1: never all."""
+    """The number of ``LEVELS`` for which a value is dropped, for a probability below 1: never all."""
     return min(round(probability * LEVELS), LEVELS - 1)
 
 
@@ -29,7 +29,7 @@ def random_levels(shape: Sequence[int], generator: torch.Generator | None = None
 
 
 def multipliers(levels: Tensor, probability: float, dtype: torch.dtype) -> Tensor:
-    """What dropout multiplies values by: 0, or what keeps their mean."""
+    """The factors of dropout: 0, or the one that preserves the mean."""
     dropped = dropped_levels(probability)
     kept = torch.empty(levels.shape, dtype=dtype)
     torch.ge(levels, dropped - LEVELS // 2, out=kept)

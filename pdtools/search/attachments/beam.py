@@ -42,7 +42,7 @@ from pdtools.search.scores import NO_NUMBERS
 from pdtools.search.strings.prefix_tree import Level, SortedStrings
 
 # With a margin, batches are made for this many times the hypotheses of the batches before them. If that is
-# too few, they are made again, which searches most of it twice.
+# too few, they are made again, with room for more.
 _HEADROOM = 1.5
 # Tokens after which a search returns next-token distributions.
 NextAfter = Literal["none", "last", "every"]
