@@ -205,7 +205,7 @@ def _plain_encoder(tokenizer: Tokenizer) -> plain_prep.Encode:
     """How the plain formulation tokenizes: by a dictionary, or by Hugging Face's tokenizer."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.__getstate__()["backend_json"])
     if tokenizer.kind == "bpe":
-        return partial(plain_prep.encode_pieces, tokenizer=backend)
+        return partial(plain_prep.encode_subwords, tokenizer=backend)
     unknown = tokenizer.unk_id
     assert unknown is not None
     return partial(plain_prep.encode_words, vocabulary=backend.get_vocab(), unknown=unknown)

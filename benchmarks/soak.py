@@ -51,7 +51,7 @@ class Case:
 
     name: str
     arguments: tuple[str, ...]
-    in_pieces: bool = True
+    in_chunks: bool = True
     compared: str = "*"  # of the files
 
     def command(self, folder: Path, *more: str) -> list[str]:
@@ -105,7 +105,7 @@ def kill_commands(folder: Path, rng: random.Random, seconds: float) -> dict[str,
         place = folder / "killed"
         place.mkdir()
         tally, (made, usual) = tallies[case.name], wanted[case.name]
-        workers = 2 if case.in_pieces and (number // len(cases) + number) % 2 else 1
+        workers = 2 if case.in_chunks and (number // len(cases) + number) % 2 else 1
         tally.kills += kill_until_done(case, place, rng, usual, until, workers=workers)
         tally.rounds += 1
         left = [path.name for path in place.iterdir() if path.match(".*.tmp") or path.suffix == ".job"]
@@ -132,7 +132,7 @@ def kill_until_done(
     case: Case, folder: Path, rng: random.Random, usual: float, until: float, *, workers: int
 ) -> int:
     """Kill a command at random moments until it has come to its end. Returns how often."""
-    command = case.command(folder, "--resume", *(["--workers", str(workers)] if case.in_pieces else []))
+    command = case.command(folder, "--resume", *(["--workers", str(workers)] if case.in_chunks else []))
     longest = usual if workers == 1 else usual + SECONDS_TO_START
     for kills in range(MOST_KILLS):
         # Where the end cannot be reached in one go, more and more time is given.
@@ -249,7 +249,7 @@ def make_inputs(folder: Path) -> list[Case]:
         Case(
             "train",
             ("train", shards, "--valid", shards, "--device", "cpu", "--threads", "1", *settings),
-            in_pieces=False,
+            in_chunks=False,
             compared="*.safetensors",
         ),
     ]

@@ -77,7 +77,7 @@ FIGURES: dict[str, Callable[[Sources], int]] = {
     ),
     "files that ask for derivation_kind": _naming(r"\bderivation_kind\b"),
     "isinstance(…, GrammarLM)": _times(r"isinstance\([^()]*, GrammarLM\)"),
-    "classes that digest, pack and unpack pieces themselves": lambda sources: sum(
+    "classes that digest, pack and unpack chunks themselves": lambda sources: sum(
         {"pack", "unpack", "digest"} <= methods for _, methods in _members(sources)
     ),
     "modules that name formal languages, outside of their folders": _of_formal_languages,

@@ -77,7 +77,7 @@ def decode(
     give the same tree, and lists the K most probable trees. With --derivations, it lists the K best
     derivations instead. The output has the tree of rank 1.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b

@@ -53,7 +53,7 @@ def eval_classify(
     pdtools train learns on such prompts, within the task's range. If there are no labels, as in GLUE's test
     sets, the command only predicts.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
@@ -61,11 +61,11 @@ def eval_classify(
       pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte
       pdtools eval-classify shards/rte.test --model runs/rte -o results/rte-test --predictions RTE.tsv
     """
+    from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.classification.evaluate import evaluate_prompts
     from pdtools.evaluation.classification.evaluate import predictions as predictions_of
-    from pdtools.evaluation.pieces import InPieces
     from pdtools.files import atomic_table
-    from pdtools.search.in_pieces import model_settings_for_job
+    from pdtools.search.in_chunks import model_settings_for_job
     from pdtools.shards import ShardSet
 
     if predictions is not None and run.shard is not None:
@@ -77,7 +77,7 @@ def eval_classify(
     settings = model_settings(evaluating.plan, model, run)
     prompts = ShardSet.open(shards)
     described = {"shards": prompts.sha256, **model_settings_for_job(settings)}
-    with evaluating.pieces("answers", **described) as job:
+    with evaluating.chunks("answers", **described) as job:
         results = evaluate_prompts(
             prompts,
             settings.load_model(),
@@ -86,7 +86,7 @@ def eval_classify(
             samples=samples,
             rejects=rejects,
             progress=evaluating.bar("prompts"),
-            in_pieces=InPieces(settings, evaluating.plan, job),
+            in_chunks=InChunks(settings, evaluating.plan, job),
         )
         if predictions is not None:
             with atomic_table(predictions, ("index", "prediction"), overwrite=run.overwrite) as write:

@@ -105,7 +105,7 @@ def eval_ppl(
     perplexity is biased upward; the bias shrinks with more particles. Run it with several numbers of
     particles, and with --no-marginal if the beam's result is known.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed. None of this is possible
     with --stream, where each sentence needs the one before it.
 
@@ -119,6 +119,7 @@ def eval_ppl(
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
     """
+    from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.perplexity.evaluate import (
         evaluate_perplexity,
         evaluate_string_perplexity,
@@ -126,10 +127,9 @@ def eval_ppl(
     )
     from pdtools.evaluation.perplexity.masked import HiddenTokens, evaluate_masked_perplexity
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
-    from pdtools.evaluation.pieces import InPieces
     from pdtools.jobs import Plan
     from pdtools.search.contexts import DOCUMENT, with_documents
-    from pdtools.search.in_pieces import PiecewiseScorer, model_settings_for_job
+    from pdtools.search.in_chunks import ChunkedScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs, read_rows
     from pdtools.search.options import Particles
     from pdtools.search.strings.huggingface import is_huggingface
@@ -207,9 +207,9 @@ def eval_ppl(
         **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **model_settings_for_job(settings),
     }
-    with evaluating.pieces("perplexity: with particles", **described) as job:
+    with evaluating.chunks("perplexity: with particles", **described) as job:
         if is_huggingface(model):
-            scorer = PiecewiseScorer(settings, evaluating.plan, job)
+            scorer = ChunkedScorer(settings, evaluating.plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
         elif (loaded := settings.load_model()).model.objective == "masked" and not (run.trees or particles):
             results = evaluate_masked_perplexity(
@@ -219,7 +219,7 @@ def eval_ppl(
                 max_batch=run.max_batch,
                 rejects=rejects,
                 progress=show,
-                in_pieces=InPieces(settings, evaluating.plan, job),
+                in_chunks=InChunks(settings, evaluating.plan, job),
             )
         else:
             results = evaluate_perplexity(
@@ -229,7 +229,7 @@ def eval_ppl(
                 particles=None if particles is None else Particles(number=particles, seed=seed),
                 rejects=rejects,
                 progress=show,
-                in_pieces=InPieces(settings, evaluating.plan, job),
+                in_chunks=InChunks(settings, evaluating.plan, job),
             )
         evaluating.deliver(results, rejects=rejects)
     _say(rejects, evaluating)

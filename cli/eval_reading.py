@@ -170,7 +170,7 @@ def eval_reading(
     observations.parquet has all predictors of every subject's words. results.json has the formula of the
     mixed-effects model for R's lme4.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
@@ -210,7 +210,7 @@ def eval_reading(
     from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
     from pdtools.evaluation.reading.scoring import external_words, measures_of, named_models, score_words
-    from pdtools.search.in_pieces import model_settings_for_job
+    from pdtools.search.in_chunks import model_settings_for_job
 
     context = read_context(reading, documents=True)
     regression = Regression(
@@ -231,7 +231,7 @@ def eval_reading(
         _beams(beams),
     )
     described = [model_settings_for_job(each.settings) for each in models]
-    with evaluating.pieces("reading times", models=described) as job:
+    with evaluating.chunks("reading times", models=described) as job:
         scored = score_words(
             found.texts,
             models,

@@ -1,4 +1,4 @@
-"""``pdtools merge``: the pieces of several jobs into one output."""
+"""``pdtools merge``: the chunks of several jobs into one output."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def merge(
     big.txt --model run -o big.trees --shard $SLURM_ARRAY_TASK_ID/8". Call merge when all jobs are done.
 
     merge runs the command again with the same options except --shard, in the folder where it was run before.
-    It reads the pieces in OUTPUT.job and computes none itself. If some are missing, it fails. When the output
-    is made, the pieces are deleted; merging again changes nothing. Only files named here are written.
+    It reads the chunks in OUTPUT.job and computes none itself. If some are missing, it fails. When the output
+    is made, the chunks are deleted; merging again changes nothing. Only files named here are written.
 
     \b
     Example:
@@ -52,14 +52,14 @@ def merge(
 
     if is_whole(Path(output)) and not job_path(output).exists():
         finished(output)  # deletes files that a killed merge may have left
-        message(f"{output} is there already, and there are no pieces of it", quiet=False)
+        message(f"{output} is there already, and there are no chunks of it", quiet=False)
         return
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])
     commands: Any = ctx.find_root().command
     command = commands.get_command(ctx, arguments[0]) if arguments else None
     if command is None or all(parameter.name != "shard" for parameter in command.params):
-        raise InputError("not begun by a command of pdtools that works in pieces", file=job_path(output))
+        raise InputError("not begun by a command of pdtools that works in chunks", file=job_path(output))
     _check_outputs(command, arguments, job, output, scores)
     os.chdir(job["folder"])
     sys.argv[1:] = arguments  # the provenance gets the command that made the output

@@ -350,7 +350,7 @@ class ResultOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PiecesOptions(ResultOptions):
+class ChunkOptions(ResultOptions):
     """Options for work that can be divided into chunks."""
 
     workers: WorkersOption = 1
@@ -379,7 +379,7 @@ class BeamOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions(BeamOptions, PiecesOptions):
+class RunOptions(BeamOptions, ChunkOptions):
     """Options for a model's work, and for its computation."""
 
     device: DeviceOption = "auto"

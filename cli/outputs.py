@@ -130,7 +130,7 @@ def check_output_or_done(
             replace = "" if plan.merging else ", pass --overwrite --resume to replace it"
             raise PdtoolsError(
                 f"{output}: exists already, but the unfinished run in {job_path(output)} did not make it;"
-                f" its pieces are kept (move the output away{replace}, or delete the unfinished run)"
+                f" its chunks are kept (move the output away{replace}, or delete the unfinished run)"
             )
     quiet = quiet or plan.slice is not None  # a slice leaves the output to pdtools merge
     check_target(output, folder=folder, overwrite=overwrite, inputs=inputs, quiet=quiet)

@@ -32,7 +32,7 @@ from .running import Output, model_settings, pick_device, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
-    from pdtools.parsers.in_pieces import ParserSettings
+    from pdtools.parsers.in_chunks import ParserSettings
     from pdtools.parsers.pipeline import Bracketed, Counts
 
 
@@ -236,7 +236,7 @@ def parse(
     sentences, which end at blank lines at the latest. If the words do not spell their sentence, OUTPUT.text
     has the words instead, and the sentence is counted.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
@@ -256,7 +256,7 @@ def parse(
     from pdtools.devices import prepare_torch
     from pdtools.parsers import pipeline, read_sentences
     from pdtools.parsers.base import backends_with_splitter, load_splitter, model_note, splitter_files
-    from pdtools.parsers.in_pieces import convert_in_pieces, parse_in_pieces, read_in_pieces
+    from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks
     from pdtools.provenance import identify
     from pdtools.search.inputs import count_inputs
     from pdtools.trees import arcs_path, texts_path
@@ -346,14 +346,14 @@ def parse(
         settings["split_words"] = [identify(file).get("sha256") for file in tokenizer]
         prepare_torch("cpu", threads_of_each(run.threads, plan.workers))
         splitter = load_splitter(parser, model, sentences=split_sentences)
-    with checked.pieces("trees", **settings) as job:
+    with checked.chunks("trees", **settings) as job:
         trees: Iterator[Bracketed]
         if used_form is not None:
-            trees = read_in_pieces(files, used_form, options, form, plan, job, rejects=rejects, counts=counts)
+            trees = read_in_chunks(files, used_form, options, form, plan, job, rejects=rejects, counts=counts)
         elif not parses:
-            trees = convert_in_pieces(files, form, plan, job, rejects=rejects, counts=counts)
+            trees = convert_in_chunks(files, form, plan, job, rejects=rejects, counts=counts)
         else:
-            trees = parse_in_pieces(
+            trees = parse_in_chunks(
                 read_sentences(
                     files,
                     source.value,
@@ -446,7 +446,7 @@ def _parser_settings(
         return CheckpointSettings(model_settings(plan, name, run, cky=cky))
     from dataclasses import replace
 
-    from pdtools.parsers.in_pieces import BackendSettings
+    from pdtools.parsers.in_chunks import BackendSettings
     from pdtools.provenance import fingerprint
 
     device, each = run.device, threads_of_each(run.threads, plan.workers)

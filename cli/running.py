@@ -16,7 +16,7 @@ from pdtools.search.options import AUTO
 from pdtools.search.scores import Measure
 
 from .console import message
-from .options import ContextOptions, PiecesOptions, ResultOptions, RunOptions
+from .options import ChunkOptions, ContextOptions, ResultOptions, RunOptions
 from .outputs import check_output_or_done
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pdtools.search.adaptive_beam import Comparer
     from pdtools.search.checkpoint_scorer import Searcher
     from pdtools.search.contexts import Context
-    from pdtools.search.in_pieces import ModelSettings
+    from pdtools.search.in_chunks import ModelSettings
 
 T = TypeVar("T")
 
 
-def make_plan(run: PiecesOptions, merge_options: Sequence[str] = ()) -> Plan:
+def make_plan(run: ChunkOptions, merge_options: Sequence[str] = ()) -> Plan:
     """The distribution of the work's chunks; see :class:`pdtools.jobs.Plan`."""
     from pdtools.jobs import Plan, Slice
 
@@ -92,7 +92,7 @@ class Output:
         """
         from pdtools.jobs import Plan
 
-        plan = make_plan(options, merge_options) if isinstance(options, PiecesOptions) else Plan()
+        plan = make_plan(options, merge_options) if isinstance(options, ChunkOptions) else Plan()
         check_output_or_done(
             path,
             plan,
@@ -105,7 +105,7 @@ class Output:
         return Output(path=path, options=options, plan=plan, beside=tuple(beside))
 
     @contextmanager
-    def pieces(self, work: str, **described: Any) -> Iterator[JobFolder | None]:
+    def chunks(self, work: str, **described: Any) -> Iterator[JobFolder | None]:
         """The folder in which finished chunks are kept until the block has made the output.
 
         Args:
@@ -121,44 +121,44 @@ class Output:
                 yield job
             except (KeyboardInterrupt, SystemExit):
                 if job is not None and job.worth_keeping():
-                    kept = f"{job.folder}: finished pieces are kept: {self.plan.how_to_resume}"
+                    kept = f"{job.folder}: finished chunks are kept: {self.plan.how_to_resume}"
                     message(kept, quiet=self.options.quiet)
                 raise
 
     def scorer(self, settings: ModelSettings) -> AbstractContextManager[Scorer]:
         """A model that scores sentences, in chunks that are kept."""
-        from pdtools.search.in_pieces import PiecewiseScorer
+        from pdtools.search.in_chunks import ChunkedScorer
 
-        return self._model(PiecewiseScorer, settings, "scores: with what was dropped")
+        return self._model(ChunkedScorer, settings, "scores: with what was dropped")
 
     def scorer_or_comparer(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
         """A model that scores sentences; with ``--beam auto``, it searches as far as comparisons need it."""
         if settings.search.beam != AUTO:
             return self.scorer(settings)
         from pdtools.search.adaptive_beam import STEPS
-        from pdtools.search.in_pieces import PiecewiseComparer
+        from pdtools.search.in_chunks import ChunkedComparer
 
         steps = list(map(list, STEPS))
-        return self._model(PiecewiseComparer, settings, "comparisons: as far as needed", steps=steps)
+        return self._model(ChunkedComparer, settings, "comparisons: as far as needed", steps=steps)
 
     def searcher(self, settings: ModelSettings, **described: Any) -> AbstractContextManager[Searcher]:
         """A model whose derivations are searched; ``described``: further settings of its results."""
-        from pdtools.search.in_pieces import PiecewiseSearcher
+        from pdtools.search.in_chunks import ChunkedSearcher
 
-        return self._model(PiecewiseSearcher, settings, "parses: with what was dropped", **described)
+        return self._model(ChunkedSearcher, settings, "parses: with what was dropped", **described)
 
     @contextmanager
     def _model(
         self,
-        piecewise: Callable[[ModelSettings, Plan, JobFolder | None], T],
+        chunked: Callable[[ModelSettings, Plan, JobFolder | None], T],
         settings: ModelSettings,
         work: str,
         **described: Any,
     ) -> Iterator[T]:
-        from pdtools.search.in_pieces import model_settings_for_job
+        from pdtools.search.in_chunks import model_settings_for_job
 
-        with self.pieces(work, **described, **model_settings_for_job(settings)) as job:
-            yield piecewise(settings, self.plan, job)
+        with self.chunks(work, **described, **model_settings_for_job(settings)) as job:
+            yield chunked(settings, self.plan, job)
 
 
 def read_context(options: ContextOptions, *, documents: bool) -> Context:
@@ -210,7 +210,7 @@ def model_settings(
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
     from pdtools.search.contexts import NO_CONTEXT
-    from pdtools.search.in_pieces import ModelSettings
+    from pdtools.search.in_chunks import ModelSettings
 
     search = replace(run.search, cky=cky)
     if os.path.isfile(model):

@@ -75,7 +75,7 @@ def surprisal_of_table(
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.scoring import named_models, score_parts
-    from pdtools.search.in_pieces import model_settings_for_job
+    from pdtools.search.in_chunks import model_settings_for_job
     from pdtools.search.scores import Measure
     from pdtools.stimuli.surprisals import Surprisals
 
@@ -94,7 +94,7 @@ def surprisal_of_table(
     made = {each.name: Surprisals(stimuli, spaced, "nats" if nats else "bits", rejects) for each in models}
     found, settings = list(made.values()), dict[int, dict[str, object]]()
     described = [model_settings_for_job(each.settings) for each in models]
-    with table.pieces("stimuli", models=described, parses=parses) as job:
+    with table.chunks("stimuli", models=described, parses=parses) as job:
         scores = score_parts(
             models,
             lambda number, scorer: found[number].parts(context, scorer),

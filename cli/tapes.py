@@ -12,10 +12,10 @@ from pdtools.model_names import check_no_hub_name
 
 from .console import counter, message, print_json
 from .options import (
+    ChunkOptions,
     LowerCaseOption,
     OnError,
     OnErrorOption,
-    PiecesOptions,
     VocabSizeOption,
     named_tokenizer,
     option_blocks,
@@ -71,7 +71,7 @@ class Tape(str, Enum):
 def tapes(
     trees: Annotated[list[str], typer.Argument(metavar="TREES", help="Files, folders, globs, or -.")],
     output: Annotated[str, output_option("--output", "-o", help="The folder to write.")],
-    run: PiecesOptions,
+    run: ChunkOptions,
     tokenizer: Annotated[
         str,
         model_option(
@@ -158,7 +158,7 @@ def tapes(
     Otherwise words are joined as in ordinary writing. Dependency arcs are read from TREES.arcs, if each file
     has one; not for windows.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed. If a tokenizer is made,
     or if that of --tokenizer has no labels, run an array twice: the first run collects words and labels.
 
@@ -229,7 +229,7 @@ def tapes(
         **settings.record(),
         "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
-    with shards.pieces("tapes", **described) as job:
+    with shards.chunks("tapes", **described) as job:
         manifest = shards_from_files(
             files,
             used,

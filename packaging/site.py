@@ -71,7 +71,7 @@ _RAW = re.compile(r"\*\*|`|\]\(|<!--|-->|^#+ |^\|.*\|$|\n[-*] |\n\d+\. ", re.MUL
 
 
 def raw_markdown(html: str) -> list[str]:
-    """Pieces of a page's text that still are Markdown, such as the ``**`` of nested emphasis."""
+    """Parts of a page's text that still are Markdown, such as the ``**`` of nested emphasis."""
     text = _Text()
     text.feed(html)
     found = [(block, match.start()) for block in text.blocks if (match := _RAW.search(block))]

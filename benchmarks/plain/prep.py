@@ -58,12 +58,12 @@ def without_traces(tree: nltk.Tree) -> nltk.Tree | None:
     return nltk.Tree(tree.label(), children) if children else None
 
 
-def attachments(tree: nltk.Tree, pieces: Sequence[Sequence[int]] | None = None) -> list[int]:
+def attachments(tree: nltk.Tree, subwords: Sequence[Sequence[int]] | None = None) -> list[int]:
     """For each token the last token of the constituent that it reduces with, or itself.
 
-    ``pieces``: the tokens of each word, which form a subtree in its place (appendix C); None: one each.
+    ``subwords``: the tokens of each word, which form a subtree in its place (appendix C); None: one each.
     """
-    binary = tree.copy(deep=True) if pieces is None else with_pieces(tree, iter(pieces))
+    binary = tree.copy(deep=True) if subwords is None else with_subwords(tree, iter(subwords))
     binary.collapse_unary(collapsePOS=True, collapseRoot=True)
     binary.chomsky_normal_form(factor="right")
     reached = list(range(len(binary.leaves())))
@@ -71,13 +71,13 @@ def attachments(tree: nltk.Tree, pieces: Sequence[Sequence[int]] | None = None) 
     return reached
 
 
-def with_pieces(tree: nltk.Tree, pieces: Iterator[Sequence[int]]) -> nltk.Tree:
+def with_subwords(tree: nltk.Tree, subwords: Iterator[Sequence[int]]) -> nltk.Tree:
     """A tree with the tokens of its words as leaves."""
     if isinstance(tree[0], str):
-        tokens = [str(token) for token in next(pieces)]
+        tokens = [str(token) for token in next(subwords)]
         leaves = tokens if len(tokens) == 1 else [nltk.Tree("W", [token]) for token in tokens]
         return nltk.Tree(tree.label(), leaves)
-    return nltk.Tree(tree.label(), [with_pieces(child, pieces) for child in tree])
+    return nltk.Tree(tree.label(), [with_subwords(child, subwords) for child in tree])
 
 
 def _attach(node: nltk.Tree, start: int, reached: list[int]) -> int:
@@ -96,7 +96,7 @@ def encode_words(words: Sequence[str], vocabulary: Mapping[str, int], unknown: i
     return [[vocabulary.get(word, unknown)] for word in words]
 
 
-def encode_pieces(words: Sequence[str], tokenizer: tokenizers.Tokenizer) -> list[list[int]]:
+def encode_subwords(words: Sequence[str], tokenizer: tokenizers.Tokenizer) -> list[list[int]]:
     """The tokens of each word, by a tokenizer of Hugging Face's."""
     encoding = tokenizer.encode(words, is_pretokenized=True, add_special_tokens=False)
     tokens: list[list[int]] = [[] for _ in words]
@@ -127,12 +127,12 @@ def tape(attach: Sequence[int]) -> bytes:
 
 
 def constituents(
-    tree: nltk.Tree, pieces: Sequence[Sequence[int]], labels: Mapping[str, int]
+    tree: nltk.Tree, subwords: Sequence[Sequence[int]], labels: Mapping[str, int]
 ) -> tuple[list[int], list[int], list[int]]:
     """The labels of the constituents in pre-order, and how many open before and close after each token."""
     found: list[int] = []
-    opens, closes = ([0] * sum(map(len, pieces)) for _ in range(2))
-    words = iter(pieces)
+    opens, closes = ([0] * sum(map(len, subwords)) for _ in range(2))
+    words = iter(subwords)
 
     def visit(node: nltk.Tree, start: int) -> int:
         if isinstance(node[0], str):
@@ -162,11 +162,11 @@ def write(rows: Sequence[Row], file: Path) -> None:
 def row(tree: nltk.Tree, encode: Encode, root: int, eos: int, labels: Mapping[str, int]) -> Row:
     """One tree as a row: ROOT, its tokens, EOS."""
     words = [unescaped(word) for word in tree.leaves()]
-    pieces = encode(words)
-    tokens = [root, *(token for piece in pieces for token in piece), eos]
-    attach = [0, *(target + 1 for target in attachments(tree, pieces)), 0]
-    word = [-1, *(number for number, piece in enumerate(pieces) for _ in piece), -1]
-    return " ".join(words), tokens, attach, word, tape(attach), *constituents(tree, pieces, labels)
+    subwords = encode(words)
+    tokens = [root, *(token for tokens_of_word in subwords for token in tokens_of_word), eos]
+    attach = [0, *(target + 1 for target in attachments(tree, subwords)), 0]
+    word = [-1, *(number for number, tokens_of_word in enumerate(subwords) for _ in tokens_of_word), -1]
+    return " ".join(words), tokens, attach, word, tape(attach), *constituents(tree, subwords, labels)
 
 
 def unescaped(word: str) -> str:

@@ -45,7 +45,7 @@ def eval_dyck(
     The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
     of attachments. The choice is also made with the attachments given.
 
-    The work is done in pieces: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
 
     \b
@@ -53,12 +53,12 @@ def eval_dyck(
       pdtools eval-dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
       pdtools eval-dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
     """
+    from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
-    from pdtools.evaluation.pieces import InPieces
     from pdtools.formal import read_prefixes
     from pdtools.jobs import independent_passes
     from pdtools.jobs.workers import Workers
-    from pdtools.search.in_pieces import model_settings_for_job
+    from pdtools.search.in_chunks import model_settings_for_job
     from pdtools.shards import ShardSet
 
     inputs = {
@@ -75,7 +75,7 @@ def eval_dyck(
     settings = model_settings(evaluating.plan, model, run)
     loaded = settings.load_model()
     with (
-        evaluating.pieces("closing: with leads and ends", **model_settings_for_job(settings)) as job,
+        evaluating.chunks("closing: with leads and ends", **model_settings_for_job(settings)) as job,
         Workers(evaluating.plan.workers) as processes,
     ):
 
@@ -88,7 +88,7 @@ def eval_dyck(
                 search=settings.search,
                 rejects=Rejects("fail", hint=None),
                 progress=evaluating.bar("strings"),
-                in_pieces=InPieces(settings, evaluating.plan, job, "strings", processes),
+                in_chunks=InChunks(settings, evaluating.plan, job, "strings", processes),
             )
 
         def close() -> Results:
@@ -97,7 +97,7 @@ def eval_dyck(
                 loaded,
                 search=settings.search,
                 progress=evaluating.bar("prefixes"),
-                in_pieces=InPieces(settings, evaluating.plan, job, "prefixes", processes),
+                in_chunks=InChunks(settings, evaluating.plan, job, "prefixes", processes),
             )
 
         entropy, results = independent_passes(compare, close)

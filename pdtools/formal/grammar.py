@@ -23,7 +23,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_lines
 from pdtools.tokenization.tokenizer import EOS, PAD, ROOT, UNK
 
-_PIECE = re.compile(
+_LEXEME = re.compile(
     r"""\s*(?:
     (?P<comment>\#.*) | (?P<arrow>->|→) | (?P<bar>\|) | \[(?P<weight>[^\]]*)\]
     | '(?P<single>[^']*)' | "(?P<double>[^"]*)" | (?P<symbol>(?:(?!->|→)[^\s'"\[\]|\#])+)
@@ -135,10 +135,10 @@ def parse_grammar(lines: Iterable[tuple[int, str]], name: str, place: str) -> Gr
     alternatives: dict[str, dict[tuple[Item, ...], Fraction]] = {}
     first_lines: dict[str, int] = {}  # for every symbol on any side, its first line
     for number, line in lines:
-        pieces = _split(line, place, number)
-        if not pieces:
+        lexemes = _split(line, place, number)
+        if not lexemes:
             continue
-        left, found = _alternatives(pieces, place, number)
+        left, found = _alternatives(lexemes, place, number)
         for right, weight in found:
             known = alternatives.setdefault(left, {})
             known[right] = known.get(right, Fraction(0)) + weight
@@ -156,33 +156,33 @@ def parse_grammar(lines: Iterable[tuple[int, str]], name: str, place: str) -> Gr
 
 def _split(line: str, place: str, number: int) -> list[tuple[str, str]]:
     """Split a line into tokens, each with its kind, without a comment."""
-    pieces, position = [], 0
+    lexemes, position = [], 0
     line = line.rstrip()
     while position < len(line):
-        match = _PIECE.match(line, position)
+        match = _LEXEME.match(line, position)
         if match is None:
             rest = line[position:].strip()
             raise InputError(f"a quote or bracket without its partner: {rest}", file=place, line=number)
         kind = str(match.lastgroup)
         if kind == "comment":
             break
-        pieces.append(("token" if kind in ("single", "double") else kind, match[kind]))
+        lexemes.append(("token" if kind in ("single", "double") else kind, match[kind]))
         position = match.end()
-    return pieces
+    return lexemes
 
 
 def _alternatives(
-    pieces: list[tuple[str, str]], place: str, number: int
+    lexemes: list[tuple[str, str]], place: str, number: int
 ) -> tuple[str, list[tuple[tuple[Item, ...], Fraction]]]:
     """The symbol of a line, and its alternatives with their weights."""
-    kinds = [kind for kind, _ in pieces]
+    kinds = [kind for kind, _ in lexemes]
     if kinds[:2] != ["symbol", "arrow"] or kinds.count("arrow") != 1:
         hint = "write SYMBOL -> ALTERNATIVE | ALTERNATIVE, such as S -> 'a' S [0.5] | 'a' [0.5]"
         raise InputError("not a rule", file=place, line=number, hint=hint)
     found: list[tuple[tuple[Item, ...], Fraction]] = []
     right: list[Item] = []
     weight: Fraction | None = None
-    for kind, text in [*pieces[2:], ("bar", "")]:
+    for kind, text in [*lexemes[2:], ("bar", "")]:
         if kind == "bar":
             found.append((tuple(right), Fraction(1) if weight is None else weight))
             right, weight = [], None
@@ -193,7 +193,7 @@ def _alternatives(
             weight = _weight(text, place, number)
         else:
             right.append(_token(text, place, number) if kind == "token" else text)
-    return pieces[0][1], found
+    return lexemes[0][1], found
 
 
 def _weight(text: str, place: str, number: int) -> Fraction:

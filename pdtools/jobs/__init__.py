@@ -5,8 +5,8 @@ kept beside the output until that is complete. So it does not matter which worke
 """
 
 from pdtools.jobs.folder import (
+    Chunks,
     JobFolder,
-    Pieces,
     begun,
     finished,
     is_to_replace,
@@ -15,12 +15,12 @@ from pdtools.jobs.folder import (
     read_job,
 )
 from pdtools.jobs.plan import Done, Plan, Slice, SliceDone, independent_passes, only_merging
-from pdtools.jobs.run import Work, cut, map_pieces
+from pdtools.jobs.run import Work, cut, map_chunks
 
 __all__ = [
+    "Chunks",
     "Done",
     "JobFolder",
-    "Pieces",
     "Plan",
     "Slice",
     "SliceDone",
@@ -32,7 +32,7 @@ __all__ = [
     "is_to_replace",
     "job_folder",
     "job_path",
-    "map_pieces",
+    "map_chunks",
     "only_merging",
     "read_job",
 ]

@@ -89,7 +89,7 @@ def map_on_cluster(
                 yield first()
         except KilledWorker as error:
             raise PdtoolsError(
-                "the cluster lost several workers over the same piece (is there enough memory?)"
+                "the cluster lost several workers over the same chunk (is there enough memory?)"
             ) from error
         except (CommClosedError, CancelledError, TimeoutError) as error:
             raise PdtoolsError(f"--scheduler {address}: the connection was lost") from error

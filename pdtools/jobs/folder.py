@@ -71,7 +71,7 @@ def job_path(output: str | Path) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Pieces:
+class Chunks:
     """The kept chunks of one pass; to be pickled to workers that see the same files."""
 
     folder: Path
@@ -106,9 +106,9 @@ class Pieces:
 
     def damaged(self, number: int, digest: str) -> InputError:
         """An error that says a chunk's file is damaged."""
-        hint = "delete this file; --resume then does its piece again"
+        hint = "delete this file; --resume then does its chunk again"
         file = self.path(number, digest)
-        return InputError("a damaged piece of an unfinished run", file=file, hint=hint)
+        return InputError("a damaged chunk of an unfinished run", file=file, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,9 @@ class JobFolder:
     output: str
     folder: Path
 
-    def pieces(self, name: str) -> Pieces:
+    def chunks(self, name: str) -> Chunks:
         """The chunks of one pass over the input."""
-        found = Pieces(self.folder / name)
+        found = Chunks(self.folder / name)
         found.folder.mkdir(exist_ok=True)
         return found
 
@@ -171,7 +171,7 @@ def job_folder(
     output = Path(output)
     folder = job_path(output)
     if plan.merging and not folder.is_dir():
-        raise PdtoolsError(f"{folder}: no such folder: there are no pieces to merge")
+        raise PdtoolsError(f"{folder}: no such folder: there are no chunks to merge")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -190,7 +190,7 @@ def job_folder(
                 check_all_ours(folder, _HELD)
                 _empty(folder)
         elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another slice, by now
-            raise PdtoolsError(f"{folder}: pieces would be kept there, but it holds something else")
+            raise PdtoolsError(f"{folder}: chunks would be kept there, but it holds something else")
         if plan.slice is None:
             _delete_stale(output, beside)
         _check_settings(output, settings)
@@ -205,7 +205,7 @@ def job_folder(
                     path.unlink(missing_ok=True)
                 _discard(folder)
             elif isinstance(error, PdtoolsError) and not plan.merging:
-                error.args = (f"{error}; finished pieces are kept in {folder}: {plan.how_to_resume}",)
+                error.args = (f"{error}; finished chunks are kept in {folder}: {plan.how_to_resume}",)
             raise
         _discard(folder)
 

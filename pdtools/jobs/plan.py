@@ -34,8 +34,8 @@ class Slice:
             raise PdtoolsError(f"--shard {text}: must be I/N with I from 0 to N - 1, such as 0/8")
         return cls(int(found[1]), int(found[2]))
 
-    def __contains__(self, piece: int) -> bool:
-        return piece % self.of == self.number
+    def __contains__(self, chunk: int) -> bool:
+        return chunk % self.of == self.number
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
@@ -103,18 +103,18 @@ class SliceDone(Done):
 
     Args:
         plan: the slice's plan.
-        pieces: number of its chunks.
+        chunks: number of its chunks.
         output: the file or folder that ``pdtools merge`` will make.
         passed: the pass they belong to, if the slice has to be called again for another one.
     """
 
-    def __init__(self, plan: Plan, pieces: int, output: str, passed: str | None = None) -> None:
+    def __init__(self, plan: Plan, chunks: int, output: str, passed: str | None = None) -> None:
         slice_, merge = plan.slice, shlex.join(["pdtools", "merge", output, *plan.merge_options])
         then = merge if passed is None else "call all of them again for the next pass"
         of = "" if passed is None else f" of the pass over {passed}"
-        report = {"output": output, "shard": str(slice_), "counts": {"pieces": pieces}, "pass": passed}
-        super().__init__(f"shard {slice_}: {pieces} pieces{of} done; when all shards are: {then}", report)
-        self.plan, self.pieces, self.output = plan, pieces, output
+        report = {"output": output, "shard": str(slice_), "counts": {"pieces": chunks}, "pass": passed}
+        super().__init__(f"shard {slice_}: {chunks} chunks{of} done; when all shards are: {then}", report)
+        self.plan, self.chunks, self.output = plan, chunks, output
 
 
 def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
@@ -129,7 +129,7 @@ def independent_passes(*passes: Callable[[], Any]) -> list[Any]:
         try:
             results.append(work())
         except SliceDone as done:
-            last, n_done = done, n_done + done.pieces
+            last, n_done = done, n_done + done.chunks
     if last is not None:
         raise SliceDone(last.plan, n_done, last.output)
     return results

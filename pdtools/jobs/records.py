@@ -9,11 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pdtools.typed_values import as_type
 
-Piece = TypeVar("Piece")
+Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
 
 
-class JsonWork(Generic[Piece, Result]):
+class JsonWork(Generic[Chunk, Result]):
     """A base for :class:`pdtools.jobs.Work`; subclasses define the computation and a chunk's content.
 
     Attributes:
@@ -23,7 +23,7 @@ class JsonWork(Generic[Piece, Result]):
     __slots__ = ()
     kept: Any
 
-    def content(self, piece: Piece) -> Any:
+    def content(self, chunk: Chunk) -> Any:
         """Everything in a chunk that its result depends on: bytes, or a JSON-ready value."""
         raise NotImplementedError
 
@@ -32,9 +32,9 @@ class JsonWork(Generic[Piece, Result]):
         result: Result = as_type(record, self.kept)
         return result
 
-    def digest(self, piece: Piece) -> str:
+    def digest(self, chunk: Chunk) -> str:
         """See :meth:`pdtools.jobs.Work.digest`."""
-        return short_digest(self.content(piece))
+        return short_digest(self.content(chunk))
 
     def pack(self, result: Result) -> bytes:
         """Encode a result as JSON; lone surrogates, which UTF-8 cannot hold, stay escapes."""
@@ -54,9 +54,9 @@ class FilesWork(JsonWork[_Digested, Result | None]):
 
     __slots__ = ()
 
-    def digest(self, piece: _Digested) -> str:
+    def digest(self, chunk: _Digested) -> str:
         """See :class:`JsonWork`."""
-        return piece.digest()
+        return chunk.digest()
 
     def pack(self, result: Result | None) -> bytes:
         """See :class:`JsonWork`."""

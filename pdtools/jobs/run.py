@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.cluster import map_on_cluster
-from pdtools.jobs.folder import JobFolder, Pieces
+from pdtools.jobs.folder import Chunks, JobFolder
 from pdtools.jobs.plan import Plan, SliceDone
 from pdtools.jobs.workers import Workers
 
@@ -25,11 +25,11 @@ _one_at_a_time = threading.Lock()
 class Work(Protocol[Item_contra, Result]):
     """The computation on each chunk. Pickled to workers: it holds settings, and loads its model once."""
 
-    def __call__(self, piece: Item_contra) -> Result:
+    def __call__(self, chunk: Item_contra) -> Result:
         """Compute a chunk. The result depends on the chunk and the settings alone."""
         ...
 
-    def digest(self, piece: Item_contra) -> str:
+    def digest(self, chunk: Item_contra) -> str:
         """A few hexadecimal digits of a chunk's content, which show whether it is as in an earlier run."""
         ...
 
@@ -43,22 +43,22 @@ class Work(Protocol[Item_contra, Result]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece(Generic[Item]):
+class _Chunk(Generic[Item]):
     number: int
     digest: str
-    piece: Item
+    chunk: Item
 
 
 def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """Cut a stream into chunks of ``size`` items; the last may be shorter."""
     stream = iter(items)
-    while piece := list(islice(stream, size)):
-        yield piece
+    while chunk := list(islice(stream, size)):
+        yield chunk
 
 
-def map_pieces(
+def map_chunks(
     work: Work[Item, Result],
-    pieces: Iterable[Item],
+    chunks: Iterable[Item],
     plan: Plan,
     job: JobFolder | None = None,
     name: str = "pieces",
@@ -70,12 +70,12 @@ def map_pieces(
 
     Args:
         work: the computation on each chunk.
-        pieces: chunks in an order that is always the same; taken one by one.
+        chunks: chunks in an order that is always the same; taken one by one.
         plan: how they are distributed.
         job: keeps the results; None: they are handed out only.
         name: name of this pass over the input, if there are several.
         another_pass: whether another one needs all results of this one. A slice continues with that if the
-            other slices have done theirs. ``pieces`` are then iterated over twice.
+            other slices have done theirs. ``chunks`` are then iterated over twice.
         processes: the plan's workers, if they do other things too.
 
     Yields:
@@ -88,19 +88,19 @@ def map_pieces(
     """
     if processes is None:
         with Workers(plan.workers) as processes:
-            yield from map_pieces(
-                work, pieces, plan, job, name, another_pass=another_pass, processes=processes
+            yield from map_chunks(
+                work, chunks, plan, job, name, another_pass=another_pass, processes=processes
             )
         return
     if job is None:
         if plan.scheduler is None:
-            yield from processes.map_in_order(work, pieces)
+            yield from processes.map_in_order(work, chunks)
         else:
-            yield from map_on_cluster(_OneByOne(work), pieces, plan.scheduler)
+            yield from map_on_cluster(_OneByOne(work), chunks, plan.scheduler)
         return
-    kept = job.pieces(name)
-    numbered = _numbered(work, pieces)
-    done: Iterator[tuple[_Piece[Item], Any]]
+    kept = job.chunks(name)
+    numbered = _numbered(work, chunks)
+    done: Iterator[tuple[_Chunk[Item], Any]]
     if plan.merging:
         done = ((item, None) for item in _merged(numbered, kept, job))
     elif plan.slice is not None:
@@ -108,24 +108,24 @@ def map_pieces(
         n_done = sum(1 for _ in _kept(work, mine, plan, kept, processes))
         if not another_pass:
             raise SliceDone(plan, n_done, job.output)
-        if not all(kept.has(item.number, item.digest) for item in _numbered(work, pieces)):
+        if not all(kept.has(item.number, item.digest) for item in _numbered(work, chunks)):
             raise SliceDone(plan, n_done, job.output, passed=name)
-        done = ((item, None) for item in _numbered(work, pieces))
+        done = ((item, None) for item in _numbered(work, chunks))
     else:
         done = _kept(work, numbered, plan, kept, processes)
     for item, result in done:
         if result is None:
             result = _unpacked(work, kept, item)
-        yield item.piece, result
+        yield item.chunk, result
 
 
-def _numbered(work: Work[Item, Any], pieces: Iterable[Item]) -> Iterator[_Piece[Item]]:
-    return (_Piece(i, work.digest(piece), piece) for i, piece in enumerate(pieces))
+def _numbered(work: Work[Item, Any], chunks: Iterable[Item]) -> Iterator[_Chunk[Item]]:
+    return (_Chunk(i, work.digest(chunk), chunk) for i, chunk in enumerate(chunks))
 
 
 def _kept(
-    work: Work[Item, Any], items: Iterable[_Piece[Item]], plan: Plan, kept: Pieces, processes: Workers
-) -> Iterator[tuple[_Piece[Item], Any]]:
+    work: Work[Item, Any], items: Iterable[_Chunk[Item]], plan: Plan, kept: Chunks, processes: Workers
+) -> Iterator[tuple[_Chunk[Item], Any]]:
     """Chunks in order, as soon as their results are kept; with results that this process has itself."""
     if plan.scheduler is None:
         yield from processes.map_in_order(_DoAndKeep(work, kept, hands_out=plan.workers == 1), items)
@@ -141,11 +141,11 @@ def _kept(
         yield item, None
 
 
-def _unpacked(work: Work[Any, Result], kept: Pieces, item: _Piece[Any]) -> Result:
+def _unpacked(work: Work[Any, Result], kept: Chunks, item: _Chunk[Any]) -> Result:
     data = kept.read(item.number, item.digest)
     try:
         result = work.unpack(data)
-        if isinstance(item.piece, Sequence) and isinstance(result, Sized) and len(result) != len(item.piece):
+        if isinstance(item.chunk, Sequence) and isinstance(result, Sized) and len(result) != len(item.chunk):
             raise ValueError("not as many results as there are items")
         return result
     except (
@@ -161,7 +161,7 @@ def _unpacked(work: Work[Any, Result], kept: Pieces, item: _Piece[Any]) -> Resul
         raise kept.damaged(item.number, item.digest) from error
 
 
-def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iterator[_Piece[Item]]:
+def _merged(items: Iterable[_Chunk[Item]], kept: Chunks, job: JobFolder) -> Iterator[_Chunk[Item]]:
     """Chunks in order, if all are done; else an error, perhaps after the first few."""
     missing: list[int] = []
     for item in items:
@@ -172,7 +172,7 @@ def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iter
     if missing:
         numbers = ", ".join(map(str, missing[:_NAMED])) + (", …" if len(missing) > _NAMED else "")
         raise PdtoolsError(
-            f"{kept.folder}: {len(missing)} pieces are missing: {numbers} (shard I/N does the pieces I,"
+            f"{kept.folder}: {len(missing)} chunks are missing: {numbers} (shard I/N does the chunks I,"
             " I + N, …: run those again, or the command with --resume instead of --shard)"
         )
 
@@ -180,13 +180,13 @@ def _merged(items: Iterable[_Piece[Item]], kept: Pieces, job: JobFolder) -> Iter
 @dataclass(frozen=True, slots=True)
 class _DoAndKeep:
     work: Work[Any, Any]
-    kept: Pieces
+    kept: Chunks
     hands_out: bool  # true where that needs no copy between processes
 
-    def __call__(self, item: _Piece[Any]) -> Any:
+    def __call__(self, item: _Chunk[Any]) -> Any:
         if self.kept.has(item.number, item.digest):
             return None
-        result = self.work(item.piece)
+        result = self.work(item.chunk)
         self.kept.write(item.number, item.digest, self.work.pack(result))
         return result if self.hands_out else None
 
@@ -195,8 +195,8 @@ class _DoAndKeep:
 class _DoAndPack:
     work: Work[Any, Any]
 
-    def __call__(self, item: _Piece[Any]) -> bytes:
-        return self.work.pack(_OneByOne(self.work)(item.piece))
+    def __call__(self, item: _Chunk[Any]) -> bytes:
+        return self.work.pack(_OneByOne(self.work)(item.chunk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +205,6 @@ class _OneByOne:
 
     function: Callable[[Any], Any]
 
-    def __call__(self, piece: Any) -> Any:
+    def __call__(self, chunk: Any) -> Any:
         with _one_at_a_time:
-            return self.function(piece)
+            return self.function(chunk)

@@ -99,7 +99,7 @@ class DecoderState(ABC):
 class LanguageModel(nn.Module, ABC):
     """A model of strings, or of strings with their derivations.
 
-    To be scored a model of actions needs :meth:`forward_parts`; its kind derives, and packs rows. One of
+    To be scored an action model needs :meth:`forward_parts`; its kind derives, and packs rows. One of
     strings or attachments has the other methods too, for search and for what is read token by token.
 
     Attributes:

@@ -18,7 +18,7 @@ from pdtools.tokenization import aligned, split_words
 from pdtools.trees import unescape
 
 # Maximal number of characters, about, that a splitter gets at once.
-_PIECE = 100_000
+_CHUNK = 100_000
 OTHER_WORDS = "sentences whose text has other words"
 
 
@@ -108,9 +108,9 @@ def read_text_through(
 ) -> Iterator[SourcedSentence]:
     """Read text with one sentence a line, split into words by a splitter that finds no sentences."""
     for file in files:
-        for piece in _pieces(read_lines(file)):
-            found = splitter.split([text for _, text in piece])
-            for (line, text), sentences in zip(piece, found, strict=True):
+        for chunk in _chunks(read_lines(file)):
+            found = splitter.split([text for _, text in chunk])
+            for (line, text), sentences in zip(chunk, found, strict=True):
                 if not sentences:
                     yield SourcedSentence((), file, line, text)
                 for sentence in sentences:
@@ -189,14 +189,14 @@ def _sentences(
         ended += [(blank_line, "")] if blank_line else []
         blank_line = 0
         if not text:
-            if size > _PIECE:
+            if size > _CHUNK:
                 yield from _placed(ended, splitter.split([paragraph for _, paragraph in ended]))
                 ended, size = [], 0
             first_line = number
         for part in _parts(line + "\n"):
             text += part
             size += len(part)
-            if len(text) <= _PIECE:
+            if len(text) <= _CHUNK:
                 continue
             *before, found = splitter.split([*(paragraph for _, paragraph in ended), text])
             # The last sentence may go on in the next line; if cut off within a line, it may belong to the one
@@ -211,8 +211,8 @@ def _sentences(
 
 
 def _parts(line: str) -> Iterator[str]:
-    """Cut a line into parts of at most ``_PIECE`` characters."""
-    return (line[k : k + _PIECE] for k in range(0, len(line), _PIECE))
+    """Cut a line into parts of at most ``_CHUNK`` characters."""
+    return (line[k : k + _CHUNK] for k in range(0, len(line), _CHUNK))
 
 
 def _placed(
@@ -242,15 +242,15 @@ def _text_of(sentence: SplitSentence, text: str, counts: Counter[str] | None) ->
     return sentence.spelled
 
 
-def _pieces(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
+def _chunks(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
     """Group lines, as many together as fill a chunk."""
-    piece: list[tuple[int, str]] = []
+    chunk: list[tuple[int, str]] = []
     size = 0
     for number, line in lines:
-        piece.append((number, line))
+        chunk.append((number, line))
         size += len(line) + 1
-        if size > _PIECE:
-            yield piece
-            piece, size = [], 0
-    if piece:
-        yield piece
+        if size > _CHUNK:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

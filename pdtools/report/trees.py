@@ -112,23 +112,23 @@ def tree_latex(tree: Tree, package: Package) -> str:
     nodes = _nodes(tree, tags=True)
     if len(nodes) == 1:  # a word alone, which qtree does not draw
         nodes = [_Node("", False, 0, -1, [1]), _Node(nodes[0].label, True, 1, 0)]
-    pieces = ["\\begin{forest}" if package == "forest" else "\\Tree"]
+    parts = ["\\begin{forest}" if package == "forest" else "\\Tree"]
     depth = 0  # of the open brackets
     for node in nodes:
-        pieces.append(" ]" * (depth - node.depth))
+        parts.append(" ]" * (depth - node.depth))
         indent = "\n" + "  " * (node.depth + 1)
         label = "{" + "".join(_LATEX.get(letter, letter) for letter in node.label) + "}"
         if package == "forest":
-            pieces.append(f"{indent}[{label}")
+            parts.append(f"{indent}[{label}")
             depth = node.depth + 1
         elif node.is_word:
-            pieces.append(f"{indent}{label}")
+            parts.append(f"{indent}{label}")
             depth = node.depth
         else:
-            pieces.append(f"{indent}[.{label}")
+            parts.append(f"{indent}[.{label}")
             depth = node.depth + 1
-    pieces.append(" ]" * depth + ("\n\\end{forest}\n" if package == "forest" else "\n"))
-    return "".join(pieces)
+    parts.append(" ]" * depth + ("\n\\end{forest}\n" if package == "forest" else "\n"))
+    return "".join(parts)
 
 
 # --- SVG --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 from pdtools.devices import prepare_torch
 from pdtools.parsers.base import ParseFailure
 from pdtools.provenance import check_fingerprint
-from pdtools.search.in_pieces import ModelSettings, model_settings_for_job
+from pdtools.search.in_chunks import ModelSettings, model_settings_for_job
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_searcher
 from pdtools.search.scores import Unscorable
@@ -20,7 +20,7 @@ from pdtools.trees import Tree, escape, sentence_problem
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """The source of a :class:`CheckpointParser` (:class:`pdtools.parsers.in_pieces.ParserSettings`)."""
+    """The source of a :class:`CheckpointParser` (:class:`pdtools.parsers.in_chunks.ParserSettings`)."""
 
     model: ModelSettings
 

@@ -19,10 +19,10 @@ from pdtools.files import (
     some_trees,
     write_json,
 )
-from pdtools.jobs import JobFolder, Plan, map_pieces
+from pdtools.jobs import JobFolder, Plan, map_chunks
 from pdtools.jobs.workers import Workers
 from pdtools.provenance import provenance
-from pdtools.shards.encode import PieceCounter, PieceRows, PieceWords
+from pdtools.shards.encode import ChunkCounter, ChunkRows, ChunkWords
 from pdtools.shards.format import (
     CARD_FILE,
     FORMAT,
@@ -31,7 +31,7 @@ from pdtools.shards.format import (
     ShardSettings,
     arrow_schema,
 )
-from pdtools.shards.in_pieces import CountWork, EncodeWork, PiecesOf
+from pdtools.shards.in_chunks import ChunksOf, CountWork, EncodeWork
 from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
 from pdtools.shards.rows import Rows, ShardRow
 from pdtools.shards.windows import pack_windows
@@ -131,7 +131,7 @@ def shards_from_files(
 
     Files are read twice to make a tokenizer, or to find the constituents' labels if the given tokenizer has
     none; standard input and pipes are kept in memory instead. Files are processed in chunks
-    (:func:`pdtools.trees.cut_pieces`), so the result does not depend on ``workers``.
+    (:func:`pdtools.trees.cut_chunks`), so the result does not depend on ``workers``.
 
     Args:
         files: bracketed trees, ``-`` for standard input.
@@ -165,10 +165,10 @@ def shards_from_files(
         else:
             if complete is None:
                 with watch("labels" if given else "tokenizer") as seen:
-                    count = PieceCounter(None if given else tokenizer.text_style, labelling)
-                    counted = map_pieces(
+                    count = ChunkCounter(None if given else tokenizer.text_style, labelling)
+                    counted = map_chunks(
                         CountWork(count),
-                        PiecesOf(files),
+                        ChunksOf(files),
                         plan,
                         job,
                         "words",
@@ -179,7 +179,7 @@ def shards_from_files(
                     found = _seen(in_order(counted, count, passed_over), seen)
                     complete = _completed(tokenizer, some_trees(found, passed_over), labelling)
             encode = EncodeWork(complete, settings)
-            encoded = map_pieces(encode, PiecesOf(files), plan, job, "tapes", processes=processes)
+            encoded = map_chunks(encode, ChunksOf(files), plan, job, "tapes", processes=processes)
             rows = _rows(in_order(encoded, encode, rejects), complete, settings, rejects)
         with watch("tapes") as seen:
             return write_shards(
@@ -200,7 +200,7 @@ def shards_from_files(
 
 
 def _completed(
-    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[PieceWords | SourcedTree], labelling: bool
+    tokenizer: Tokenizer | TokenizerSettings, found: Iterable[ChunkWords | SourcedTree], labelling: bool
 ) -> Tokenizer:
     """The given tokenizer, or one made from the words found, with the labels found if requested."""
     labels: Counter[str] = Counter()
@@ -215,28 +215,28 @@ def _completed(
 
 
 def _count_labels(
-    found: Iterable[PieceWords | SourcedTree], labels: Counter[str]
-) -> Iterator[PieceWords | SourcedTree]:
+    found: Iterable[ChunkWords | SourcedTree], labels: Counter[str]
+) -> Iterator[ChunkWords | SourcedTree]:
     """Pass items through, and add their labels to the counts."""
     for item in found:
-        labels.update(item.labels if isinstance(item, PieceWords) else labels_of(item.tree))
+        labels.update(item.labels if isinstance(item, ChunkWords) else labels_of(item.tree))
         yield item
 
 
-def _tokenizer_of_words(found: Iterable[PieceWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
+def _tokenizer_of_words(found: Iterable[ChunkWords | SourcedTree], settings: TokenizerSettings) -> Tokenizer:
     if settings.text_style == "raw":
         return tokenizer_of((sentence for item in found for sentence in _sentences(item, "raw")), settings)
     counts: Counter[str] = Counter()
     for item in found:
-        if isinstance(item, PieceWords):
+        if isinstance(item, ChunkWords):
             counts.update(item.counts)
         else:
             counts.update(word for sentence in _sentences(item, "ptb") for word in sentence.words)
     return tokenizer_of(counts, settings)
 
 
-def _sentences(item: PieceWords | SourcedTree, text_style: str) -> Sequence[Sentence]:
-    if isinstance(item, PieceWords):
+def _sentences(item: ChunkWords | SourcedTree, text_style: str) -> Sequence[Sentence]:
+    if isinstance(item, ChunkWords):
         return item.sentences
     return list(usable_sentences([item], text_style))
 
@@ -245,7 +245,7 @@ def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item
     """Pass items through, and report their numbers of trees."""
     for item in items:
         yield item
-        seen(len(item) if isinstance(item, (Rows, PieceWords)) else 1)
+        seen(len(item) if isinstance(item, (Rows, ChunkWords)) else 1)
 
 
 def build_shards(
@@ -297,12 +297,12 @@ def build_shards(
 
 
 def _rows(
-    items: Iterable[SourcedTree | PieceRows], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
+    items: Iterable[SourcedTree | ChunkRows], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
 ) -> Iterator[ShardRow | Rows]:
     """The rows of trees and of whole chunks; excluded trees go to the rejects."""
     ended = False  # the document before the next tree
     for item in items:
-        if isinstance(item, PieceRows):
+        if isinstance(item, ChunkRows):
             for left_out in item.left_out:
                 rejects.leave_out(**asdict(left_out))
             yield replace(item.rows, documents=item.documents)

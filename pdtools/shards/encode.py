@@ -27,15 +27,15 @@ from pdtools.shards.written import graph_beside
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
 from pdtools.trees import (
     UNKNOWN_TAG,
+    ChunkConstituents,
     Constituents,
-    FilePiece,
+    FileChunk,
     Graph,
-    PieceConstituents,
     TreeArrays,
+    chunk_constituents,
     expand_attachments,
     expand_constituents,
-    parse_piece,
-    piece_constituents,
+    parse_chunk,
     unescape,
 )
 from pdtools.trees.tree import Factor
@@ -49,7 +49,7 @@ Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PieceRows:
+class ChunkRows:
     """The rows of a chunk, its excluded trees, and the rows' documents (see :class:`Rows`)."""
 
     n_trees: int
@@ -58,8 +58,8 @@ class PieceRows:
     documents: tuple[tuple[str, int], ...]
 
 
-class PieceEncoder:
-    """Makes the rows of chunks; called with a chunk, returns None where :func:`parse_piece` does.
+class ChunkEncoder:
+    """Makes the rows of chunks; called with a chunk, returns None where :func:`parse_chunk` does.
 
     Rows are equal to :func:`pdtools.shards.plain.row_of_tree`'s, and made by it in ``raw`` style, where a
     word's spelling depends on its neighbours.
@@ -71,8 +71,8 @@ class PieceEncoder:
         self._table = WordTable(tokenizer)
         self._labelled = settings.constituents == "labelled" and tokenizer.text_style == "ptb"
 
-    def __call__(self, piece: FilePiece) -> PieceRows | None:
-        arrays = parse_piece(piece, self.settings.factor, with_nodes=self._labelled)
+    def __call__(self, chunk: FileChunk) -> ChunkRows | None:
+        arrays = parse_chunk(chunk, self.settings.factor, with_nodes=self._labelled)
         if arrays is None:
             return None
         rows, reasons = self._plain_rows(arrays) if self.tokenizer.text_style == "raw" else self._rows(arrays)
@@ -83,7 +83,7 @@ class PieceEncoder:
         for i in ends:
             del reasons[i]
         left_out = tuple(LeftOut(reason, *arrays.place(i)) for i, reason in sorted(reasons.items()))
-        return PieceRows(len(arrays), rows, left_out, arrays.documents(kept, ends, at_blanks=at_blanks))
+        return ChunkRows(len(arrays), rows, left_out, arrays.documents(kept, ends, at_blanks=at_blanks))
 
     def __getstate__(self) -> tuple[Tokenizer, ShardSettings]:
         return self.tokenizer, self.settings
@@ -99,13 +99,13 @@ class PieceEncoder:
     def _rows(self, arrays: TreeArrays) -> tuple[Rows, dict[int, str]]:
         numbers, words = self._table.look_up(arrays.words())
         r, sentences = arrays.attachments, arrays.sentences
-        constituents = piece_constituents(arrays) if self._labelled else None
+        constituents = chunk_constituents(arrays) if self._labelled else None
         reasons = unusable_trees(arrays, self.settings.factor)
-        pieces = self._table.counts[numbers]  # (w) tokens of each word
-        missing = np.flatnonzero(pieces == 0)
+        counts = self._table.counts[numbers]  # (w) tokens of each word
+        missing = np.flatnonzero(counts == 0)
         for i in np.unique(np.searchsorted(sentences, missing, side="right") - 1).tolist():
             reasons.setdefault(i, UNKNOWN_WORDS)
-        n_tokens = np.diff(np.concatenate([[0], np.cumsum(pieces)])[sentences])  # (s)
+        n_tokens = np.diff(np.concatenate([[0], np.cumsum(counts)])[sentences])  # (s)
         if self.settings.tape == "packed":
             for i in np.flatnonzero(n_tokens + 2 > MOST_PACKED).tolist():
                 reasons.setdefault(i, TOO_LONG)
@@ -134,7 +134,7 @@ class PieceEncoder:
         words: pa.StringArray,
         r: Int32,
         sentences: Int64,
-        constituents: PieceConstituents | None,
+        constituents: ChunkConstituents | None,
         graphs: list[Graph] | None,
     ) -> Rows:
         """The rows of many sentences at once.
@@ -186,7 +186,7 @@ class PieceEncoder:
             **more,
         )
 
-    def _over_tokens(self, constituents: PieceConstituents, numbers: Int32) -> Constituents:
+    def _over_tokens(self, constituents: ChunkConstituents, numbers: Int32) -> Constituents:
         """Convert constituents over words to constituents over tokens, with the tokenizer's label indices."""
         flat = constituents.flat
         known = self.tokenizer.label_ids
@@ -196,7 +196,7 @@ class PieceEncoder:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PieceWords:
+class ChunkWords:
     """The words and labels of a chunk, with their counts.
 
     Attributes:
@@ -216,8 +216,8 @@ class PieceWords:
 
 
 @dataclass(frozen=True, slots=True)
-class PieceCounter:
-    """Counts the words and labels of chunks; called with one, returns None where :func:`parse_piece` does.
+class ChunkCounter:
+    """Counts the words and labels of chunks; called with one, returns None where :func:`parse_chunk` does.
 
     Attributes:
         text_style: the words' style; None: they are not counted.
@@ -227,8 +227,8 @@ class PieceCounter:
     text_style: str | None
     labels: bool
 
-    def __call__(self, piece: FilePiece) -> PieceWords | None:
-        arrays = parse_piece(piece, with_nodes=self.labels)
+    def __call__(self, chunk: FileChunk) -> ChunkWords | None:
+        arrays = parse_chunk(chunk, with_nodes=self.labels)
         if arrays is None:
             return None
         kept = np.ones(len(arrays), dtype=bool)
@@ -237,9 +237,9 @@ class PieceCounter:
         if self.text_style == "raw":
             trees = (arrays.source(i) for i in np.flatnonzero(kept).tolist())
             sentences = tuple(usable_sentences(trees, "raw"))
-            return PieceWords(len(arrays), {}, labels, sentences)
+            return ChunkWords(len(arrays), {}, labels, sentences)
         words = _count_words(arrays, kept) if self.text_style == "ptb" else {}
-        return PieceWords(len(arrays), words, labels)
+        return ChunkWords(len(arrays), words, labels)
 
 
 def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
@@ -255,7 +255,7 @@ def _count_words(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
 
 def _count_labels(arrays: TreeArrays, kept: Bool) -> dict[str, int]:
     """The number of occurrences of each constituent label in the kept trees (s)."""
-    found = piece_constituents(arrays).kept(kept, np.repeat(kept, np.diff(arrays.sentences)))
+    found = chunk_constituents(arrays).kept(kept, np.repeat(kept, np.diff(arrays.sentences)))
     counts = np.bincount(found.flat.labels, minlength=len(found.names)).tolist()
     return {name: count for name, count in zip(found.names, counts, strict=True) if count}
 

@@ -102,9 +102,9 @@ def _row(
     if settings.layout == "window" and len(encoding.ids) - 1 > settings.window:
         return OVER_WINDOW
     n_words = len(sentence.words)
-    pieces = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
+    counts = np.bincount(encoding.word[1:-1], minlength=n_words)  # (words,) tokens of each word
     factor = settings.factor
-    attach = sentence_layout(expand_attachments(attachments(usable, factor), pieces, factor))
+    attach = sentence_layout(expand_attachments(attachments(usable, factor), counts, factor))
     text = " ".join(sentence.words)
     if text.count(" ") >= n_words:  # in a word, as trees have them
         text = " ".join(word.replace(" ", "\u00a0") for word in sentence.words)
@@ -113,7 +113,7 @@ def _row(
         return row
     whole = labelled(usable)
     labels = np.array([tokenizer.label_ids.get(label, -1) for label in whole.labels], dtype=np.int32)
-    opens, closes = expand_constituents(*opens_and_closes(whole), pieces)
+    opens, closes = expand_constituents(*opens_and_closes(whole), counts)
     return replace(
         row,
         constituents=Constituents(labels, opens, closes),

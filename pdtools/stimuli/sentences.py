@@ -263,8 +263,8 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
                     "mark regions by | or by [ ]; text with brackets needs a table with a row for each region"
                 )
                 raise InputError(reason, file=sheet.name, line=sheet.numbers[row], hint=hint)
-            pieces = _between_brackets(cell, sheet, row) if brackets else cell.split("|") if bars else [cell]
-            text, spans = _as_they_stand(pieces)
+            regions = _between_brackets(cell, sheet, row) if brackets else cell.split("|") if bars else [cell]
+            text, spans = _as_they_stand(regions)
             close += sum(0 < end == start < after for (_, end), (start, after) in pairwise(spans))
             found.add(text, spans, [row] * len(spans), words)
             if len(places) > 1:
@@ -308,11 +308,11 @@ def _between_brackets(cell: str, sheet: Sheet, row: int) -> list[str]:
             reason, file=sheet.name, line=sheet.numbers[row], hint="regions may stand between | too"
         )
     regions, before = [], ""
-    for place, piece in enumerate(_BRACKETS.split(cell)):
-        if place % 2 == 0 and not piece.strip():
-            before = piece
+    for place, part in enumerate(_BRACKETS.split(cell)):
+        if place % 2 == 0 and not part.strip():
+            before = part
             continue
-        regions.append(before + piece)
+        regions.append(before + part)
         before = ""
     return regions
 

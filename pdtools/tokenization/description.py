@@ -65,7 +65,7 @@ def marks_spaces(part: Any) -> bool:
 
 
 def splits_bytes(part: Any) -> bool:
-    """Return whether a pre-tokenizer is GPT-2's, in which every space begins a new piece."""
+    """Return whether a pre-tokenizer is GPT-2's, in which every space begins a new token."""
     return isinstance(part, dict) and part.get("type") == "ByteLevel" and bool(part.get("use_regex", True))
 
 

@@ -95,7 +95,7 @@ class Encoding:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _WordTokens:
     """A word's tokens and their character spans within the word; no tokens: not in the vocabulary."""
 
     ids: tuple[int, ...]
@@ -152,7 +152,7 @@ class Tokenizer:
         self._takes_words_apart = trained_here and self.kind == "bpe" and splits_bytes(before)
         self._only_merges = not any(map(model.get, _BEYOND_MERGES))
         self._reserved = frozenset((self.pad_id, self.root_id, self.eos_id))
-        self._pieces: dict[tuple[str, bool], _Piece] = {}
+        self._tokens_of_word: dict[tuple[str, bool], _WordTokens] = {}
 
     def _require(self, token: str) -> int:
         index = self._backend.token_to_id(token)
@@ -267,19 +267,19 @@ class Tokenizer:
             UnknownWordError: if a word has no tokens and there is no ``<unk>``.
         """
         spaces = (space_before, *sentence.space_before[1:])
-        pieces = [
-            self.word_piece(word, self.text_style == "ptb" or space)
+        encoded = [
+            self.encode_word(word, self.text_style == "ptb" or space)
             for word, space in zip(sentence.words, spaces, strict=False)  # there may be no words
         ]
-        missing = [word for word, piece in zip(sentence.words, pieces, strict=True) if not piece.ids]
+        missing = [word for word, tokens in zip(sentence.words, encoded, strict=True) if not tokens.ids]
         if missing:
             raise UnknownWordError(missing)
         ids, word, starts, ends = [self.root_id], [-1], [0], [0]
-        for number, piece in enumerate(pieces):
+        for number, tokens in enumerate(encoded):
             first, last = sentence.starts[number], sentence.ends[number]
             # A word spelled longer than its stretch of the text (`` for "): its tokens all span the stretch.
             respelled = last - first != len(sentence.words[number])
-            for index, (start, end) in zip(piece.ids, piece.spans, strict=True):
+            for index, (start, end) in zip(tokens.ids, tokens.spans, strict=True):
                 ids.append(index)
                 word.append(number)
                 starts.append(first if respelled else first + start)
@@ -290,12 +290,12 @@ class Tokenizer:
             word=np.array([*word, -1], dtype=np.int32),  # (n + 2,)
             starts=np.array([*starts, length], dtype=np.int32),  # (n + 2,)
             ends=np.array([*ends, length], dtype=np.int32),  # (n + 2,)
-            n_unknown=sum(piece.unknown for piece in pieces),
+            n_unknown=sum(tokens.unknown for tokens in encoded),
         )
 
     def word_tokens(self, word: str, *, space_before: bool = True) -> tuple[int, ...]:
         """The tokens of one word; empty if it is unknown and there is no ``<unk>``."""
-        return self.word_piece(word, space_before).ids
+        return self.encode_word(word, space_before).ids
 
     def tokens_of_words(self, words: Sequence[str]) -> tuple[Int32, Int32]:
         """The tokens of many words (:meth:`word_tokens` of each, a space before it), faster.
@@ -314,9 +314,9 @@ class Tokenizer:
         apart = self._taken_apart(words) if self._takes_words_apart else None
         if apart is not None:
             return apart
-        pieces = [self.word_tokens(word) for word in words]
-        counts = np.fromiter(map(len, pieces), np.int32, len(pieces))
-        return np.fromiter(chain.from_iterable(pieces), np.int32, counts.sum()), counts
+        found = [self.word_tokens(word) for word in words]
+        counts = np.fromiter(map(len, found), np.int32, len(found))
+        return np.fromiter(chain.from_iterable(found), np.int32, counts.sum()), counts
 
     def _taken_apart(self, words: Sequence[str]) -> tuple[Int32, Int32] | None:
         """:meth:`tokens_of_words` for byte-level BPE; None if a word's tokens do not tell where it begins."""
@@ -346,7 +346,7 @@ class Tokenizer:
     def _begin_words(self) -> NDArray[np.bool_]:
         """Bool (vocabulary), true for tokens with a space before them."""
         begin = np.zeros(self.vocab_size, dtype=bool)
-        begin[[index for piece, index in self.vocabulary.items() if piece.startswith(_SPACE_LETTER)]] = True
+        begin[[index for token, index in self.vocabulary.items() if token.startswith(_SPACE_LETTER)]] = True
         return begin
 
     @cached_property
@@ -369,15 +369,15 @@ class Tokenizer:
         begins[[index for index in self.vocabulary.values() if self._begins_word(index)]] = True
         return begins
 
-    def word_piece(self, word: str, space_before: bool) -> _Piece:
+    def encode_word(self, word: str, space_before: bool) -> _WordTokens:
         """A word's tokens and their spans, looked up once."""
         key = (word, space_before)
-        piece = self._pieces.get(key)
-        if piece is None:
-            piece = self._pieces[key] = self._encode_word(word, space_before)
-        return piece
+        tokens = self._tokens_of_word.get(key)
+        if tokens is None:
+            tokens = self._tokens_of_word[key] = self._encoded_word(word, space_before)
+        return tokens
 
-    def _encode_word(self, word: str, space_before: bool) -> _Piece:
+    def _encoded_word(self, word: str, space_before: bool) -> _WordTokens:
         prefix = " " if space_before and self._marks_spaces else ""
         try:
             encoding = self._backend.encode(prefix + word, add_special_tokens=False)
@@ -386,21 +386,21 @@ class Tokenizer:
             ids, offsets = (), []
         if not ids or not self._reserved.isdisjoint(ids):
             if self.unk_id is None:
-                return _Piece((), (), True)
-            return _Piece((self.unk_id,), ((0, len(word)),), True)
+                return _WordTokens((), (), True)
+            return _WordTokens((self.unk_id,), ((0, len(word)),), True)
         shift = len(prefix)
         spans = tuple((max(start - shift, 0), max(end - shift, 0)) for start, end in offsets)
-        return _Piece(ids, spans, self.unk_id in ids)
+        return _WordTokens(ids, spans, self.unk_id in ids)
 
     # --- tokens to words ----------------------------------------------------------------------
 
     def token_text(self, token: int) -> str:
         """A token as text, without the space before it; for a part of a character, the vocabulary's form."""
-        piece = self._backend.id_to_token(token)
-        if piece is None:
+        stored = self._backend.id_to_token(token)
+        if stored is None:
             raise PdtoolsError(f"token {token} is not in the vocabulary of {self.vocab_size}")
         text = str(self._backend.decode([token], skip_special_tokens=False)).strip()
-        return piece if not text or _INCOMPLETE in text else text
+        return stored if not text or _INCOMPLETE in text else text
 
     def decode(self, ids: Sequence[int]) -> tuple[tuple[str, ...], list[int]]:
         """Convert tokens to words.
@@ -436,10 +436,10 @@ class Tokenizer:
         return str(self._backend.decode(list(ids), skip_special_tokens=False))
 
     def _begins_word(self, index: int) -> bool:
-        piece = str(self._backend.id_to_token(index))
+        token = str(self._backend.id_to_token(index))
         if self._marks_spaces:
-            return piece.startswith(_WORD_MARKS)
-        return self.kind == "word" or not piece.startswith("##")  # WordPiece's mark of continuation
+            return token.startswith(_WORD_MARKS)
+        return self.kind == "word" or not token.startswith("##")  # WordPiece's mark of continuation
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Tokenizer) and self.fingerprint == other.fingerprint

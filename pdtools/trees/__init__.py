@@ -1,6 +1,6 @@
 """Bracketed trees, their transforms, attachments and stack tapes (numpy only; nltk where named)."""
 
-from pdtools.trees.arrays import TreeArrays, count_trees, parse_piece, read_arrays
+from pdtools.trees.arrays import TreeArrays, count_trees, parse_chunk, read_arrays
 from pdtools.trees.attachments import (
     attachments,
     constituents_of_words,
@@ -11,17 +11,17 @@ from pdtools.trees.attachments import (
     stack_text,
     tree_from_attachments,
 )
+from pdtools.trees.chunks import FileChunk, cut_chunks, in_order
 from pdtools.trees.constituents import (
+    ChunkConstituents,
     Constituents,
-    PieceConstituents,
+    chunk_constituents,
     expand_constituents,
     labelled,
     opens_and_closes,
-    piece_constituents,
     tree_from_constituents,
 )
 from pdtools.trees.graphs import Graph
-from pdtools.trees.pieces import FilePiece, cut_pieces, in_order
 from pdtools.trees.placeholders import BLANK_LINE, is_placeholder, placeholder, sentence_problem, word_problem
 from pdtools.trees.proposals import read_proposals
 from pdtools.trees.reader import SourcedTree, read_trees
@@ -55,10 +55,10 @@ __all__ = [
     "UNKNOWN_LABEL",
     "UNKNOWN_TAG",
     "WRAPPERS",
+    "ChunkConstituents",
     "Constituents",
-    "FilePiece",
+    "FileChunk",
     "Graph",
-    "PieceConstituents",
     "SourcedTree",
     "TransformCounts",
     "Tree",
@@ -68,10 +68,11 @@ __all__ = [
     "attachments",
     "bare_tree",
     "binarize",
+    "chunk_constituents",
     "collapse_unaries",
     "constituents_of_words",
     "count_trees",
-    "cut_pieces",
+    "cut_chunks",
     "deepest_of",
     "escape",
     "expand_attachments",
@@ -87,8 +88,7 @@ __all__ = [
     "opens_and_closes",
     "pack_tape",
     "packed_tapes",
-    "parse_piece",
-    "piece_constituents",
+    "parse_chunk",
     "placeholder",
     "read_arrays",
     "read_proposals",

@@ -38,14 +38,14 @@ class ArcActions:
         return int(before.max(initial=0))
 
 
-def static_oracle(heads: NDArray[np.int32], pieces: NDArray[np.integer] | None = None) -> ArcActions:
+def static_oracle(heads: NDArray[np.int32], chunks: NDArray[np.integer] | None = None) -> ArcActions:
     """The actions of a projective tree.
 
     Left arcs follow their head; the right arc of a dependent follows the last word of what it dominates.
 
     Args:
         heads: int32 (m), of each word its head.
-        pieces: int (m), tokens of each word, at least one; None: one each.
+        chunks: int (m), tokens of each word, at least one; None: one each.
     """
     m = len(heads)
     word = np.arange(m)
@@ -56,7 +56,7 @@ def static_oracle(heads: NDArray[np.int32], pieces: NDArray[np.integer] | None =
         last = further
     lefts = np.bincount(heads[heads > word], minlength=m)
     rights = np.bincount(last[is_right], minlength=m)
-    counts = np.ones(m, np.int64) if pieces is None else np.asarray(pieces, np.int64)
+    counts = np.ones(m, np.int64) if chunks is None else np.asarray(chunks, np.int64)
     ends = counts.cumsum()
     begins, arcs = np.zeros(ends[-1], np.bool_), np.zeros(ends[-1], np.int32)
     begins[ends - counts] = True

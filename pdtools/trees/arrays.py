@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array
 from pdtools.files import Rejects
+from pdtools.trees.chunks import CHUNK_BYTES, FileChunk, cut_chunks, in_order, last_tree
 from pdtools.trees.lines import MAX_TREE_CHARS
-from pdtools.trees.pieces import PIECE_BYTES, FilePiece, cut_pieces, in_order, last_tree
 from pdtools.trees.placeholders import BLANK_LINE
 from pdtools.trees.reader import SourcedTree
 from pdtools.trees.refused import FOREIGN_LABELS, is_empty_leaf
@@ -73,7 +73,7 @@ class TreeArrays:
     """The s trees of a chunk of files, with the w words that are no traces.
 
     Attributes:
-        piece: the chunk that was read.
+        chunk: the chunk that was read.
         data: its contents, concatenated: the bytes that the offsets count in.
         tree_starts, tree_ends: int64 (s), each tree's brackets are ``data[start:end]``.
         sentences: int64 (s + 1), the words of tree i are ``sentences[i]`` to ``sentences[i + 1]``; a tree
@@ -85,7 +85,7 @@ class TreeArrays:
         nodes: the constituents, if requested.
     """
 
-    piece: FilePiece
+    chunk: FileChunk
     data: bytes
     tree_starts: Int64
     tree_ends: Int64
@@ -125,7 +125,7 @@ class TreeArrays:
         """A tree's file, first line and text, as in a SourcedTree."""
         number, line = self._file_numbers[index], int(self._lines[index])
         text = self.data[self.tree_starts[index] : self.tree_ends[index]].decode("utf-8")
-        return self.piece.files[number], line, text.replace("\r\n", "\n")
+        return self.chunk.files[number], line, text.replace("\r\n", "\n")
 
     def blank_lines(self) -> list[int]:
         """Indices of the trees that stand for blank lines (:func:`pdtools.trees.placeholder`)."""
@@ -154,16 +154,16 @@ class TreeArrays:
             )
             begins |= before[:-1] > 1
             begins[list(ends)] = True
-            last = [(self.piece.files[-1], 0)] if before[-1] > 1 else []
+            last = [(self.chunk.files[-1], 0)] if before[-1] > 1 else []
         of_document = np.cumsum(begins)  # (s)
         counts = np.bincount(of_document, weights=kept).astype(int).tolist()
         firsts = np.searchsorted(of_document, np.arange(len(counts)))
-        names = [self.piece.files[i] for i in self._file_numbers[firsts].tolist()]
+        names = [self.chunk.files[i] for i in self._file_numbers[firsts].tolist()]
         return (*zip(names, counts, strict=True), *last)
 
     @cached_property
     def _file_starts(self) -> Int64:
-        return np.array([0, *accumulate(map(len, self.piece.contents or ()))])[:-1]
+        return np.array([0, *accumulate(map(len, self.chunk.contents or ()))])[:-1]
 
     @cached_property
     def _file_numbers(self) -> Int64:
@@ -174,7 +174,7 @@ class TreeArrays:
     def _lines(self) -> Int64:
         """Int64 (s), the line of its file that each tree starts on."""
         before = np.searchsorted(self._newlines, self._file_starts)[self._file_numbers]
-        return np.searchsorted(self._newlines, self.tree_starts) - before + self.piece.first_line
+        return np.searchsorted(self._newlines, self.tree_starts) - before + self.chunk.first_line
 
     @cached_property
     def _newlines(self) -> Int64:
@@ -188,7 +188,7 @@ class TreeArrays:
 
 
 def read_arrays(
-    files: Iterable[str], rejects: Rejects, factor: Factor = "right", *, piece_bytes: int = PIECE_BYTES
+    files: Iterable[str], rejects: Rejects, factor: Factor = "right", *, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[TreeArrays | SourcedTree]:
     """Read the trees of files in order, many at once.
 
@@ -200,25 +200,25 @@ def read_arrays(
         files: paths (``-``: standard input); compressed by suffix.
         rejects: takes the unreadable trees.
         factor: how nodes of more than two children are binarized.
-        piece_bytes: bytes read at once: a part of a file, or several files.
+        chunk_bytes: bytes read at once: a part of a file, or several files.
 
     Raises:
         InputError: as :func:`pdtools.trees.read_trees` does.
     """
 
-    def parse(piece: FilePiece) -> TreeArrays | None:
-        return parse_piece(piece, factor)
+    def parse(chunk: FileChunk) -> TreeArrays | None:
+        return parse_chunk(chunk, factor)
 
-    pieces = cut_pieces(files, piece_bytes)
-    yield from in_order(((piece, parse(piece)) for piece in pieces), parse, rejects)
+    chunks = cut_chunks(files, chunk_bytes)
+    yield from in_order(((chunk, parse(chunk)) for chunk in chunks), parse, rejects)
 
 
-def parse_piece(piece: FilePiece, factor: Factor = "right", *, with_nodes: bool = False) -> TreeArrays | None:
+def parse_chunk(chunk: FileChunk, factor: Factor = "right", *, with_nodes: bool = False) -> TreeArrays | None:
     """The trees of a chunk; None if they are not all in the ordinary form, or there are none."""
     check_factor(factor)
-    if piece.contents is None:
+    if chunk.contents is None:
         return None
-    data = b"".join(piece.contents)
+    data = b"".join(chunk.contents)
     parts: list[dict[str, NDArray[Any]]] = []
     start = n_words = 0
     while start < len(data):
@@ -240,11 +240,11 @@ def parse_piece(piece: FilePiece, factor: Factor = "right", *, with_nodes: bool 
     if not parts:
         return None
     joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    if not _are_in_files(joined["tree_starts"], joined["tree_ends"], piece.contents):
+    if not _are_in_files(joined["tree_starts"], joined["tree_ends"], chunk.contents):
         return None
     joined["sentences"] = np.append(joined["sentences"], n_words)
     nodes = Nodes(**{field.name: joined.pop(field.name) for field in fields(Nodes)}) if with_nodes else None
-    return TreeArrays(piece=piece, data=data, nodes=nodes, **joined)
+    return TreeArrays(chunk=chunk, data=data, nodes=nodes, **joined)
 
 
 def count_trees(files: Iterable[str]) -> int | None:
@@ -253,8 +253,8 @@ def count_trees(files: Iterable[str]) -> int | None:
     None if a file can be read only once, or not all trees are in the ordinary form.
     """
     number = 0
-    for piece in cut_pieces(files):
-        arrays = parse_piece(piece)
+    for chunk in cut_chunks(files):
+        arrays = parse_chunk(chunk)
         if arrays is None:
             return None
         number += len(arrays)

@@ -52,22 +52,22 @@ def attachments(tree: Tree, factor: Factor = "right") -> Int32:
     return r
 
 
-def expand_attachments(r: ArrayLike, pieces: ArrayLike, factor: Factor = "right") -> Int32:
-    """Attachments of tokens, where word k consists of ``pieces[k]`` tokens that form a subtree (appendix C).
+def expand_attachments(r: ArrayLike, lengths: ArrayLike, factor: Factor = "right") -> Int32:
+    """Attachments of tokens, where word k consists of ``lengths[k]`` tokens that form a subtree (appendix C).
 
     Args:
         r: int (n), attachments of the words.
-        pieces: int (n), tokens of each word, at least one.
+        lengths: int (n), tokens of each word, at least one.
         factor: how the subtree over a word's tokens branches.
 
     Returns:
-        int32 (sum of pieces).
+        int32 (sum of lengths).
 
     Raises:
         ValueError: if the lengths differ or a word has no tokens.
     """
     check_factor(factor)
-    words, counts = np.asarray(r, dtype=np.int32), np.asarray(pieces, dtype=np.int32)
+    words, counts = np.asarray(r, dtype=np.int32), np.asarray(lengths, dtype=np.int32)
     if words.shape != counts.shape or (counts < 1).any():
         raise ValueError("every word needs its number of tokens, at least one")
     last = np.cumsum(counts, dtype=np.int32) - 1  # (n) last token of each word

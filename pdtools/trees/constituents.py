@@ -87,27 +87,27 @@ def tree_from_constituents(
     )
 
 
-def expand_constituents(opens: Int32, closes: Int32, pieces: ArrayLike) -> tuple[Int32, Int32]:
+def expand_constituents(opens: Int32, closes: Int32, lengths: ArrayLike) -> tuple[Int32, Int32]:
     """Convert openers and closers of words to tokens': at a word's first token, and at its last.
 
     Args:
         opens, closes: int32 (w).
-        pieces: int (w), the number of tokens of each word, at least one.
+        lengths: int (w), the number of tokens of each word, at least one.
 
     Returns:
         opens, closes: int32 (n).
     """
-    past = np.cumsum(pieces)
+    past = np.cumsum(lengths)
     n = int(past[-1]) if len(past) else 0
     if n == len(opens):
         return opens, closes
     token_opens, token_closes = np.zeros(n, np.int32), np.zeros(n, np.int32)
-    token_opens[past - pieces], token_closes[past - 1] = opens, closes
+    token_opens[past - lengths], token_closes[past - 1] = opens, closes
     return token_opens, token_closes
 
 
 @dataclass(frozen=True, eq=False)
-class PieceConstituents:
+class ChunkConstituents:
     """The m constituents of the s trees, with w words, of a chunk.
 
     Attributes:
@@ -124,17 +124,17 @@ class PieceConstituents:
     wrapped: Bool
     rewritten: Int64
 
-    def kept(self, trees: Bool, words: Bool) -> PieceConstituents:
+    def kept(self, trees: Bool, words: Bool) -> ChunkConstituents:
         """The constituents of some trees (s), given with their words (w)."""
         flat = self.flat
         some = Constituents(
             flat.labels[np.repeat(trees, np.diff(self.bounds))], flat.opens[words], flat.closes[words]
         )
         bounds = _sums(np.diff(self.bounds)[trees])
-        return PieceConstituents(self.names, some, bounds, self.wrapped[trees], self.rewritten[trees])
+        return ChunkConstituents(self.names, some, bounds, self.wrapped[trees], self.rewritten[trees])
 
 
-def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
+def chunk_constituents(arrays: TreeArrays) -> ChunkConstituents:
     """The constituents, as in :func:`labelled`, of each tree of a chunk that was read with its nodes."""
     nodes, sentences = arrays.nodes, arrays.sentences
     assert nodes is not None
@@ -178,7 +178,7 @@ def piece_constituents(arrays: TreeArrays) -> PieceConstituents:
     wrapped = filled.copy()
     wrapped[filled] = bare
     flat = Constituents(labels, opens, closes)
-    return PieceConstituents(names, flat, _sums(opens)[sentences], wrapped, rewritten)
+    return ChunkConstituents(names, flat, _sums(opens)[sentences], wrapped, rewritten)
 
 
 def _most_wrappers(between: Int32, opens: Int32, firsts: Int64, lasts: Int64) -> Int64:

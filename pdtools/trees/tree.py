@@ -99,20 +99,20 @@ class Tree:
         A lone word without a tag gets the label ``X``, because brackets need one; the first word of a
         constituent without a label, where it would be read as the label, gets the tag ``XX``.
         """
-        pieces: list[str] = []
+        parts: list[str] = []
         for event, i in self._events():
             if event == "open":
-                pieces.append(f" ({self.labels[i]}")
+                parts.append(f" ({self.labels[i]}")
             elif event == "close":
-                pieces.append(")")
+                parts.append(")")
             else:
                 tag = self.tags[i] or ("" if self.labels else "X")
-                if not tag and pieces[-1] == " (":
+                if not tag and parts[-1] == " (":
                     tag = UNKNOWN_TAG
                 # nltk reads "\)" as an escaped bracket, so a backslash must not touch one.
                 word = self.words[i] + " " if self.words[i].endswith("\\") else self.words[i]
-                pieces.append(f" ({tag} {word})" if tag else f" {word}")
-        return "".join(pieces)[1:]
+                parts.append(f" ({tag} {word})" if tag else f" {word}")
+        return "".join(parts)[1:]
 
     @classmethod
     def from_nltk(cls, tree: nltk.Tree) -> Tree:

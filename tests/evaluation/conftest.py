@@ -23,10 +23,10 @@ class WordScorer:
         eos: float | None = -1.0,
         unknown: frozenset[str] = frozenset(),
         text_style: str | None = "ptb",
-        pieces: int = 1,
+        subwords: int = 1,
     ) -> None:
         self.settings: dict[str, Any] = {"kind": "test", "text_style": text_style}
-        self.logprob, self.eos, self.unknown, self.pieces = logprob, eos, unknown, pieces
+        self.logprob, self.eos, self.unknown, self.subwords = logprob, eos, unknown, subwords
         self.seen: list[str] = []
 
     def score(self, sentences: Sequence[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
@@ -39,7 +39,7 @@ class WordScorer:
                 continue
             rows: list[tuple[str, int, int, int, float]] = []
             for i, (word, start, end) in enumerate(zip(s.words, s.starts, s.ends, strict=True)):
-                edges = np.linspace(start, end, min(self.pieces, end - start) + 1).astype(int)
+                edges = np.linspace(start, end, min(self.subwords, end - start) + 1).astype(int)
                 for a, b in pairwise(edges):
                     rows.append((s.text[a:b], i, int(a), int(b), self.logprob(word) / (len(edges) - 1)))
             if self.eos is not None:

@@ -150,7 +150,7 @@ def test_its_command_works_as_those_of_pdtools_do(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With no line elsewhere: pieces, merge, --resume, --json, compare, view."""
+    """With no line elsewhere: chunks, merge, --resume, --json, compare, view."""
     data = tmp_path / "colours.tsv"
     pairs = [(hue, f"The {noun} barks .", f"The barks {noun} .") for hue in HUES for noun in NOUNS]
     data.write_text("".join("\t".join(pair) + "\n" for pair in pairs))

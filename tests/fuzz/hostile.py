@@ -63,7 +63,7 @@ _INTERESTING = st.sampled_from([*_MARKS, *_SPACES, *_SIGNS, *_VALUES])
 
 @st.composite
 def broken(draw: st.DrawFn, base: bytes) -> bytes:
-    """Bytes with a few pieces replaced, taken out or put in."""
+    """Bytes with a few parts replaced, taken out or put in."""
     data = bytearray(base)
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(data)))

@@ -88,7 +88,7 @@ def test_damaged_gzip(content: bytes, tmp_path: Path) -> None:
         list(read_lines(file))
 
 
-PIECES = [
+CHUNKS = [
     "(1;%a%)",
     "(*;%b%)",
     "(",
@@ -109,11 +109,11 @@ PIECES = [
     "%",
     ";",
 ]
-PIECES += ["(12345678901;%a%)", "(1;%%)", "(;%a%)", "٣", "\0", "é", "1.", "(1;%" + "x" * 50]
+CHUNKS += ["(12345678901;%a%)", "(1;%%)", "(;%a%)", "٣", "\0", "é", "1.", "(1;%" + "x" * 50]
 
 
 @fuzz
-@given(text=st.one_of(st.lists(st.sampled_from(PIECES), max_size=25).map("".join), st.text(max_size=30)))
+@given(text=st.one_of(st.lists(st.sampled_from(CHUNKS), max_size=25).map("".join), st.text(max_size=30)))
 def test_formulas(text: str) -> None:
     with refusing():
         assert Formula.parse(text).holds(lambda region, condition: 1.0) in (True, False)

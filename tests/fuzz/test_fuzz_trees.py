@@ -50,7 +50,7 @@ def test_both_readers_agree_on_anything(
     for file, content in zip(files, contents, strict=True):
         file.write_bytes(content)
     with longest_tree(limit):
-        assert_same(files, piece_bytes=block)
+        assert_same(files, chunk_bytes=block)
 
 
 @fuzz

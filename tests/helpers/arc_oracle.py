@@ -99,10 +99,10 @@ def oracle_by_hand(heads: Sequence[int]) -> list[str]:
     return made
 
 
-def as_actions(sequence: Sequence[str], pieces: Sequence[int] | None = None) -> ArcActions:
+def as_actions(sequence: Sequence[str], chunks: Sequence[int] | None = None) -> ArcActions:
     """A sequence as :class:`ArcActions`, of words with so many tokens."""
     begins, arcs, left = list[bool](), list[int](), list[bool]()
-    counts = iter(pieces or [1] * len(sequence))
+    counts = iter(chunks or [1] * len(sequence))
     for action in sequence:
         if action == "w":
             more = next(counts)

@@ -55,5 +55,5 @@ FILES = st.builds(
 BRACKETS = [b"(", b"(", b"(", b")", b")", b")", b" ", b"\n", b"\r\n", b"(NN a)", b"\n(S (NN a))\n"]
 BRACKETS += [b"(NP *", b"(C 0)", b"(-DFL- ", b"\n( ID a)", b"(CODE\n"]
 TEXTS = [b"\xc3", b"\xa9", b"\xef\xbb\xbf", b"-NONE-", b"S", b"w", b"|<", b">", b"\x85", b"\x00", b"\xc2\xa0"]
-PIECES = st.sampled_from([*BRACKETS, *BRACKETS, *TEXTS])
-SOUP = st.lists(PIECES, max_size=30).map(b"".join)
+CHUNKS = st.sampled_from([*BRACKETS, *BRACKETS, *TEXTS])
+SOUP = st.lists(CHUNKS, max_size=30).map(b"".join)

@@ -143,7 +143,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "digits, metaspace": lambda: _metaspace("always", before=_digits()),
     "prepended": _llama,
     "unigram, NFKC": lambda: _metaspace("always", "Unigram", normalizer=_compatible()),
-    "word pieces": _bert,
+    "subwords": _bert,
     "words": lambda: _trained("WordLevel", pre_tokenizer=_spaces()),
     "words, stripped": lambda: _trained("WordLevel", pre_tokenizer=_spaces(), normalizer=_lower()),
 }

@@ -1,4 +1,4 @@
-"""Work on pieces of numbers, for tests of whoever does it."""
+"""Work on chunks of numbers, for tests of whoever does it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Doubling:
-    """Doubles numbers, slowly, and writes down in a folder that it did each piece."""
+    """Doubles numbers, slowly, and writes down in a folder that it did each chunk."""
 
     log: Path
     seconds: float = 0.0
 
-    def __call__(self, piece: Sequence[int]) -> list[int]:
+    def __call__(self, chunk: Sequence[int]) -> list[int]:
         time.sleep(self.seconds)
-        path = self.log / "-".join(map(str, piece))
+        path = self.log / "-".join(map(str, chunk))
         path.write_text(path.read_text() + "again\n" if path.exists() else "once\n")
-        if any(number < 0 for number in piece):
-            raise ValueError(f"negative: {piece}")
-        return [2 * number for number in piece]
+        if any(number < 0 for number in chunk):
+            raise ValueError(f"negative: {chunk}")
+        return [2 * number for number in chunk]
 
-    def digest(self, piece: Sequence[int]) -> str:
-        return hashlib.blake2b(json.dumps(piece).encode(), digest_size=8).hexdigest()
+    def digest(self, chunk: Sequence[int]) -> str:
+        return hashlib.blake2b(json.dumps(chunk).encode(), digest_size=8).hexdigest()
 
     def pack(self, result: Sequence[int]) -> bytes:
         return json.dumps(result).encode()

@@ -1,4 +1,4 @@
-"""Commands over tiny models and inputs, cut into small pieces."""
+"""Commands over tiny models and inputs, cut into small chunks."""
 
 from __future__ import annotations
 
@@ -98,18 +98,18 @@ def _suite(rng: random.Random) -> dict[str, Any]:
 
 @pytest.fixture
 def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Case]:
-    """A command of ``COMMANDS`` by name, with pieces of a few sentences or trees."""
+    """A command of ``COMMANDS`` by name, with chunks of a few sentences or trees."""
     monkeypatch.setattr("pdtools.search.encoding.LOOK_AHEAD", 5)
     monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 4)
-    monkeypatch.setattr("pdtools.parsers.in_pieces.CHUNK", 5)
-    monkeypatch.setattr("pdtools.evaluation.formal.dyck.PREFIXES_PER_PIECE", 3)
+    monkeypatch.setattr("pdtools.parsers.in_chunks.CHUNK", 5)
+    monkeypatch.setattr("pdtools.evaluation.formal.dyck.PREFIXES_PER_CHUNK", 3)
     monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 12)
     for name in (
-        "pdtools.evaluation.perplexity.evaluate.ROWS_PER_PIECE",
-        "pdtools.evaluation.perplexity.masked.ROWS_PER_PIECE",
+        "pdtools.evaluation.perplexity.evaluate.ROWS_PER_CHUNK",
+        "pdtools.evaluation.perplexity.masked.ROWS_PER_CHUNK",
     ):
         monkeypatch.setattr(name, 5)
-    small_pieces(monkeypatch)
+    small_chunks(monkeypatch)
     (tmp_path / "out").mkdir()
 
     def make(name: str) -> Case:
@@ -153,12 +153,12 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
     return make
 
 
-def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut tree files into pieces of a few hundred bytes."""
-    from pdtools.trees import cut_pieces
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut tree files into chunks of a few hundred bytes."""
+    from pdtools.trees import cut_chunks
 
     def cut(files: Any, size: int = 400) -> Any:
-        return cut_pieces(files, size)
+        return cut_chunks(files, size)
 
-    monkeypatch.setattr("pdtools.parsers.in_pieces.cut_pieces", cut)
-    monkeypatch.setattr("pdtools.shards.in_pieces.cut_pieces", cut)
+    monkeypatch.setattr("pdtools.parsers.in_chunks.cut_chunks", cut)
+    monkeypatch.setattr("pdtools.shards.in_chunks.cut_chunks", cut)

@@ -1,4 +1,4 @@
-"""A command that is run in small pieces, and what it makes."""
+"""A command that is run in small chunks, and what it makes."""
 
 from __future__ import annotations
 

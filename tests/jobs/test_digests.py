@@ -1,4 +1,4 @@
-"""What tells pieces from themselves with other content: all that their results depend on."""
+"""What tells chunks from themselves with other content: all that their results depend on."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from pdtools.evaluation.perplexity.shard_rows import Row, RowWork
-from pdtools.evaluation.reading.scoring import _Piece, _Work
+from pdtools.evaluation.reading.scoring import _Chunk, _Work
 from pdtools.jobs.records import short_digest
 from pdtools.parsers import read_sentences
-from pdtools.parsers.in_pieces import ParseWork, ReadWork
+from pdtools.parsers.in_chunks import ParseWork, ReadWork
 from pdtools.parsers.sentences import SourcedSentence
-from pdtools.search.in_pieces import ScoreWork, content_of_sentences
+from pdtools.search.in_chunks import ScoreWork, content_of_sentences
 from pdtools.tokenization import Sentence, split_spaces
+from pdtools.trees.chunks import FileChunk
 from pdtools.trees.constituents import Constituents
 from pdtools.trees.forms.base import Block
-from pdtools.trees.pieces import FilePiece
 
 NOTHING: Any = None
 INTS = np.arange(3, dtype=np.int32)
@@ -48,16 +48,16 @@ def test_sentences() -> None:
         dataclasses.replace(a, before=before) for before in ((b,), (b, b), (b, a), (a, b), (glued,), (a,))
     ]
     differ(content_of_sentences([each]) for each in ("a b", "a  b", a, b, glued, one_word, *after))
-    differ([content_of_sentences(piece) for piece in ([a, b], [b, a], [a], [a, b, b])])
+    differ([content_of_sentences(chunk) for chunk in ([a, b], [b, a], [a], [a, b, b])])
     work = ScoreWork(NOTHING)
     assert work.digest([a, b]) == short_digest(content_of_sentences([a, b]))
 
 
 def test_sentences_of_texts() -> None:
     work, text = _Work(()), split_spaces("a b")
-    piece = _Piece(0, (text,), ((0, 0),))
-    others = [_Piece(1, (text,), ((0, 0),)), _Piece(0, ("a b",), ((0, 0),)), _Piece(0, (text,), ((0, 3),))]
-    differ(work.content(each) for each in (piece, *others))
+    chunk = _Chunk(0, (text,), ((0, 0),))
+    others = [_Chunk(1, (text,), ((0, 0),)), _Chunk(0, ("a b",), ((0, 0),)), _Chunk(0, (text,), ((0, 3),))]
+    differ(work.content(each) for each in (chunk, *others))
 
 
 def test_sentences_to_parse() -> None:
@@ -83,14 +83,14 @@ def test_blocks_of_treebanks() -> None:
     differ(work.content([each]) for each in changed(block))
 
 
-def test_pieces_of_files() -> None:
-    piece = FilePiece(("x", "y"), (b"ab", b"c"), 1)
+def test_chunks_of_files() -> None:
+    chunk = FileChunk(("x", "y"), (b"ab", b"c"), 1)
     others = [
-        *(FilePiece(files, piece.contents) for files in (("x",), ("y", "x"), ("x", "z"))),
-        *(FilePiece(piece.files, contents) for contents in ((b"a", b"bc"), (b"abc",), (b"c", b"ab"), None)),
-        FilePiece(piece.files, piece.contents, 2),
+        *(FileChunk(files, chunk.contents) for files in (("x",), ("y", "x"), ("x", "z"))),
+        *(FileChunk(chunk.files, contents) for contents in ((b"a", b"bc"), (b"abc",), (b"c", b"ab"), None)),
+        FileChunk(chunk.files, chunk.contents, 2),
     ]
-    digests = [each.digest() for each in (piece, *others)] + [piece.digest("tokenizer")]
+    digests = [each.digest() for each in (chunk, *others)] + [chunk.digest("tokenizer")]
     assert len(set(digests)) == len(digests)
 
 

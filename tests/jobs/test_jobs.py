@@ -1,4 +1,4 @@
-"""Pieces, the folder that keeps them, and who does them."""
+"""Chunks, the folder that keeps them, and who does them."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from pdtools.jobs import (
     is_to_replace,
     job_folder,
     job_path,
-    map_pieces,
+    map_chunks,
     only_merging,
     read_job,
 )
 
 NUMBERS = list(range(20))
-PIECES = list(cut(NUMBERS, 3))
+CHUNKS = list(cut(NUMBERS, 3))
 DOUBLED = [2 * number for number in NUMBERS]
 
 
@@ -57,17 +57,17 @@ def make(
     output: Path,
     work: Doubling,
     plan: Plan | None = None,
-    pieces: Sequence[list[int]] = PIECES,
+    chunks: Sequence[list[int]] = CHUNKS,
     *,
     stop_after: int | None = None,
     settings: dict[str, Any] | None = None,
     overwrite: bool = False,
 ) -> list[int]:
-    """Write the doubled numbers; ``stop_after`` so many pieces were handed out, as Ctrl-C would."""
+    """Write the doubled numbers; ``stop_after`` so many chunks were handed out, as Ctrl-C would."""
     plan = plan or Plan()
     with job_folder(output, settings or {"factor": 2}, plan, overwrite=overwrite) as job:
         found: list[int] = []
-        for handed_out, (_, result) in enumerate(map_pieces(work, pieces, plan, job), start=1):
+        for handed_out, (_, result) in enumerate(map_chunks(work, chunks, plan, job), start=1):
             found += result
             if handed_out == stop_after:
                 raise KeyboardInterrupt
@@ -84,10 +84,10 @@ def interrupt(output: Path, work: Doubling, after: int, **options: Any) -> None:
 # --- plans ------------------------------------------------------------------------------------
 
 
-@given(of=st.integers(1, 9), pieces=st.integers(0, 40))
-def test_slices_are_disjoint_and_complete(of: int, pieces: int) -> None:
-    taken = [i for number in range(of) for i in range(pieces) if i in Slice.parse(f"{number}/{of}")]
-    assert sorted(taken) == list(range(pieces))
+@given(of=st.integers(1, 9), chunks=st.integers(0, 40))
+def test_slices_are_disjoint_and_complete(of: int, chunks: int) -> None:
+    taken = [i for number in range(of) for i in range(chunks) if i in Slice.parse(f"{number}/{of}")]
+    assert sorted(taken) == list(range(chunks))
 
 
 @pytest.mark.parametrize("text", ["", "1", "1/1", "2/1", "-1/2", "a/b", "0/0", "1/2/3", " 0/2", "0.5/2"])
@@ -103,9 +103,9 @@ def test_a_scheduler_has_workers_of_its_own() -> None:
 
 @given(size=st.integers(1, 9), length=st.integers(0, 30))
 def test_cutting_keeps_everything(size: int, length: int) -> None:
-    pieces = list(cut(range(length), size))
-    assert list(itertools.chain.from_iterable(pieces)) == list(range(length))
-    assert all(len(piece) == size for piece in pieces[:-1])
+    chunks = list(cut(range(length), size))
+    assert list(itertools.chain.from_iterable(chunks)) == list(range(length))
+    assert all(len(chunk) == size for chunk in chunks[:-1])
 
 
 # --- the folder -------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_whole_run(tmp_path: Path, work: Doubling) -> None:
 def test_a_pipe_keeps_nothing(work: Doubling) -> None:
     with job_folder("-", {}, Plan()) as job:
         assert job is None
-        assert [x for _, r in map_pieces(work, PIECES, Plan(), job) for x in r] == DOUBLED
+        assert [x for _, r in map_chunks(work, CHUNKS, Plan(), job) for x in r] == DOUBLED
     for plan in (Plan(resume=True), Plan(slice=Slice(0, 2))):
         with pytest.raises(PdtoolsError, match="needs a file to write"), job_folder("-", {}, plan):
             pass
@@ -139,8 +139,8 @@ def test_going_on_does_nothing_twice(tmp_path: Path, work: Doubling) -> None:
 def test_other_content_is_done_again(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)
-    mended = [PIECES[0], [100, 101], *PIECES[2:]]
-    assert make(out, work, Plan(resume=True), mended) == [2 * x for piece in mended for x in piece]
+    mended = [CHUNKS[0], [100, 101], *CHUNKS[2:]]
+    assert make(out, work, Plan(resume=True), mended) == [2 * x for chunk in mended for x in chunk]
     assert work.done()["100-101"] == "once\n"
     assert work.done()["0-1-2"] == "once\n"
 
@@ -155,10 +155,10 @@ def test_an_unfinished_run_is_not_overwritten_by_mistake(tmp_path: Path, work: D
 
 
 @pytest.mark.parametrize("after", [0, 1])
-def test_what_a_piece_took_is_not_worth_a_refusal(tmp_path: Path, work: Doubling, after: int) -> None:
+def test_what_a_chunk_took_is_not_worth_a_refusal(tmp_path: Path, work: Doubling, after: int) -> None:
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt), job_folder(out, {}, Plan()) as job:
-        list(itertools.islice(map_pieces(work, PIECES, Plan(), job), after))
+        list(itertools.islice(map_chunks(work, CHUNKS, Plan(), job), after))
         raise KeyboardInterrupt
     assert os.listdir(tmp_path) == ["log"]
 
@@ -194,14 +194,14 @@ HUGE = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little")  # the header o
     "damage",
     [lambda b: b[:-3], lambda b: b"", lambda b: b[:-1] + bytes([b[-1] ^ 1]), lambda b: HUGE + b[5:]],
 )
-def test_a_damaged_piece_is_named(tmp_path: Path, work: Doubling, damage: Any) -> None:
+def test_a_damaged_chunk_is_named(tmp_path: Path, work: Doubling, damage: Any) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)
-    piece = sorted(job_path(out).glob("pieces/00002-*.zst"))[0]
-    piece.write_bytes(damage(piece.read_bytes()))
-    with pytest.raises(InputError, match="00002-.*damaged piece"):
+    chunk = sorted(job_path(out).glob("pieces/00002-*.zst"))[0]
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    with pytest.raises(InputError, match="00002-.*damaged chunk"):
         make(out, work, Plan(resume=True))
-    piece.unlink()
+    chunk.unlink()
     assert make(out, work, Plan(resume=True)) == DOUBLED
 
 
@@ -231,10 +231,10 @@ def test_a_folder_of_someone_else_is_left_alone(tmp_path: Path, work: Doubling) 
 def test_an_error_keeps_what_is_finished_and_says_so(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     with (
-        pytest.raises(PdtoolsError, match=r"line 7; finished pieces are kept in .*out\.job"),
+        pytest.raises(PdtoolsError, match=r"line 7; finished chunks are kept in .*out\.job"),
         job_folder(out, {"factor": 2}, Plan()) as job,
     ):
-        for number, _ in enumerate(map_pieces(work, PIECES, Plan(), job)):
+        for number, _ in enumerate(map_chunks(work, CHUNKS, Plan(), job)):
             if number == 3:
                 raise InputError("line 7")
     assert make(out, work, Plan(resume=True)) == DOUBLED
@@ -254,7 +254,7 @@ def test_temporary_files_of_killed_runs_are_deleted(tmp_path: Path, work: Doubli
     assert sorted(os.listdir(tmp_path)) == [*kept, "log", "out"]
 
 
-def test_files_of_others_stay_in_a_folder_of_pieces(tmp_path: Path, work: Doubling) -> None:
+def test_files_of_others_stay_in_a_folder_of_chunks(tmp_path: Path, work: Doubling) -> None:
     out, folder = tmp_path / "out", tmp_path / "out.job"
     folder.mkdir()
     for name in ("lockdown.txt", ".job.json.mine"):
@@ -288,7 +288,7 @@ def test_whether_a_killed_run_had_finished(tmp_path: Path, work: Doubling) -> No
     out = tmp_path / "out"
     out.write_text("of long ago")
     interrupt(out, work, 4)
-    assert not finished(out)  # the pieces are to replace what is there
+    assert not finished(out)  # the chunks are to replace what is there
     make_without_deleting(out, work)
     dead = f"{this_process().partition('-')[0]}-4194305-1-0a0a0a0a"  # no process has that number
     for name in ("out", "beside"):
@@ -332,23 +332,23 @@ OTHERS = [of_somebody_else, copied, changed, linked, a_folder]
 def test_what_appears_meanwhile_is_not_the_output(tmp_path: Path, work: Doubling, appears: Any) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)
-    pieces = sorted(job_path(out).rglob("*"))
+    chunks = sorted(job_path(out).rglob("*"))
     appears(out)
     assert not finished(out)
     assert not is_to_replace(out)
-    assert sorted(job_path(out).rglob("*")) == pieces
+    assert sorted(job_path(out).rglob("*")) == chunks
 
 
 @pytest.mark.parametrize("replaces", OTHERS)
 def test_what_takes_the_place_of_the_output_is_not_it(tmp_path: Path, work: Doubling, replaces: Any) -> None:
     out = tmp_path / "out"
     make_without_deleting(out, work)
-    pieces = sorted(job_path(out).rglob("*"))
+    chunks = sorted(job_path(out).rglob("*"))
     kept = out.rename(tmp_path / "kept")  # not deleted, or its inode's number might be given to another one
     assert not finished(out)
     replaces(out)
     assert not finished(out)
-    assert sorted(job_path(out).rglob("*")) == pieces
+    assert sorted(job_path(out).rglob("*")) == chunks
     out.rename(tmp_path / "moved")
     kept.rename(out)
     assert finished(out)
@@ -428,8 +428,8 @@ def test_what_was_there_when_a_run_began(tmp_path: Path, work: Doubling) -> None
     assert not is_to_replace(out)
 
 
-def job_without_record(out: Path, work: Doubling, pieces: Sequence[list[int]]) -> None:
-    """A job as it was kept before outputs were recorded, with some of its pieces."""
+def job_without_record(out: Path, work: Doubling, chunks: Sequence[list[int]]) -> None:
+    """A job as it was kept before outputs were recorded, with some of its chunks."""
     folder = out.with_name("out.job")
     (folder / "pieces").mkdir(parents=True)
     job = {
@@ -442,25 +442,25 @@ def job_without_record(out: Path, work: Doubling, pieces: Sequence[list[int]]) -
     }
     (folder / "job.json").write_text(json.dumps(job, indent=2) + "\n")
     (folder / "lock").touch()
-    for number, piece in enumerate(pieces):
-        data = compress_zstd(work.pack([2 * x for x in piece]))
-        (folder / "pieces" / f"{number:05d}-{work.digest(piece)}.zst").write_bytes(data)
+    for number, chunk in enumerate(chunks):
+        data = compress_zstd(work.pack([2 * x for x in chunk]))
+        (folder / "pieces" / f"{number:05d}-{work.digest(chunk)}.zst").write_bytes(data)
 
 
 def test_jobs_without_a_record_are_continued_and_merged(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
-    job_without_record(out, work, PIECES[:5])
+    job_without_record(out, work, CHUNKS[:5])
     assert make(out, work, Plan(resume=True)) == DOUBLED
-    assert len(work.done()) == len(PIECES) - 5
+    assert len(work.done()) == len(CHUNKS) - 5
     out.unlink()
-    job_without_record(out, work, PIECES)
+    job_without_record(out, work, CHUNKS)
     with only_merging():
         assert make(out, work) == DOUBLED
-    assert len(work.done()) == len(PIECES) - 5
+    assert len(work.done()) == len(CHUNKS) - 5
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]
-    job_without_record(out, work, PIECES)
+    job_without_record(out, work, CHUNKS)
     assert not finished(out)  # nothing says that they made it
-    assert len(list(job_path(out).glob("pieces/*"))) == len(PIECES)
+    assert len(list(job_path(out).glob("pieces/*"))) == len(CHUNKS)
 
 
 # --- shards -----------------------------------------------------------------------------------
@@ -480,39 +480,39 @@ def test_slices_and_merge(tmp_path: Path, work: Doubling) -> None:
     assert sorted(os.listdir(tmp_path)) == ["log", "out"]
 
 
-def test_merging_needs_all_pieces(tmp_path: Path, work: Doubling) -> None:
+def test_merging_needs_all_chunks(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
-    with only_merging(), pytest.raises(PdtoolsError, match="no pieces to merge"):
+    with only_merging(), pytest.raises(PdtoolsError, match="no chunks to merge"):
         make(out, work)
     with pytest.raises(SliceDone):
         make(out, work, Plan(slice=Slice(1, 3)))
-    with only_merging(), pytest.raises(PdtoolsError, match=r"5 pieces are missing: 0, 2, 3, 5, 6 "):
+    with only_merging(), pytest.raises(PdtoolsError, match=r"5 chunks are missing: 0, 2, 3, 5, 6 "):
         make(out, work)
     assert len(work.done()) == 2
     assert make(out, work, Plan(resume=True)) == DOUBLED  # instead of the other shards
     assert set(work.done().values()) == {"once\n"}
 
 
-def test_the_only_piece_of_slices_is_kept(tmp_path: Path, work: Doubling) -> None:
+def test_the_only_chunk_of_slices_is_kept(tmp_path: Path, work: Doubling) -> None:
     """Whatever fails: another slice, or merging before it is done."""
-    out, two = tmp_path / "out", PIECES[:2]
+    out, two = tmp_path / "out", CHUNKS[:2]
     with pytest.raises(SliceDone):
         make(out, work, Plan(slice=Slice(0, 2)), two)
     with only_merging(), pytest.raises(PdtoolsError, match="missing"):
-        make(out, work, pieces=two)
+        make(out, work, chunks=two)
     with pytest.raises(ValueError, match="negative"):
         make(out, work, Plan(slice=Slice(1, 2)), [two[0], [-1]])
     with pytest.raises(SliceDone):
         make(out, work, Plan(slice=Slice(1, 2)), two)
     with only_merging():
-        assert make(out, work, pieces=two) == DOUBLED[:6]
+        assert make(out, work, chunks=two) == DOUBLED[:6]
     assert set(work.done().values()) == {"once\n"}
 
 
 def test_a_slice_resumes_by_itself(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     plan = Plan(slice=Slice(0, 2))
-    bad = [*PIECES[:4], [-1], *PIECES[5:]]
+    bad = [*CHUNKS[:4], [-1], *CHUNKS[5:]]
     with pytest.raises(ValueError, match="negative"):
         make(out, work, plan, bad)
     with pytest.raises(SliceDone):
@@ -535,12 +535,12 @@ HOLD = """
 import sys, time
 from pathlib import Path
 from toy_work import Doubling
-from pdtools.jobs import Plan, Slice, job_folder, map_pieces
+from pdtools.jobs import Plan, Slice, job_folder, map_chunks
 out, log, shard = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 plan = Plan(slice=Slice.parse(shard) if shard else None)
 with job_folder(out, {"factor": 2}, plan) as job:
     print("at work", flush=True)
-    for result in map_pieces(Doubling(log, 60), [[1], [2], [3]], plan, job):
+    for result in map_chunks(Doubling(log, 60), [[1], [2], [3]], plan, job):
         pass
 """
 

@@ -1,4 +1,4 @@
-"""What jobs record: options of commands with pieces are in the settings, or are known not to matter."""
+"""What jobs record: options of commands with chunks are in the settings, or are known not to matter."""
 
 from __future__ import annotations
 
@@ -147,11 +147,11 @@ COMMANDS = {
     **dict.fromkeys(("stanza", "treebank", "conllu", "export", "historical"), "parse"),
     **{"benchmark": "eval-benchmark", "windows": "tapes", "stimuli": "surprisal"},
 }
-# What does the work, and what is done with its results: pieces of one job may differ in it.
+# What does the work, and what is done with its results: chunks of one job may differ in it.
 WHO = {"--workers", "--shard", "--scheduler", "--resume", "--device", "--threads", "--max-batch"}
 RESULTS = {"--output", "--overwrite", "--json", "--quiet", "--on-error", "--latex", "--details"}
 EXTERNAL = {"--surprisals", "--write-sentences", "--text-only", "--nats"}
-# Pieces have the digest of their content, and what is made of all of them is made at the end.
+# Chunks have the digest of their content, and what is made of all of them is made at the end.
 CONTENT = {
     "surprisal": {
         *("--text", "--from", "--nats", "--words"),
@@ -272,7 +272,7 @@ def test_options_that_change_results_are_settings(name: str, option: str, settin
 
 
 def test_every_option_is_known_to_matter_or_not() -> None:
-    """A new option of a command with pieces needs a place in the lists above."""
+    """A new option of a command with chunks needs a place in the lists above."""
     changed: dict[str, set[str]] = {}
     for name, options in CHANGES.items():
         changed.setdefault(COMMANDS.get(name, name), set()).update(options.keys() - {INPUT, "auto"})

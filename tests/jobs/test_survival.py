@@ -1,4 +1,4 @@
-"""Every command in pieces: the same output by whoever does them, and however often they are killed."""
+"""Every command in chunks: the same output by whoever does them, and however often they are killed."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def remove(output: Path) -> None:
         output.unlink()
 
 
-def pieces_of(command: Case) -> dict[str, bytes]:
-    """The finished pieces of its unfinished run."""
+def chunks_of(command: Case) -> dict[str, bytes]:
+    """The finished chunks of its unfinished run."""
     return {path.name: path.read_bytes() for path in command.output.parent.glob("*.job/*/*.zst")}
 
 
@@ -142,7 +142,7 @@ def test_merging_killed_at_each_step(name: str, case: Cases) -> None:
     command = case(name)
     for _ in range(1 + (name == "tapes")):
         assert pdtools(command("--shard", "0/1", "-q")) == 0
-    folder, pieces = command.output.parent, pieces_of(command)
+    folder, chunks = command.output.parent, chunks_of(command)
     kept = shutil.copytree(folder, folder.with_name("kept"))
     assert pdtools(merge(command)) == 0
     wanted, was_made = command.made(), []
@@ -155,12 +155,12 @@ def test_merging_killed_at_each_step(name: str, case: Cases) -> None:
         assert status == -signal.SIGKILL
         was_made.append(command.output.exists())
         if not was_made[-1]:
-            assert pieces_of(command) == pieces
+            assert chunks_of(command) == chunks
             if "made" not in json.loads((job_path(command.output) / "job.json").read_text()):
                 continue
             takes_the_name(command.output, folder=name in FOLDERS)
             assert pdtools(merge(command)) == 1
-            assert pieces_of(command) == pieces
+            assert chunks_of(command) == chunks
             remove(command.output)
         assert pdtools(merge(command)) == 0
         assert command.made() == wanted
@@ -201,17 +201,17 @@ def test_an_output_that_no_run_made(
         assert pdtools(merge(command)) == 1
     remove(command.output)
     assert pdtools(command("--shard", "0/1")) == 0
-    pieces = pieces_of(command)
-    assert pieces
+    chunks = chunks_of(command)
+    assert chunks
     OTHERS[other](command.output)
     for again in (command("--resume"), merge(command)):
         capsys.readouterr()
         assert pdtools(again) == 1
         error = capsys.readouterr().err
         assert f"{command.output}: exists already, but the unfinished run in" in error
-        assert "its pieces are kept (move the output away" in error
+        assert "its chunks are kept (move the output away" in error
         assert error.count("\n") == 1
-        assert pieces_of(command) == pieces
+        assert chunks_of(command) == chunks
     remove(command.output)
     assert pdtools(command("--resume")) == 0
     assert not list(command.output.parent.glob("*.job"))
@@ -234,9 +234,9 @@ def test_merging_replaces_only_what_was_there_when_its_jobs_began(case: Cases) -
 def test_after_a_full_disk_the_same_command_succeeds(
     number: int, case: Cases, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The disk is full at one of the renamings: job.json, a piece, the rejects, the record and the output."""
+    """The disk is full at one of the renamings: job.json, a chunk, the rejects, the record and the output."""
     command, calls = case("surprisal"), itertools.count()
-    for name in ("LOOK_AHEAD", "SEARCH_LOOK_AHEAD"):  # one piece, for which nobody needs --resume
+    for name in ("LOOK_AHEAD", "SEARCH_LOOK_AHEAD"):  # one chunk, for which nobody needs --resume
         monkeypatch.setattr(f"pdtools.search.encoding.{name}", 100)
     wanted = plain(command)
     real = os.replace
@@ -262,7 +262,7 @@ def test_slices_and_merge(name: str, case: Cases, capsys: pytest.CaptureFixture[
     for number in (2, 0):
         assert pdtools(command("--shard", f"{number}/3")) == 0
     assert pdtools(merge(command)) == 1
-    assert "pieces are missing" in capsys.readouterr().err
+    assert "chunks are missing" in capsys.readouterr().err
     assert not command.made()
     assert pdtools(command("--shard=1/3", "-q")) == 0
     assert capsys.readouterr().err == ""
@@ -289,7 +289,7 @@ def test_merging_calls_no_other_command(
     assert "not begun by a command of pdtools" in capsys.readouterr().err
 
 
-# Of no JSON, and JSON of other shapes than a piece has.
+# Of no JSON, and JSON of other shapes than a chunk has.
 OTHER_FORMATS = (
     *(b"\xff\xfe", b"[", b"null", b"3", b"{}", b"[]", b"[[]]", b"[null]", b'["a"]', b'[{"a": 1}]'),
     *(b'{"a": 1}', b'[{"reason": 1, "token": []}]'),
@@ -298,18 +298,18 @@ OTHER_FORMATS = (
 
 
 @pytest.mark.parametrize("name", [*COMMANDS, *OTHER_PERPLEXITIES])
-def test_pieces_of_other_formats_are_refused(
+def test_chunks_of_other_formats_are_refused(
     name: str, case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = case(name)
     assert pdtools(command("--shard", "0/1")) == 0
     for data in OTHER_FORMATS:
-        for piece in (command.output.parent / f"{command.output.name}.job").glob("*/*.zst"):
-            piece.write_bytes(zstandard.ZstdCompressor().compress(data))
+        for chunk in (command.output.parent / f"{command.output.name}.job").glob("*/*.zst"):
+            chunk.write_bytes(zstandard.ZstdCompressor().compress(data))
         capsys.readouterr()
         assert pdtools(merge(command)) == 1, data
         error = capsys.readouterr().err
-        assert "a damaged piece of an unfinished run" in error, data
+        assert "a damaged chunk of an unfinished run" in error, data
         assert error.count("\n") == 1
         assert not command.made()
 
@@ -452,7 +452,7 @@ def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, 
     assert pdtools(command) == 1
     error = capsys.readouterr().err
     assert "lines.txt:21: words unknown to the model: zebra" in error
-    assert "finished pieces are kept" in error
+    assert "finished chunks are kept" in error
     assert error.count("\n") == 1
     kept = {path.name: path.stat().st_mtime_ns for path in out.with_name("s.tsv.job").glob("pieces/*")}
     assert len(kept) >= 4
@@ -464,13 +464,13 @@ def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, 
     assert out.read_bytes() == resumed
 
 
-@pytest.mark.parametrize(("name", "pieces"), [("decode", 5), ("eval-dyck", 2 + 3)])  # strings and prefixes
+@pytest.mark.parametrize(("name", "chunks"), [("decode", 5), ("eval-dyck", 2 + 3)])  # strings and prefixes
 def test_json_of_a_slice_and_of_what_is_done(
-    name: str, pieces: int, case: Cases, capsys: pytest.CaptureFixture[str]
+    name: str, chunks: int, case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = case(name)
     assert pdtools(command("--shard", "0/2", "--json", "-q")) == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {"pieces": pieces}
+    assert json.loads(capsys.readouterr().out)["counts"] == {"pieces": chunks}
     assert pdtools(command("--resume", "-q")) == 0
     capsys.readouterr()
     assert pdtools(command("--resume", "--json", "-q")) == 0
@@ -505,7 +505,7 @@ def test_workers_end_with_the_first_process(number: int, tmp_path: Path) -> None
     assert not list((tmp_path / "tmp").iterdir())
     if number != signal.SIGKILL:
         assert process.returncode == 143
-        assert "finished pieces are kept: --resume continues the run\n" in error
+        assert "finished chunks are kept: --resume continues the run\n" in error
         assert "Traceback" not in error
     assert not out.exists()
     assert (tmp_path / "out.trees.job" / "job.json").is_file()

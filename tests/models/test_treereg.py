@@ -161,18 +161,18 @@ def test_small_angles_are_computed_in_double_precision() -> None:
 # --- the oracle --------------------------------------------------------------------------------
 
 
-def check(tree: Nested, pieces: list[int], h: np.ndarray) -> None:
+def check(tree: Nested, counts: list[int], h: np.ndarray) -> None:
     """A tree over words, which have so many tokens each, against the oracle."""
-    attach = sentence_layout(expand_attachments(attachments(brackets(tree)), pieces))
-    word = np.repeat(np.arange(len(pieces)), pieces)
+    attach = sentence_layout(expand_attachments(attachments(brackets(tree)), counts))
+    word = np.repeat(np.arange(len(counts)), counts)
     begins = [False, True, *(word[1:] != word[:-1]).tolist()]
-    last = np.cumsum(pieces)
+    last = np.cumsum(counts)
 
     def over_tokens(node: Nested) -> Nested:
         if not isinstance(node, int):
             return over_tokens(node[0]), over_tokens(node[1])
         within: Nested = int(last[node - 1])
-        for token in range(int(last[node - 1]) - 1, int(last[node - 1] - pieces[node - 1]), -1):
+        for token in range(int(last[node - 1]) - 1, int(last[node - 1] - counts[node - 1]), -1):
             within = token, within
         return within
 
@@ -200,10 +200,10 @@ def nested(first: int, last: int, split: Callable[[int, int], int]) -> Nested:
 @settings(max_examples=60)
 @given(st.data())
 def test_random_trees_with_subwords(data: st.DataObject) -> None:
-    pieces = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=14))
+    counts = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=14))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
-    tree = nested(1, len(pieces), lambda first, last: data.draw(st.integers(first, last - 1)))
-    check(tree, pieces, rng.normal(size=(sum(pieces), 4)) * rng.choice([0.1, 1, 5]))
+    tree = nested(1, len(counts), lambda first, last: data.draw(st.integers(first, last - 1)))
+    check(tree, counts, rng.normal(size=(sum(counts), 4)) * rng.choice([0.1, 1, 5]))
 
 
 def test_rows_of_a_batch_do_not_touch_each_other() -> None:
@@ -261,11 +261,11 @@ def window_of(rng: np.random.Generator, sentences: int) -> Window:
     """Random trees over words of one to three tokens."""
     found = Window([], [], [])
     for _ in range(sentences):
-        pieces = rng.integers(1, 4, size=rng.integers(1, 7)).tolist()
-        tree = nested(1, len(pieces), lambda first, last: int(rng.integers(first, last)))
-        found.attach.append(sentence_layout(expand_attachments(attachments(brackets(tree)), pieces)).tolist())
-        found.words.append(np.repeat(np.arange(len(pieces)), pieces).tolist())
-        found.h.append(torch.from_numpy(rng.normal(size=(sum(pieces), 3))))
+        counts = rng.integers(1, 4, size=rng.integers(1, 7)).tolist()
+        tree = nested(1, len(counts), lambda first, last: int(rng.integers(first, last)))
+        found.attach.append(sentence_layout(expand_attachments(attachments(brackets(tree)), counts)).tolist())
+        found.words.append(np.repeat(np.arange(len(counts)), counts).tolist())
+        found.h.append(torch.from_numpy(rng.normal(size=(sum(counts), 3))))
     return found
 
 

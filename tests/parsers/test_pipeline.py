@@ -137,33 +137,33 @@ def test_running_text_is_split_into_sentences(tmp_path: Path) -> None:
     ]
 
 
-def test_long_paragraphs_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_paragraphs_are_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("spacy", reason="spacy is not installed")
     file = tmp_path / "a.txt"
     file.write_text("".join(f"Sentence {i} is\nhere . And\n" for i in range(30)) + "\nno end " * 20)
     expected = [(s.line, s.text) for s in read_sentences([str(file)], "text", split_sentences=True)]
     assert expected[1] == (2, "And Sentence 1 is here .")
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", 100)
-    in_pieces = [(s.line, s.text) for s in read_sentences([str(file)], "text", split_sentences=True)]
-    assert in_pieces[:31] == expected[:31]
-    assert " ".join(text for _, text in in_pieces) == " ".join(text for _, text in expected)
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", 100)
+    in_chunks = [(s.line, s.text) for s in read_sentences([str(file)], "text", split_sentences=True)]
+    assert in_chunks[:31] == expected[:31]
+    assert " ".join(text for _, text in in_chunks) == " ".join(text for _, text in expected)
 
 
-@pytest.mark.parametrize("piece", range(60, 80))
-def test_a_long_line_is_read_in_pieces(piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("chunk", range(60, 80))
+def test_a_long_line_is_read_in_chunks(chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever they end: within words, before quotes and brackets that close, or that open."""
     pytest.importorskip("spacy", reason="spacy is not installed")
     file = tmp_path / "a.txt"
     file.write_text("He said “Go. '' Yes!” and (so. ) I did. \"No,\" she cried. 'Oh! ' " * 20)
     expected = list(read_sentences([str(file)], "text", split_sentences=True))
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", piece)
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
     assert list(read_sentences([str(file)], "text", split_sentences=True)) == expected
     assert len(expected) > 60
 
 
-def test_a_blank_line_after_a_full_piece_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blank_line_after_a_full_chunk_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("spacy", reason="spacy is not installed")
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", 3)
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", 3)
     file = tmp_path / "a.txt"
     file.write_text("\nword\n\n\nmore\n\n")
     found = [(each.line, each.text) for each in read_sentences([str(file)], "text", split_sentences=True)]

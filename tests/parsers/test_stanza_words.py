@@ -81,13 +81,13 @@ def words_of(sentence: Any) -> tuple[str, ...]:
     return () if sentence is None else tuple(word.text for word in sentence.words)
 
 
-@pytest.mark.parametrize("piece", [100_000, 700, 120])
+@pytest.mark.parametrize("chunk", [100_000, 700, 120])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_running_text_has_the_sentences_of_stanzas_pipeline(
-    piece: int, end: str, running: Splitter, own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chunk: int, end: str, running: Splitter, own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether read whole, some paragraphs together, or paragraphs in several pieces."""
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", piece)
+    """Whether read whole, some paragraphs together, or paragraphs in several chunks."""
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
     file = tmp_path / "a.txt"
     text = "\n\n".join([*LINES[:10], "\n".join(LINES[10:])]) + "\n"
     file.write_text(text.replace("\n", end), newline="")
@@ -111,7 +111,7 @@ def test_running_text_has_the_sentences_of_stanzas_pipeline(
     assert all(aligned(each.words, each.text, "raw") for each in found if each.words)
     assert counts == {OTHER_WORDS: sum("nethe" in each for each in written)}
     assert counts[OTHER_WORDS] > 5
-    assert max(given) <= 2 * piece + max(map(len, LINES))
+    assert max(given) <= 2 * chunk + max(map(len, LINES))
 
 
 def watch(splitter: Splitter, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -127,11 +127,11 @@ def watch(splitter: Splitter, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return given
 
 
-@pytest.mark.parametrize("piece", [100_000, 20])
+@pytest.mark.parametrize("chunk", [100_000, 20])
 def test_a_line_is_a_sentence_if_asked(
-    piece: int, by_line: Splitter, own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chunk: int, by_line: Splitter, own: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", piece)
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
     lines = [
         *PARAGRAPHS[:3],
         "",
@@ -146,30 +146,30 @@ def test_a_line_is_a_sentence_if_asked(
     expected = [words_of(each) for line in lines for each in pipeline(line).sentences or [None]]
     given = watch(by_line, monkeypatch)
     found = list(read_sentences([str(file)], "text", splitter=by_line))
-    assert max(given) <= piece + max(map(len, lines))
+    assert max(given) <= chunk + max(map(len, lines))
     assert [(each.words, each.line) for each in found] == list(zip(expected, range(1, 9), strict=True))
     assert [each.text for each in found] == [line.replace("nethe", "near the") for line in lines]
     assert len(found[0].words) == sum(map(len, SENTENCES[:4]))
 
 
-@pytest.mark.parametrize("piece", [100_000, 200])
-def test_one_long_line_is_read_in_pieces(
-    piece: int, running: Splitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("chunk", [100_000, 200])
+def test_one_long_line_is_read_in_chunks(
+    chunk: int, running: Splitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A piece may end within a word: its last sentences are read again with what follows."""
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", piece)
+    """A chunk may end within a word: its last sentences are read again with what follows."""
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", chunk)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(PARAGRAPHS).encode())))
     given = watch(running, monkeypatch)
     found = list(read_sentences(["-"], "text", split_sentences=True, splitter=running))
     assert [each.words for each in found] == [tuple(words) for words in SENTENCES]
     assert {each.line for each in found} == {1}
-    assert max(given) < 3 * piece
+    assert max(given) < 3 * chunk
 
 
-def test_a_sentence_that_fills_a_piece_is_given_up(
+def test_a_sentence_that_fills_a_chunk_is_given_up(
     running: Splitter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.parsers.sentences._PIECE", 10)
+    monkeypatch.setattr("pdtools.parsers.sentences._CHUNK", 10)
     file = tmp_path / "a.txt"
     file.write_text("the dog sees\nthe cat sleeps" + " " * 30 + "\n\nthe man sleeps.\n")
     found = list(read_sentences([str(file)], "text", split_sentences=True, splitter=running))

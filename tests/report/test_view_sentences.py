@@ -70,13 +70,13 @@ def spans_of_text(text: str) -> tuple[set[tuple[int, int]], int, list[str]]:
     """The closed constituents of a stack in brackets, by first and last token; how many parts it
     has; labels of the open ones."""
     spans, open_at, at, parts = set(), [], 0, 0
-    for piece in re.findall(r"\([^\s()]*|[\[\])‖]|[^\s()\[\]‖]+", text):
-        if piece == "‖":
+    for part in re.findall(r"\([^\s()]*|[\[\])‖]|[^\s()\[\]‖]+", text):
+        if part == "‖":
             continue
-        if piece[0] in "([":
+        if part[0] in "([":
             parts += not open_at
-            open_at.append((at + 1, piece))
-        elif piece in (")", "]"):
+            open_at.append((at + 1, part))
+        elif part in (")", "]"):
             spans.add((open_at.pop()[0], at))
         else:
             parts += not open_at
@@ -449,7 +449,7 @@ def test_the_token_that_is_chosen_is_the_row_of_its_stack(
 
 
 @needs_node
-def test_the_address_and_the_keys_say_which_token_and_pieces_of_words_are_marked(tmp_path: Path) -> None:
+def test_the_address_and_the_keys_say_which_token_and_parts_of_words_are_marked(tmp_path: Path) -> None:
     traces = [random_trace(words, 1) for words in (["un", "believ", "able", "dogs", "!"], [*"abc"], ["last"])]
     traces[0] = replace(traces[0], word=(-1, 0, 0, 0, 1, 1, -1))
     path = save_page(sentences_page([[each] for each in traces], ["A"], MADE), tmp_path / "page.html")

@@ -66,7 +66,7 @@ def test_workers_change_nothing(trees: Path, tmp_path: Path) -> None:
     assert sha256_file(tmp_path / "one" / PART) == sha256_file(tmp_path / "two" / PART)
 
 
-def test_one_by_one_as_in_pieces(trees: Path, tmp_path: Path) -> None:
+def test_one_by_one_as_in_chunks(trees: Path, tmp_path: Path) -> None:
     settings = ShardSettings(arcs="unlabelled", constituents="labelled")
     tokenizer = tokenizer_of({"the": 1, "cat": 1, "dogs": 1}, TokenizerSettings(min_count=1))
     rejects = Rejects("fail")

@@ -89,7 +89,7 @@ def _build(
 # --- the plain formulation --------------------------------------------------------------------
 
 
-def _oracle(text: str, pieces: list[int], factor: str) -> tuple[list[int], np.ndarray]:
+def _oracle(text: str, counts: list[int], factor: str) -> tuple[list[int], np.ndarray]:
     """Attachments and tape of ``ROOT tokens EOS``, node by node on a binarized nltk tree.
 
     EOS is taken as a last right sibling of everything, and ROOT as a left sibling of all.
@@ -97,12 +97,12 @@ def _oracle(text: str, pieces: list[int], factor: str) -> tuple[list[int], np.nd
     plain = normalize(Tree.from_brackets(text))
     assert plain is not None
     tree = plain.to_nltk()
-    for position, n in zip(tree.treepositions("leaves"), pieces, strict=True):
+    for position, n in zip(tree.treepositions("leaves"), counts, strict=True):
         leaves = [nltk.Tree("T", [f"t{i}"]) for i in range(n)]
         tree[position] = nltk.Tree("W", leaves)
     whole = nltk.Tree("ALL", [nltk.Tree("R", ["root"]), nltk.Tree("REST", [tree, nltk.Tree("E", ["eos"])])])
     chomsky_normal_form(whole, factor=factor)
-    size = sum(pieces) + 2
+    size = sum(counts) + 2
     attach = list(range(size))
     widest = [0] * size
     tape = np.zeros((size, size), dtype=int)
@@ -129,8 +129,8 @@ def _check_row(row: Any, text: str, factor: str) -> None:
     words = row["text"].split(" ")
     word = np.asarray(row["word"])
     assert word[0] == word[-1] == -1
-    pieces = np.bincount(word[1:-1], minlength=len(words)).tolist()
-    attach, tape = _oracle(text, pieces, factor)
+    counts = np.bincount(word[1:-1], minlength=len(words)).tolist()
+    attach, tape = _oracle(text, counts, factor)
     assert list(row["attach"]) == attach
     n = len(attach)
     assert unpack_tape(row["tape"], n).tolist() == np.minimum(tape, 255).tolist()

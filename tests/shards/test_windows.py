@@ -163,7 +163,7 @@ def test_how_the_work_is_divided_changes_nothing(
         (tmp_path / f"{name}.trees").write_text(TREES * 7)
     files = [tmp_path / f"{name}.trees" for name in "abc"]
     whole = windows_of(build(tmp_path, files, settings_of(13, "file")))
-    monkeypatch.setattr("pdtools.trees.pieces.cut_pieces.__defaults__", (150,))
+    monkeypatch.setattr("pdtools.trees.chunks.cut_chunks.__defaults__", (150,))
     assert windows_of(build(tmp_path, files, settings_of(13, "file"), plan=Plan(workers=workers))) == whole
     assert len(whole) > 3
 
@@ -245,11 +245,11 @@ UNREADABLE = ("(S (NP) (VP (V stop)))", "(S (V stop)))", "stop", "(S\n\n  (V sto
 
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data(), piece=st.integers(40, 400))
+@given(data=st.data(), chunk=st.integers(40, 400))
 def test_documents_end_at_blank_lines(
-    data: st.DataObject, piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: st.DataObject, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.trees.pieces.cut_pieces.__defaults__", (piece,))
+    monkeypatch.setattr("pdtools.trees.chunks.cut_chunks.__defaults__", (chunk,))
     good = st.sampled_from(["(S (V stop))", "(S (N cats) (V sleep))", "(S (S (N cats)) (V\n sleep))"])
     files, wanted, number = [], [], -1
     for name in "ab":
@@ -289,8 +289,8 @@ def test_trees_of_windows_are_those_of_their_sentences(tmp_path: Path, factor: s
     for layout, window in (("sentence", 0), ("window", 60)):
         chosen = ShardSettings(layout=layout, window=window, factor=factor, tape="none")  # type: ignore[arg-type]
         out = tmp_path / layout
-        pieces = TokenizerSettings(kind="bpe", size=400)  # words of several tokens
-        shards_from_files([str(data.treebank("test"))], pieces, chosen, out, Rejects("skip"))
+        subwords = TokenizerSettings(kind="bpe", size=400)  # words of several tokens
+        shards_from_files([str(data.treebank("test"))], subwords, chosen, out, Rejects("skip"))
         rows = ShardSet.open(out)
         found[layout] = {(tree.words, str(tree)) for i in range(len(rows)) for tree in trees_of_row(rows, i)}
         if layout == "window":

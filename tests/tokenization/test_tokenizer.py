@@ -249,7 +249,7 @@ def _foreign(folder: Path, kind: str) -> Path:
     from tokenizers import decoders, models, normalizers, pre_tokenizers
 
     if kind == "bytes":
-        alphabet = {piece: i for i, piece in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+        alphabet = {byte: i for i, byte in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
         backend = Backend(models.BPE({**alphabet, "Ġt": 256, "Ġth": 257}, [("Ġ", "t"), ("Ġt", "h")]))
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
         backend.decoder = decoders.ByteLevel()
@@ -270,27 +270,27 @@ def _foreign(folder: Path, kind: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("kind", "pieces"),
+    ("kind", "tokens"),
     [
         ("bytes", ["Ġth", "e", "t", "h", "e"]),
         ("metaspace", ["▁the", "t", "h", "e"]),
-        ("pieces", ["the", "the"]),
+        ("subwords", ["the", "the"]),
     ],
 )
-def test_foreign_tokenizers_get_our_special_tokens(kind: str, pieces: list[str], tmp_path: Path) -> None:
+def test_foreign_tokenizers_get_our_special_tokens(kind: str, tokens: list[str], tmp_path: Path) -> None:
     tokenizer = Tokenizer.load(_foreign(tmp_path, kind), "raw")
     assert len({tokenizer.pad_id, tokenizer.root_id, tokenizer.eos_id}) == 3
     before = len(json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"])
     assert tokenizer.vocab_size == before + 3
     ids = [i for space in (True, False) for i in tokenizer.word_tokens("the", space_before=space)]
     backend = tokenizer._backend
-    assert [backend.id_to_token(i) for i in ids] == pieces
+    assert [backend.id_to_token(i) for i in ids] == tokens
     tokenizer.save(tmp_path)
     assert Tokenizer.load(tmp_path) == tokenizer
 
 
-def test_word_pieces_are_glued_and_unknown_words_counted(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.load(_foreign(tmp_path, "pieces"))
+def test_subwords_are_glued_and_unknown_words_counted(tmp_path: Path) -> None:
+    tokenizer = Tokenizer.load(_foreign(tmp_path, "subwords"))
     encoding = tokenizer.encode(join_words(["They", "zzz"], "ptb"))
     assert tokenizer.decode(encoding.ids[1:3].tolist())[1] == [0, 0]
     assert encoding.starts.tolist() == [0, 0, 3, 5, 8]
@@ -299,8 +299,8 @@ def test_word_pieces_are_glued_and_unknown_words_counted(tmp_path: Path) -> None
 
 
 def test_which_tokens_go_on_with_a_word(tmp_path: Path) -> None:
-    pieces = Tokenizer.load(_foreign(tmp_path, "pieces"))
-    assert np.flatnonzero(pieces.continue_words).tolist() == [2]  # ##y
+    tokens = Tokenizer.load(_foreign(tmp_path, "subwords"))
+    assert np.flatnonzero(tokens.continue_words).tolist() == [2]  # ##y
     words = train_word_tokenizer(["the", "##y", "##"], min_count=1)
     assert not words.continue_words.any()
     encoding = words.encode(join_words(["the", "##y"], "ptb"))

@@ -117,7 +117,7 @@ def test_perplexity_of_a_stream(toy_train: Path, toy_valid: Path, tmp_path: Path
     assert results.scores["ppl_token_marginal"] == pytest.approx(np.exp(mean))
 
 
-def test_pieces_of_any_length_give_the_same_perplexity(
+def test_chunks_of_any_length_give_the_same_perplexity(
     toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(toy_train, tmp_path / "run", recipe(steps=3), valid=toy_valid)

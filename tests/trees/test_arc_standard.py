@@ -89,8 +89,8 @@ def test_rows_of_the_example() -> None:
 def derivations(draw: st.DrawFn) -> tuple[list[int], ArcActions]:
     """Tokens 3, 4, … and any sequence over them; words have one to three tokens."""
     sequence = draw(st.sampled_from(sequences(draw(st.integers(1, 5)))))
-    pieces = [draw(st.integers(1, 3)) for _ in range(sequence.count("w"))]
-    return [draw(st.integers(3, 49)) for _ in range(sum(pieces))], as_actions(sequence, pieces)
+    chunks = [draw(st.integers(1, 3)) for _ in range(sequence.count("w"))]
+    return [draw(st.integers(3, 49)) for _ in range(sum(chunks))], as_actions(sequence, chunks)
 
 
 @settings(max_examples=50)

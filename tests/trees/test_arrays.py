@@ -76,7 +76,7 @@ def all_arrays(files, **options):
 @example(contents=[b"( (S (-NONE- *)) )", b"(X|<Y> (NN a) (NN b) (X|<Y> (NN c)))"], block=10**6)
 def test_random_treebanks(contents, block, tmp_path_factory):
     files = written(contents, tmp_path_factory)
-    assert_same(files, piece_bytes=block)
+    assert_same(files, chunk_bytes=block)
     with mock.patch.object(arrays, "_STRETCH_BYTES", block):
         assert_same(files)
         assert all_arrays(map(str, files))  # with the default block, nothing is left to the plain reader
@@ -90,7 +90,7 @@ def test_random_treebanks(contents, block, tmp_path_factory):
 @example(contents=[b"(NN a)(\x85"], block=8)
 def test_random_bytes(contents, block, tmp_path_factory):
     files = written(contents, tmp_path_factory)
-    assert_same(files, piece_bytes=block)
+    assert_same(files, chunk_bytes=block)
     with mock.patch.object(arrays, "_STRETCH_BYTES", block):
         assert_same(files)
 
@@ -131,7 +131,7 @@ def test_what_is_odd_is_left_to_the_plain_reader(odd, block, tmp_path):
         files, [good, good + odd, odd + b"\n" + good, b"\xef\xbb\xbf" + good], strict=True
     ):
         file.write_bytes(content)
-    assert_same(files, piece_bytes=block)
+    assert_same(files, chunk_bytes=block)
 
 
 def test_no_tree_runs_from_one_file_into_the_next(tmp_path):
@@ -152,7 +152,7 @@ def test_missing_and_damaged_files_fail_in_their_turn(tmp_path):
         assert bad.name in error
     whole = gzip.compress((f"{A}\n{B}\n" * 5000).encode(), 0)
     damaged.write_bytes(whole[: len(whole) // 2])
-    found, error, _ = assert_same([damaged], piece_bytes=1000)
+    found, error, _ = assert_same([damaged], chunk_bytes=1000)
     assert len(found) > 1000
     assert "damaged" in error
 
@@ -191,7 +191,7 @@ def test_real_treebanks(name, suffix, n_files, test_data, tmp_path):
         file = tmp_path / f"{factor}.trees"
         file.write_text("".join(f"{binarize(collapse_unaries(tree), factor)}\n" for tree in clean))
         start = 0
-        for some in read_arrays([str(file)], Rejects(), piece_bytes=100_000):
+        for some in read_arrays([str(file)], Rejects(), chunk_bytes=100_000):
             assert isinstance(some, TreeArrays)
             for i in range(len(some)):
                 r = some.attachments[some.sentences[i] : some.sentences[i + 1]]

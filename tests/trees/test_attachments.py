@@ -127,9 +127,9 @@ def test_sentence_layout():
     assert sentence_layout([]).tolist() == [0, 0]
 
 
-def split_into_pieces(nested, pieces):
+def split_into_tokens(nested, counts):
     """Replace each word by a list of its tokens, numbered anew."""
-    firsts = np.cumsum([0, *pieces]).tolist()
+    firsts = np.cumsum([0, *counts]).tolist()
 
     def split(node):
         if not isinstance(node, int):
@@ -144,18 +144,18 @@ def split_into_pieces(nested, pieces):
 @given(nested=oracles.nested_trees(), data=st.data())
 def test_subwords_expand_and_merge(factor, nested, data):
     n = len(oracles.tokens(nested))
-    pieces = data.draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
+    counts = data.draw(st.lists(st.integers(1, 4), min_size=n, max_size=n))
     words = [f"w{i}" for i in range(n)]
     r = attachments(oracles.to_tree(nested), factor)
-    expanded = expand_attachments(r, pieces, factor)
+    expanded = expand_attachments(r, counts, factor)
     assert expanded.dtype == np.int32
-    assert expanded.tolist() == by_oracle(split_into_pieces(nested, pieces), factor)
-    over_tokens = tree_from_attachments(expanded, [f"t{i}" for i in range(sum(pieces))])
-    merged = merge_subwords(over_tokens, np.repeat(np.arange(n), pieces), words)
+    assert expanded.tolist() == by_oracle(split_into_tokens(nested, counts), factor)
+    over_tokens = tree_from_attachments(expanded, [f"t{i}" for i in range(sum(counts))])
+    merged = merge_subwords(over_tokens, np.repeat(np.arange(n), counts), words)
     assert merged == tree_from_attachments(r, words)
 
 
-def test_expand_checks_pieces():
+def test_expand_checks_counts():
     with pytest.raises(ValueError, match="at least one"):
         expand_attachments([0, 0], [1, 0])
     with pytest.raises(ValueError, match="number of tokens"):

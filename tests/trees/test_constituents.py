@@ -1,4 +1,4 @@
-"""Labelled constituents: of a piece at once as of each tree, and of a tree as by recursion."""
+"""Labelled constituents: of a chunk at once as of each tree, and of a tree as by recursion."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pdtools.trees import (
     arrays,
     bare_tree,
     binarize,
+    chunk_constituents,
     collapse_unaries,
-    cut_pieces,
+    cut_chunks,
     expand_constituents,
     labelled,
     normalize,
     opens_and_closes,
-    parse_piece,
-    piece_constituents,
+    parse_chunk,
     read_trees,
     tree_from_constituents,
 )
@@ -43,7 +43,7 @@ def described(tree):
 
 def unpacked(some):
     """The same of arrays, tree by tree."""
-    found = piece_constituents(some)
+    found = chunk_constituents(some)
     for i in range(len(some)):
         inside, words = slice(*found.bounds[i : i + 2]), slice(*some.sentences[i : i + 2])
         yield (
@@ -56,8 +56,8 @@ def unpacked(some):
 
 
 def assert_same(files):
-    for piece in cut_pieces(files):
-        some = parse_piece(piece, with_nodes=True)
+    for chunk in cut_chunks(files):
+        some = parse_chunk(chunk, with_nodes=True)
         assert some is not None
         for i, found in enumerate(unpacked(some)):
             assert found == described(some.source(i).tree), some.source(i).text
@@ -169,6 +169,6 @@ def test_real_treebanks(name, suffix, n_files, test_data, tmp_path):
         file = tmp_path / f"{factor}.trees"
         file.write_text("".join(f"{binarize(collapse_unaries(tree), factor)}\n" for tree in written))
         found = []
-        for piece in cut_pieces([str(file)]):
-            found += [tree[:4] for tree in unpacked(parse_piece(piece, with_nodes=True))]
+        for chunk in cut_chunks([str(file)]):
+            found += [tree[:4] for tree in unpacked(parse_chunk(chunk, with_nodes=True))]
         assert found == expected

@@ -14,9 +14,9 @@ from odd_treebanks import FILES, SOUP
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.trees import Tree, binarize, pieces, read_arrays, read_trees, reader, transforms
+from pdtools.trees import Tree, binarize, chunks, read_arrays, read_trees, reader, transforms
+from pdtools.trees.chunks import last_tree
 from pdtools.trees.lines import MAX_TREE_CHARS, read_tree_lines
-from pdtools.trees.pieces import last_tree
 
 A, B = "(S (NN a))", "(S (NN b) (NN c))"
 
@@ -92,7 +92,7 @@ def test_lines_in_parts_are_the_lines(
 
 @given(content=st.one_of(FILES, SOUP))
 def test_the_last_tree_however_it_is_found(content: bytes) -> None:
-    with mock.patch.object(pieces, "_TRIED_ONE_BY_ONE", 0):
+    with mock.patch.object(chunks, "_TRIED_ONE_BY_ONE", 0):
         at_once = last_tree(content)
     assert at_once == last_tree(content)
 

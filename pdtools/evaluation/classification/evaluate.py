@@ -22,15 +22,15 @@ from pdtools.prompts.rows import NO_ANSWER, PromptForm
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.classification.record import AnswerRanks, AnswerSums
-    from pdtools.evaluation.pieces import InPieces
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
     from pdtools.shards import ShardSet
 
 Float64 = NDArray[np.float64]
 
-ROWS_PER_PIECE = 64
+ROWS_PER_CHUNK = 64
 DEFAULT_SAMPLES = 10_000
 # Positions of a batch, if no number of rows is requested.
 _POSITIONS = 8192
@@ -45,7 +45,7 @@ def evaluate_prompts(
     samples: int = DEFAULT_SAMPLES,
     rejects: Rejects,
     progress: Progress = no_progress,
-    in_pieces: InPieces | None = None,
+    in_chunks: InChunks | None = None,
 ) -> Results:
     """Answer the prompts of shards, and score the answers that have known labels.
 
@@ -61,7 +61,7 @@ def evaluate_prompts(
         samples: bootstrap samples.
         rejects: takes prompts that are too long for the model.
         progress: wraps the iterator over prompts.
-        in_pieces: distributes the answering; None: this process.
+        in_chunks: distributes the answering; None: this process.
 
     Returns:
         ``scores``: the task's scores (:func:`pdtools.prompts.metrics.scores_of`), None without labels, and
@@ -81,8 +81,8 @@ def evaluate_prompts(
         loaded,
         partial(_answer, form=form, max_batch=max_batch),
         kind=tuple[float, ...],
-        rows_per_piece=ROWS_PER_PIECE,
-        in_pieces=in_pieces,
+        rows_per_chunk=ROWS_PER_CHUNK,
+        in_chunks=in_chunks,
         rejects=rejects,
         progress=progress,
     )

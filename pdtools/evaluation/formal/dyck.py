@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.chunks import Held, InChunks, ModelSource
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
-from pdtools.evaluation.pieces import Held, InPieces, ModelSource
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
 from pdtools.jobs import cut
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Tokenizer
 
 # A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
-PREFIXES_PER_PIECE = 16
+PREFIXES_PER_CHUNK = 16
 _NORMAL_97_5 = 1.959963984540054  # the standard normal's 97.5% quantile
 # Widths of bins for dependencies and open brackets; depths are counted one by one.
 _DEPENDENCY_BIN, _OPEN_BIN = 50, 10
@@ -113,11 +113,11 @@ class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
     model: ModelSource
     search: SearchOptions
 
-    def __call__(self, piece: Sequence[NumberedPrefix]) -> list[Closed]:
-        return list(_close([prefix for _, _, prefix in piece], self.model.load_model(), self.search))
+    def __call__(self, chunk: Sequence[NumberedPrefix]) -> list[Closed]:
+        return list(_close([prefix for _, _, prefix in chunk], self.model.load_model(), self.search))
 
-    def content(self, piece: Sequence[NumberedPrefix]) -> list[tuple[str, ...]]:
-        return [(*prefix.tokens, prefix.closer) for _, _, prefix in piece]
+    def content(self, chunk: Sequence[NumberedPrefix]) -> list[tuple[str, ...]]:
+        return [(*prefix.tokens, prefix.closer) for _, _, prefix in chunk]
 
     def restored(self, record: Any) -> list[Closed]:
         return [Closed(*one) for one in as_type(record, tuple[_Record, ...])]
@@ -129,7 +129,7 @@ def evaluate_closing(
     *,
     search: SearchOptions,
     progress: Progress = no_progress,
-    in_pieces: InPieces | None = None,
+    in_chunks: InChunks | None = None,
 ) -> Results:
     """Choose the closing bracket after each prefix, among all closing brackets.
 
@@ -141,7 +141,7 @@ def evaluate_closing(
         loaded: a checkpoint whose tokens are the brackets.
         search: search options for attachments.
         progress: wraps the iterator over prefixes.
-        in_pieces: distributes the work; None: this process.
+        in_chunks: distributes the work; None: this process.
 
     Returns:
         ``scores.by_set``, ``scores.by_dependency``, ``scores.by_depth`` and ``scores.by_open``: accuracy with
@@ -157,9 +157,9 @@ def evaluate_closing(
         ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
         key=lambda item: -len(item[2].tokens),
     )
-    by = in_pieces or InPieces(Held(loaded))
-    pieces = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_PIECE))
-    found = (pair for piece, closed in pieces for pair in zip(piece, closed, strict=True))
+    by = in_chunks or InChunks(Held(loaded))
+    chunks = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_CHUNK))
+    found = (pair for chunk, closed in chunks for pair in zip(chunk, closed, strict=True))
     items = [
         ClosedPrefix(
             set=name,
@@ -340,13 +340,13 @@ def evaluate_entropy(
     search: SearchOptions,
     rejects: Rejects,
     progress: Progress = no_progress,
-    in_pieces: InPieces | None = None,
+    in_chunks: InChunks | None = None,
 ) -> dict[str, float]:
     """The distance of a model from the automaton that made some strings.
 
     Args:
         shards: strings that ``pdtools generate dyck --shards`` wrote.
-        loaded, search, rejects, progress, in_pieces: see
+        loaded, search, rejects, progress, in_chunks: see
             :func:`pdtools.evaluation.perplexity.evaluate.evaluate_perplexity`.
 
     Returns:
@@ -359,7 +359,7 @@ def evaluate_entropy(
     """
     language = _language_of(shards)
     found = evaluate_perplexity(
-        shards, loaded, search=search, rejects=rejects, progress=progress, in_pieces=in_pieces
+        shards, loaded, search=search, rejects=rejects, progress=progress, in_chunks=in_chunks
     )
     rows = found.table(ITEMS).to_pylist()
     tokens = sum(row["tokens"] for row in rows)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.chunks import InChunks
 from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
-from pdtools.evaluation.pieces import InPieces
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.jobs import cut
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
 
 # Number of sentences processed together, if their derivations are not searched.
-ROWS_PER_PIECE = 256
+ROWS_PER_CHUNK = 256
 # The kept fields of a :class:`~pdtools.search.scores.RowScore`.
 _Record = tuple[float, float | None, float | None, float, float, float | None, float]
 # Number of sentences in a batch of the table.
@@ -77,7 +77,7 @@ def evaluate_perplexity(
     particles: Particles | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
-    in_pieces: InPieces | None = None,
+    in_chunks: InChunks | None = None,
 ) -> Results:
     """Perplexities of a checkpoint over shards made with its tokenizer.
 
@@ -90,7 +90,7 @@ def evaluate_perplexity(
         rejects: takes sentences that are too long for the model (one without a head reads them in windows),
             lack one of the trees to sum over, or have probability 0, also by an estimate.
         progress: wraps the iterator over sentences.
-        in_pieces: distributes the scoring; None: this process.
+        in_chunks: distributes the scoring; None: this process.
 
     Returns:
         See :func:`perplexities`; an ``items`` table with a row per sentence.
@@ -116,8 +116,8 @@ def evaluate_perplexity(
         problem=scorer.problem if isinstance(scorer, ProposalTreesScorer) else None,
         any_length=not loaded.model.has_derivations,
         kind=_Record,
-        rows_per_piece=min(scorer.look_ahead, ROWS_PER_PIECE),
-        in_pieces=in_pieces,
+        rows_per_chunk=min(scorer.look_ahead, ROWS_PER_CHUNK),
+        in_chunks=in_chunks,
         rejects=rejects,
         progress=progress,
     )

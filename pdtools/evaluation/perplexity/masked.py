@@ -9,9 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.perplexity.evaluate import ROWS_PER_PIECE, check_shards
+from pdtools.evaluation.chunks import InChunks
+from pdtools.evaluation.perplexity.evaluate import ROWS_PER_CHUNK, check_shards
 from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
-from pdtools.evaluation.pieces import InPieces
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def evaluate_masked_perplexity(
     max_batch: int | None = None,
     rejects: Rejects,
     progress: Progress = no_progress,
-    in_pieces: InPieces | None = None,
+    in_chunks: InChunks | None = None,
 ) -> Results:
     """exp of the mean -log p of tokens that are hidden from a masked model.
 
@@ -63,7 +63,7 @@ def evaluate_masked_perplexity(
         max_batch: rows per batch.
         rejects: takes rows longer than the model.
         progress: wraps the iterator over rows.
-        in_pieces: distributes the scoring; None: this process.
+        in_chunks: distributes the scoring; None: this process.
 
     Returns:
         ``ppl_token_masked``; an ``items`` table with a row per row of the shards: id, hidden tokens and the
@@ -84,8 +84,8 @@ def evaluate_masked_perplexity(
         loaded,
         partial(_score, hidden=hidden, max_batch=max_batch),
         kind=tuple[int, float],
-        rows_per_piece=ROWS_PER_PIECE,
-        in_pieces=in_pieces,
+        rows_per_chunk=ROWS_PER_CHUNK,
+        in_chunks=in_chunks,
         rejects=rejects,
         progress=progress,
     )

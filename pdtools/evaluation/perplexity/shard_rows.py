@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdtools.evaluation.pieces import Held, InPieces, ModelSource
+from pdtools.evaluation.chunks import Held, InChunks, ModelSource
 from pdtools.evaluation.results import Progress
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
@@ -56,12 +56,12 @@ class RowWork(JsonWork[Sequence[Row], list[Any]]):
     score: ScoreRows
     kind: Any  # the type of a row's score
 
-    def __call__(self, piece: Sequence[Row]) -> list[Any]:
-        return self.score(self.model.load_model(), piece)
+    def __call__(self, chunk: Sequence[Row]) -> list[Any]:
+        return self.score(self.model.load_model(), chunk)
 
-    def content(self, piece: Sequence[Row]) -> bytes:
+    def content(self, chunk: Sequence[Row]) -> bytes:
         parts = []
-        for row in piece:
+        for row in chunk:
             parts.append(f"{row.number} {len(row.tokens)} ".encode())
             arrays = (row.tokens, row.word, *arrays_of(row.derivation))
             parts += [array.tobytes() for array in arrays]
@@ -79,8 +79,8 @@ def score_blocks(
     problem: Callable[[NDArray[np.int32]], str | None] | None = None,
     any_length: bool = False,
     kind: Any,
-    rows_per_piece: int,
-    in_pieces: InPieces | None,
+    rows_per_chunk: int,
+    in_chunks: InChunks | None,
     rejects: Rejects,
     progress: Progress,
 ) -> Iterator[list[tuple[Row, Any]]]:
@@ -96,8 +96,8 @@ def score_blocks(
         problem: gives the reason to exclude a row with such tokens, if there is one; None: all are kept.
         any_length: whether no row is too long.
         kind: the type of a row's score.
-        rows_per_piece: at most.
-        in_pieces: distributes the work; None: this process.
+        rows_per_chunk: at most.
+        in_chunks: distributes the work; None: this process.
         rejects: takes rows that are too long, and rows with a problem.
         progress: wraps the iterator over rows.
 
@@ -110,11 +110,11 @@ def score_blocks(
     from pdtools.shards.reader import ROWS_PER_BLOCK
 
     most = None if any_length else loaded.model.max_length
-    pieces = _cut(shards, loaded.model, most, problem, rows_per_piece, rejects)
-    by = in_pieces or InPieces(Held(loaded))
-    found = by.map(RowWork(by.model, score, kind), pieces)
+    chunks = _cut(shards, loaded.model, most, problem, rows_per_chunk, rejects)
+    by = in_chunks or InChunks(Held(loaded))
+    found = by.map(RowWork(by.model, score, kind), chunks)
     rows = progress(
-        (pair for piece, result in found for pair in zip(piece, result, strict=True)), len(shards)
+        (pair for chunk, result in found for pair in zip(chunk, result, strict=True)), len(shards)
     )
     for _, block in groupby(rows, key=lambda pair: pair[0].number // ROWS_PER_BLOCK):
         yield sorted(block, key=lambda pair: pair[0].number)
@@ -133,7 +133,7 @@ def _cut(
     model: LanguageModel,
     most: int | None,
     problem: Callable[[NDArray[np.int32]], str | None] | None,
-    rows_per_piece: int,
+    rows_per_chunk: int,
     rejects: Rejects,
 ) -> Iterator[list[Row]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
@@ -157,5 +157,5 @@ def _cut(
                 text = block.text(i)
                 rows.append(Row(first + i, row_id, block.tokens(i), derivation, block.word(i), text))
         rows.sort(key=lambda row: -len(row.tokens))
-        yield from cut(rows, rows_per_piece)
+        yield from cut(rows, rows_per_chunk)
         first += len(block)

@@ -15,10 +15,10 @@ from pdtools.evaluation.reading.alignment import WordValues, align
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, Text
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.hub import name_of_snapshot
-from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.jobs.records import JsonWork, short_digest
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
-from pdtools.search.in_pieces import IncrementalWork, ModelSettings, ScoreWork, content_of_sentences
+from pdtools.search.in_chunks import IncrementalWork, ModelSettings, ScoreWork, content_of_sentences
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.scores import Measure, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
@@ -82,7 +82,7 @@ def name_of(folder: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _Chunk:
     """Sentences or whole texts that a model is to score, and the place of each: text, character."""
 
     model: int
@@ -91,18 +91,18 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class _Work(JsonWork[_Piece, Sequence[SentenceScore | Unscorable]]):
+class _Work(JsonWork[_Chunk, Sequence[SentenceScore | Unscorable]]):
     """Scores chunks with several models (:class:`pdtools.jobs.Work`)."""
 
     kept = ScoreWork.kept
     models: tuple[ModelSettings, ...]
 
-    def __call__(self, piece: _Piece) -> list[SentenceScore | Unscorable]:
-        return ScoreWork(self.models[piece.model])(piece.sentences)
+    def __call__(self, chunk: _Chunk) -> list[SentenceScore | Unscorable]:
+        return ScoreWork(self.models[chunk.model])(chunk.sentences)
 
-    def content(self, piece: _Piece) -> bytes:
-        sentences = short_digest(content_of_sentences(piece.sentences))
-        return f"{piece.model} {sentences} {piece.places}".encode()
+    def content(self, chunk: _Chunk) -> bytes:
+        sentences = short_digest(content_of_sentences(chunk.sentences))
+        return f"{chunk.model} {sentences} {chunk.places}".encode()
 
 
 class _ParsesWork(_Work):
@@ -111,8 +111,8 @@ class _ParsesWork(_Work):
     __slots__ = ()
     kept = IncrementalWork.kept  # type: ignore[assignment]
 
-    def __call__(self, piece: _Piece) -> list[Any]:
-        return IncrementalWork(self.models[piece.model])(piece.sentences)
+    def __call__(self, chunk: _Chunk) -> list[Any]:
+        return IncrementalWork(self.models[chunk.model])(chunk.sentences)
 
 
 @dataclass(frozen=True)
@@ -240,24 +240,24 @@ def score_parts(
         A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
     """
     work = (_ParsesWork if parses else _Work)(tuple(model.settings for model in models))
-    for piece, scores in map_pieces(work, _pieces(models, parts_of, settings), plan, job):
-        for place, score in zip(piece.places, scores, strict=True):
-            yield piece.model, place, score
+    for chunk, scores in map_chunks(work, _chunks(models, parts_of, settings), plan, job):
+        for place, score in zip(chunk.places, scores, strict=True):
+            yield chunk.model, place, score
 
 
-def _pieces(
+def _chunks(
     models: Sequence[NamedModel],
     parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
     settings: dict[int, dict[str, Any]],
-) -> Iterator[_Piece]:
+) -> Iterator[_Chunk]:
     for number, model in enumerate(models):
         scorer = model.settings.load_scorer()
         if model.only_if_searched and scorer.settings["beam"] is None:
             continue
         settings[number] = dict(scorer.settings)
-        for piece in cut(parts_of(number, scorer.settings), scorer.look_ahead):
-            places, sentences = zip(*piece, strict=True)
-            yield _Piece(number, sentences, places)
+        for chunk in cut(parts_of(number, scorer.settings), scorer.look_ahead):
+            places, sentences = zip(*chunk, strict=True)
+            yield _Chunk(number, sentences, places)
 
 
 def _parts(text: Text, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:

@@ -63,7 +63,7 @@ class ActionModelConfig(TransformerConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PlmConfig(ActionModelConfig):
-    """Shape of a PLM (Qian et al. 2021): a language model of actions, one closer for all labels.
+    """Shape of a PLM (Qian et al. 2021): an action model, one closer for all labels.
 
     Attributes:
         n_labels: number of constituents' labels: the tokenizer's.

@@ -53,10 +53,10 @@ class ActionDerivation:
             labels: names of the labels' numbers.
         """
         names = (f"({labels[label]}" for label in self.labels.tolist())
-        pieces = []
+        parts = []
         for word, opens, closes in zip(words, self.opens.tolist(), self.closes.tolist(), strict=False):
-            pieces += [*itertools.islice(names, opens), word + ")" * closes]
-        return " ".join(pieces)
+            parts += [*itertools.islice(names, opens), word + ")" * closes]
+        return " ".join(parts)
 
     def tree(
         self, words: Sequence[str], word_of_token: Sequence[int], labels: Sequence[str] | None = None

@@ -132,8 +132,8 @@ class TransitionKind(ActionKind):
         if not self.lift and graph.n_crossings:
             return CROSSING
         tree = graph.projected()[0] if self.lift else graph
-        pieces = np.bincount(word[1:-1], minlength=graph.n_words)
-        return static_oracle(tree.tree_heads() - np.int32(1), pieces)
+        chunks = np.bincount(word[1:-1], minlength=graph.n_words)
+        return static_oracle(tree.tree_heads() - np.int32(1), chunks)
 
     def problem(self, model: LanguageModel, given: Any) -> str | None:
         """See :meth:`DerivationKind.problem`."""

@@ -70,7 +70,7 @@ def arc_derivations(found: Searched) -> list[tuple[float, ArcDerivation]]:
 class ArcSearch(AttachmentSearch):
     """The search over arcs, by :func:`pdtools.search.beam_search`."""
 
-    can_widen = False  # how wide is wide enough was measured on attachments
+    has_adaptive_beam = False  # how wide is wide enough was measured on attachments
 
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> ArcScorer:
         """See :meth:`DerivationSearch.searcher`."""

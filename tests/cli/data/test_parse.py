@@ -279,7 +279,7 @@ def test_a_run_is_resumed_with_the_models_it_began_with_alone(
     toy_stanza_models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The tagger is part of what the trees depend on."""
-    from pdtools.parsers.in_pieces import BackendSettings
+    from pdtools.parsers.in_chunks import BackendSettings
 
     shutil.copytree(toy_stanza_models, tmp_path / "models")
     settings = BackendSettings("stanza", str(tmp_path / "models" / "en"), "cpu")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.parsers.in_pieces import ReadWork
+from pdtools.parsers.in_chunks import ReadWork
 from pdtools.parsers.pipeline import TreeForm
 from pdtools.trees.forms.base import Block, ReadOptions
 
@@ -107,7 +107,7 @@ def test_enhanced_graphs_and_trees_without_arcs(bank: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("more", [["--workers", "2"], ["--shard"]])
-def test_work_in_pieces_gives_the_same(bank: Path, more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_in_chunks_gives_the_same(bank: Path, more: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("bank/a.conllu").write_text((CONLLU + CYCLE) * 300)
     command = ["parse", "bank", "--from", "conllu", "--on-error", "skip", "-q"]
     assert run([*command, "-o", "one.trees"]) == 0
@@ -272,7 +272,7 @@ def test_options_of_other_forms(option: list[str], bank: Path, capsys: pytest.Ca
     assert option[0] in capsys.readouterr().err
 
 
-def test_a_piece_is_of_its_place() -> None:
+def test_a_chunk_is_of_its_place() -> None:
     """Rejects name file and line: sentences that have moved since a kill are read again."""
     work = ReadWork("conllu", ReadOptions(), TreeForm())
     blocks = [Block("a.conllu", 1, CONLLU), Block("a.conllu", 2, CONLLU), Block("b.conllu", 1, CONLLU)]

@@ -164,7 +164,7 @@ def test_what_cannot_be_done(
     assert out == ""
 
 
-def test_trees_and_derivations_are_not_pieces_of_one_run(
+def test_trees_and_derivations_are_not_chunks_of_one_run(
     models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = [text, "--model", models["pushdown"], "--scores", tmp_path / "s.tsv", "-o", tmp_path / "o.trees"]

@@ -1,4 +1,4 @@
-"""eval-benchmark: what it prints and writes, in pieces too, and that all that reads results reads its own."""
+"""eval-benchmark: what it prints and writes, in chunks too, and that all that reads results reads its own."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_one_that_nobody_has_foreseen(
                 assert sum(bits) == pytest.approx(-row[f"logprob_{name}"] / math.log(2), abs=0.05)
 
 
-def test_scores_after_contexts_in_pieces_resumed_and_as_widely_as_needed(
+def test_scores_after_contexts_in_chunks_resumed_and_as_widely_as_needed(
     tmp_path: Path, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "c.toml").write_text(CONDITIONAL)

@@ -1,4 +1,4 @@
-"""eval-reading: from a table of times to results, in pieces, and what is refused."""
+"""eval-reading: from a table of times to results, in chunks, and what is refused."""
 
 from __future__ import annotations
 
@@ -149,18 +149,18 @@ def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(
 
     real, done = scoring._Work.__call__, []
 
-    def stops(self: scoring._Work, piece: scoring._Piece) -> object:
-        done.append(piece)
+    def stops(self: scoring._Work, chunk: scoring._Chunk) -> object:
+        done.append(chunk)
         if len(done) == 4:
             raise KeyboardInterrupt
-        return real(self, piece)
+        return real(self, chunk)
 
     stopped = [*command, "-o", str(tmp_path / "stopped")]
     monkeypatch.setattr(scoring._Work, "__call__", stops)
     assert run(stopped) == 130
     assert not (tmp_path / "stopped").exists()
     assert run([*stopped, "--resume"]) == 0
-    assert len(done) == 4 + (1 + 5 - 3)  # base: one piece; pushdown: 24 sentences by fives
+    assert len(done) == 4 + (1 + 5 - 3)  # base: one chunk; pushdown: 24 sentences by fives
     for name in ("slices", "stopped"):
         document = json.loads((tmp_path / name / "results.json").read_text())
         assert document["scores"] == whole["scores"]

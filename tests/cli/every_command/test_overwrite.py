@@ -413,7 +413,7 @@ def test_each_output_has_its_own_place(
 
 
 @pytest.mark.parametrize("command", ["eval-classify", "eval-reading", "decode"])
-def test_an_output_in_the_folder_of_pieces_is_refused(
+def test_an_output_in_the_folder_of_chunks_is_refused(
     command: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -439,7 +439,7 @@ def test_going_on_replaces_a_file_beside_only_where_a_run_has_begun(tmp_path: Pa
     with pytest.raises(KeyboardInterrupt), job_folder(out, {}, Plan()) as job:
         assert job is not None
         for number in range(2):
-            job.pieces("pieces").write(number, "0a", b"done")
+            job.chunks("pieces").write(number, "0a", b"done")
         raise KeyboardInterrupt
     with pytest.raises(PdtoolsError, match=r"rejects: of an unfinished run \(--resume continues it"):
         check(Plan())

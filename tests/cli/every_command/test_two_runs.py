@@ -73,7 +73,7 @@ def commands(inputs: Path) -> dict[str, list[str]]:
     }
 
 
-NOT_IN_PIECES = (
+NOT_IN_CHUNKS = (
     "generate dyck",
     "generate dyck --shards",
     "generate dyck-prefixes",
@@ -84,7 +84,7 @@ NOT_IN_PIECES = (
     "eval-blimp --write-sentences",
     "prompts",
 )
-IN_PIECES = (
+IN_CHUNKS = (
     "parse",
     "parse --split",
     "tapes",
@@ -122,7 +122,7 @@ def command(name: str, inputs: Path, output: Path) -> list[str]:
     return [*commands(inputs)[name], option, str(output), "--quiet"]
 
 
-@pytest.mark.parametrize("name", NOT_IN_PIECES)
+@pytest.mark.parametrize("name", NOT_IN_CHUNKS)
 def test_what_another_run_has_made_meanwhile_is_kept(
     name: str,
     other: Other,
@@ -149,8 +149,8 @@ def test_what_another_run_has_made_meanwhile_is_kept(
     assert os.listdir(tmp_path) == ["out"]
 
 
-@pytest.mark.parametrize("name", IN_PIECES)
-def test_a_run_in_pieces_that_waited_for_another(
+@pytest.mark.parametrize("name", IN_CHUNKS)
+def test_a_run_in_chunks_that_waited_for_another(
     name: str,
     other: Other,
     inputs: Path,

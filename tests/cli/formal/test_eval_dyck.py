@@ -91,13 +91,13 @@ def test_going_on_after_a_stop(
     command = ["eval-dyck", str(work / "far.tsv"), "--model", str(work / "run"), "--beam", "3", "--quiet"]
     out, real, done = str(tmp_path / "results"), ClosingWork.__call__, []
 
-    def call(work: ClosingWork, piece: Sequence[NumberedPrefix]) -> list[Closed]:
+    def call(work: ClosingWork, chunk: Sequence[NumberedPrefix]) -> list[Closed]:
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(len(piece))
-        return real(work, piece)
+        done.append(len(chunk))
+        return real(work, chunk)
 
-    monkeypatch.setattr(dyck, "PREFIXES_PER_PIECE", 1)
+    monkeypatch.setattr(dyck, "PREFIXES_PER_CHUNK", 1)
     with monkeypatch.context() as patched:
         patched.setattr(ClosingWork, "__call__", call)
         assert run([*command, "-o", out]) == 130

@@ -53,7 +53,7 @@ def test_the_blank_belongs_to_the_text_unless_there_is_none(tmp_path: Path) -> N
 
 
 def test_only_the_text_is_scored_and_not_the_end(word_scorer: type[Any]) -> None:
-    scorer = word_scorer(pieces=2)
+    scorer = word_scorer(subwords=2)
     for text, start, expected, tokens in (
         ("ab cd efg", 5, -3.0, 2),
         ("ab cd efg", 0, -7.0, 6),

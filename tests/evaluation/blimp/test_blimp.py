@@ -77,7 +77,7 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("eos", [-1.0, None])
 def test_the_surprisals_of_a_pair_are_its_totals(word_scorer: Any, tmp_path: Path, eos: float | None) -> None:
     """Row by row they are what the scorer says of the sentence, whose characters they cover."""
-    scorer = word_scorer(eos=eos, unknown=frozenset({"knows"}), pieces=2)
+    scorer = word_scorer(eos=eos, unknown=frozenset({"knows"}), subwords=2)
     table = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer).table("items")
     for row, side in itertools.product(table.to_pylist(), ("good", "bad")):
         tokens = row[f"surprisals_{side}"]

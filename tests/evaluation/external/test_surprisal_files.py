@@ -240,7 +240,7 @@ def test_sentences_that_cannot_be_aligned_are_named(tmp_path: Path, tokens: str,
 
 
 @pytest.mark.parametrize(
-    ("text", "tokens", "pieces"),
+    ("text", "tokens", "spans"),
     [
         ("The dogs bark.", "The Ġdogs Ġ bark .", "The dogs  bark ."),
         ("The dogs bark.", "▁The ▁do gs ▁bark .", "The do gs bark ."),
@@ -256,10 +256,10 @@ def test_sentences_that_cannot_be_aligned_are_named(tmp_path: Path, tokens: str,
         ("", "", ""),
     ],
 )
-def test_alignment(text: str, tokens: str, pieces: str) -> None:
+def test_alignment(text: str, tokens: str, spans: str) -> None:
     found = align_tokens(text, tokens.split())
     assert isinstance(found, list)
-    assert " ".join(text[start:end] for start, end in found) == pieces
+    assert " ".join(text[start:end] for start, end in found) == spans
 
 
 words = st.text(alphabet="aBc.'é", min_size=1, max_size=5)

@@ -179,8 +179,8 @@ def tokenizer_of(kind: str, folder: Path) -> Tokenizer:
     if kind == "word":
         return train_word_tokenizer(words[0], min_count=1)
     if kind == "wordpiece":
-        pieces = ["[UNK]", "the", "do", "##gs", "bark", "##ed", "."]
-        backend = Backend(WordPiece({piece: i for i, piece in enumerate(pieces)}, unk_token="[UNK]"))
+        subwords = ["[UNK]", "the", "do", "##gs", "bark", "##ed", "."]
+        backend = Backend(WordPiece({subword: i for i, subword in enumerate(subwords)}, unk_token="[UNK]"))
         backend.save(str(folder / "wordpiece.json"))
         return Tokenizer.load(folder / "wordpiece.json", "ptb")
     return train_bpe_tokenizer([join_words(each, kind) for each in words], size=262, text_style=kind)

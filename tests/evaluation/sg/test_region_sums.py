@@ -21,7 +21,7 @@ from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
 CORPUS = ["The dogs did n't bark .", "company 's dog , she said , can not bark .", "the the dog dog"]
 
-pieces = st.sampled_from(
+parts = st.sampled_from(
     [
         "The",
         "dog",
@@ -46,7 +46,7 @@ regions = st.lists(
     st.builds(
         lambda before, words, after: before + " ".join(words) + after,
         st.sampled_from(["", " "]),
-        st.lists(pieces, max_size=3),
+        st.lists(parts, max_size=3),
         st.sampled_from(["", " "]),
     ),
     min_size=1,

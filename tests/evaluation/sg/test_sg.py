@@ -188,17 +188,17 @@ contents = st.lists(
 
 @given(contents.filter(any), st.sampled_from(["ptb", "raw", None]), st.integers(1, 3), st.booleans())
 def test_regions_add_up_to_the_sentence(
-    word_scorer: Any, regions: list[str], style: str | None, pieces: int, eos: bool
+    word_scorer: Any, regions: list[str], style: str | None, subwords: int, eos: bool
 ) -> None:
     condition = Condition(name="c", regions=tuple(regions), numbers=tuple(range(1, len(regions) + 1)))
     presented = present(condition, style)
-    scorer = word_scorer(text_style=style, pieces=pieces, eos=-1.5 if eos else None)
+    scorer = word_scorer(text_style=style, subwords=subwords, eos=-1.5 if eos else None)
     (score,) = scorer.score([presented.sentence])
     from pdtools.evaluation.sg.evaluate import from_score
 
     found = from_score(presented, score)
     assert found.total * math.log(2) == pytest.approx(-score.total)
-    # A word's log-probability is minus its length, however many pieces it is in.
+    # A word's log-probability is minus its length, however many subwords it is in.
     lengths = [sum(len(word) for word in region.split()) for region in regions]
     assert [value * math.log(2) for value in found.regions] == pytest.approx(lengths)
 

@@ -86,15 +86,15 @@ def test_trees_of_derivations(drawn: tuple[list[int], Constituents], cut: int) -
     actions = plain_actions(tokens, tree, PLM, START)[1:]
     begun = [k for k, action in enumerate(actions) if action < PLM.tokens][:cut][-1] + 1
     for some in (actions, actions[:begun]):
-        pieces: list[str] = []
+        parts: list[str] = []
         n_open = 0
         for action in some:
             if action < PLM.tokens:
-                pieces.append(f" ({'w'} {action})")
+                parts.append(f" ({'w'} {action})")
             else:
-                pieces.append(")" if action >= PLM.first_closer else f" ({'ABC'[action - PLM.tokens]}")
+                parts.append(")" if action >= PLM.first_closer else f" ({'ABC'[action - PLM.tokens]}")
                 n_open += 1 if action < PLM.first_closer else -1
-        wanted = Tree.from_brackets("".join(pieces) + ")" * n_open)
+        wanted = Tree.from_brackets("".join(parts) + ")" * n_open)
         derivation = read_actions(np.array(some), PLM)
         n = len(derivation.tokens)
         found = derivation.tree([str(token) for token in derivation.tokens], range(n), "ABC")

@@ -33,11 +33,11 @@ def stack_of(
 
 
 def done(
-    kind: type[NondeterministicRun], stack: NondeterministicStack, actions: Tensor, pieces: int = 1
+    kind: type[NondeterministicRun], stack: NondeterministicStack, actions: Tensor, chunks: int = 1
 ) -> list[Tensor]:
-    """All that runs over pieces of the actions (T, B, A) give, forward and backward."""
+    """All that runs over chunks of the actions (T, B, A) give, forward and backward."""
     found, carried = [], None
-    for part in actions.chunk(pieces):
+    for part in actions.chunk(chunks):
         run = kind(stack, part.shape[1], len(part), part, True, carried)
         for step in part:
             found += [run.step(step).clone(), run.total.clone(), run.log_factor.clone()]
@@ -73,9 +73,9 @@ def test_they_are_those_of_torch(
     stack = stack_of(states, symbols, window, normalized=normalized)
     random = torch.Generator().manual_seed(seed)
     actions = scale * torch.randn(steps, rows, stack.action_size, generator=random, dtype=torch.float64)
-    pieces = 2 if window and steps > 1 else 1
+    chunks = 2 if window and steps > 1 else 1
     ours, theirs = (
-        done(kind, stack, actions, pieces) for kind in (NativeNondeterministicRun, TorchNondeterministicRun)
+        done(kind, stack, actions, chunks) for kind in (NativeNondeterministicRun, TorchNondeterministicRun)
     )
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):

@@ -194,7 +194,7 @@ def test_a_masked_model_predicts_at_the_same_position() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "JM simple"])
-def test_a_stream_in_pieces_is_the_whole_stream(name: str) -> None:
+def test_a_stream_in_chunks_is_the_whole_stream(name: str) -> None:
     model = model_of(**MODELS[name])
     tokens = torch.randint(3, 7, (2, 21))
     whole, _ = model.stream_logprobs(tokens[:, :-1], tokens[:, 1:], None)
@@ -208,7 +208,7 @@ def test_a_stream_in_pieces_is_the_whole_stream(name: str) -> None:
     torch.testing.assert_close(whole, model.forward_parts(rows).token_logprobs[:, 2:])
 
 
-def test_gradients_of_a_piece_end_at_its_beginning() -> None:
+def test_gradients_of_a_chunk_end_at_its_beginning() -> None:
     model = model_of(stack_window=3)
     tokens = torch.randint(3, 7, (2, 9))
     _, carry = model.stream_logprobs(tokens[:, :4], tokens[:, 1:5], None)

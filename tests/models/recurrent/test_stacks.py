@@ -1,4 +1,4 @@
-"""Differentiable stacks against plain ones: values, gradients, limits, and runs in pieces."""
+"""Differentiable stacks against plain ones: values, gradients, limits, and runs in chunks."""
 
 from __future__ import annotations
 
@@ -119,12 +119,12 @@ def test_long_products_are_taken_in_chunks_without_a_trace() -> None:
         torch.testing.assert_close(found[key], value)
 
 
-def readings(stack: Stack, actions: Tensor, pieces: list[int] | None = None) -> Tensor:
+def readings(stack: Stack, actions: Tensor, chunks: list[int] | None = None) -> Tensor:
     """All readings (T + 1, B, R) of runs with the actions (T, B, A), as a differentiable function of them."""
-    if pieces is None:
+    if chunks is None:
         return _Readings.apply(actions, stack)
     found, carried = [], None
-    for part in actions.split(pieces):
+    for part in actions.split(chunks):
         run = stack.start(part.shape[1], len(part), actions, keep=False, carried=carried)
         if not found:
             found.append(run.reading.clone())
@@ -201,7 +201,7 @@ def test_gradients_are_those_of_small_differences(name: str) -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", STACKS)
-def test_a_run_in_pieces_is_one_run(name: str) -> None:
+def test_a_run_in_chunks_is_one_run(name: str) -> None:
     stack = STACKS[name]
     torch.manual_seed(2)
     actions = torch.randn(12, 2, stack.action_size, dtype=torch.float64)

@@ -30,7 +30,7 @@ class NondeterministicStack(Automaton, Stack):
     ) -> NondeterministicRun:
         """See :meth:`Stack.start`.
 
-        A carry holds all times within the window, so that runs over the pieces of a text are one run over it;
+        A carry holds all times within the window, so that runs over the chunks of a text are one run over it;
         without a window it grows with the text.
         """
         assert carried is None or isinstance(carried, NondeterministicCarry)

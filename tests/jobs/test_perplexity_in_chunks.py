@@ -1,4 +1,4 @@
-"""eval-ppl in pieces: all kinds of models, what --resume refuses, and the same scores as without pieces."""
+"""eval-ppl in chunks: all kinds of models, what --resume refuses, and the same scores as without chunks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from small_jobs import OTHER_PERPLEXITIES, Case
 from pdtools.arrow import cut_tables
 from pdtools.cli.main import run
 from pdtools.errors import InputError
+from pdtools.evaluation.chunks import Held
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.perplexity.shard_rows import Row, RowWork
-from pdtools.evaluation.pieces import Held
 from pdtools.files import Rejects
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
@@ -45,17 +45,17 @@ def pdtools(arguments: list[str]) -> int:
 
 
 def rows_scored(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, *, status: int = 0, pieces: int = 10**6
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, *, status: int = 0, chunks: int = 10**6
 ) -> list[int]:
-    """The rows that a command scores until it is interrupted after so many pieces."""
+    """The rows that a command scores until it is interrupted after so many chunks."""
     done: list[list[int]] = []
     real = RowWork.__call__
 
-    def call(work: RowWork, piece: Sequence[Row]) -> Any:
-        if len(done) == pieces:
+    def call(work: RowWork, chunk: Sequence[Row]) -> Any:
+        if len(done) == chunks:
             raise KeyboardInterrupt
-        done.append([row.number for row in piece])
-        return real(work, piece)
+        done.append([row.number for row in chunk])
+        return real(work, chunk)
 
     with monkeypatch.context() as patched:
         patched.setattr(RowWork, "__call__", call)
@@ -80,7 +80,7 @@ def test_every_kind_of_model_in_slices(name: str, case: Cases) -> None:
 
 def test_what_is_finished_is_not_done_again(case: Cases, monkeypatch: pytest.MonkeyPatch) -> None:
     command = case("eval-ppl")
-    before = rows_scored(command("-q"), monkeypatch, status=130, pieces=4)
+    before = rows_scored(command("-q"), monkeypatch, status=130, chunks=4)
     assert not command.output.exists()
     after = rows_scored(command("--resume", "-q"), monkeypatch)
     assert 12 < len(before) < 17
@@ -96,7 +96,7 @@ def test_other_inputs_are_refused(
         shutil.copytree(source, tmp_path / name)
         there = tuple(str(tmp_path / name) if part == str(source) else part for part in command.arguments)
         command = dataclasses.replace(command, arguments=there)
-    rows_scored(command("-q"), monkeypatch, status=130, pieces=3)
+    rows_scored(command("-q"), monkeypatch, status=130, chunks=3)
     if changed == "model":
         shutil.rmtree(tmp_path / "model")
         shutil.copytree(inputs / "models" / "head", tmp_path / "model")
@@ -142,7 +142,7 @@ def test_other_options_are_refused(
     capsys: Any,
 ) -> None:
     command = dataclasses.replace(case(name), arguments=tuple(case(name)(*itertools.chain(*before.items()))))
-    rows_scored(command("-q"), monkeypatch, status=130, pieces=3)
+    rows_scored(command("-q"), monkeypatch, status=130, chunks=3)
     capsys.readouterr()
     assert pdtools(command("--resume", *changed)) == 1
     assert f"begun with other settings: {said} (" in capsys.readouterr().err
@@ -162,7 +162,7 @@ def test_rows_whose_trees_changed_are_scored_again(
     command = case("eval-ppl")
     there = (str(tmp_path / "shards") if part.endswith("shards") else part for part in command.arguments)
     command = dataclasses.replace(command, arguments=tuple(there))
-    rows_scored(command("-q"), monkeypatch, status=130, pieces=3)
+    rows_scored(command("-q"), monkeypatch, status=130, chunks=3)
     (tmp_path / "shards").rename(tmp_path / "right")
     (tmp_path / "left").rename(tmp_path / "shards")
     again = rows_scored(command("--resume", "-q"), monkeypatch)
@@ -185,14 +185,14 @@ def test_whatever_a_row_says_is_in_its_digest() -> None:
         dataclasses.replace(row, derivation=Constituents(numbers, numbers, numbers)),
     ]
     work = RowWork(Held(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
-    assert len({work.digest(piece) for piece in ([], [row], *([other] for other in others))}) == 7
+    assert len({work.digest(chunk) for chunk in ([], [row], *([other] for other in others))}) == 7
     assert work.digest([row]) == work.digest([dataclasses.replace(row, derivation=numbers.copy())])
 
 
 @pytest.mark.parametrize(
     "option", [["--workers", "2"], ["--shard", "0/2"], ["--scheduler", "tcp://x:1"], ["--resume"]]
 )
-def test_a_stream_is_not_in_pieces(
+def test_a_stream_is_not_in_chunks(
     option: list[str], case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert pdtools(case("ppl-base")("--stream", *option)) == 1
@@ -224,7 +224,7 @@ def test_without_a_folder_nothing_is_kept(case: Cases, capsys: pytest.CaptureFix
 
 
 def test_blocks_of_rows_change_nothing(case: Cases, inputs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    case("eval-ppl")  # small blocks and pieces
+    case("eval-ppl")  # small blocks and chunks
     loaded = load_checkpoint(inputs / "models" / "pushdown")
     shards = ShardSet.open(inputs / "shards")
     small = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=4), rejects=Rejects("skip"))

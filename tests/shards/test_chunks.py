@@ -30,17 +30,17 @@ from pdtools.shards import (
     build,
     build_shards,
     encode,
-    in_pieces,
+    in_chunks,
     plain,
     shards_from_files,
     train_tokenizer,
     writer,
 )
 from pdtools.shards.build import label_vocabulary
-from pdtools.shards.in_pieces import EncodeWork
+from pdtools.shards.in_chunks import EncodeWork
 from pdtools.shards.plain import labels_of
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
-from pdtools.trees import cut_pieces, read_trees
+from pdtools.trees import cut_chunks, read_trees
 
 LABELLED = ShardSettings(constituents="labelled")
 SETTINGS = [
@@ -130,7 +130,7 @@ def test_odd_treebanks(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(in_pieces, "cut_pieces", partial(cut_pieces, size=size))
+    monkeypatch.setattr(in_chunks, "cut_chunks", partial(cut_chunks, size=size))
     monkeypatch.setattr(writer, "_ROWS_PER_GROUP", 3)
     files = []
     for number, content in enumerate(contents):
@@ -229,13 +229,13 @@ def test_labels_of_the_training_shards_are_kept(tmp_path: Path) -> None:
         assert counts == dict(zip(LABEL_COUNTS, (0, 1, 2), strict=True))
 
 
-def test_kept_pieces_are_those_of_the_same_labels() -> None:
+def test_kept_chunks_are_those_of_the_same_labels() -> None:
     tokenizer = train_word_tokenizer(["a"])
     works = [
         EncodeWork(tokenizer.with_labels(labels), LABELLED) for labels in ([], ["S"], ["NP"], ["S", "NP"])
     ]
-    (piece,) = cut_pieces([str(data.treebank("test"))])
-    assert len({work.digest(piece) for work in works}) == len(set(works)) == 4
+    (chunk,) = cut_chunks([str(data.treebank("test"))])
+    assert len({work.digest(chunk) for work in works}) == len(set(works)) == 4
 
 
 LABEL_COUNTS = ("wrapped", "rewritten_labels", "unknown_labels")
@@ -250,7 +250,7 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     Path(files[0]).write_bytes(treebank + b"(S (NN odd) (NN one)\n" + treebank)
     Path(files[1]).write_bytes(treebank[: len(treebank) // 2] + b"\n(S (NN \xff))\n")
     Path(files[2]).write_bytes(b"(S (NN last))\n")
-    monkeypatch.setattr(in_pieces, "cut_pieces", partial(cut_pieces, size=10_000))
+    monkeypatch.setattr(in_chunks, "cut_chunks", partial(cut_chunks, size=10_000))
     expected = assert_same(files, SETTINGS[3], tmp_path, workers=2, rows_per_part=100)
     assert len(expected["manifest.json"]["parts"]) > 5
 
@@ -278,7 +278,7 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path) -> None:
     assert "Traceback" not in errors
     assert {path.name for path in tmp_path.iterdir()} <= {
         "shards.job"
-    }  # the pieces that are done, to resume with
+    }  # the chunks that are done, to resume with
 
 
 # --- real treebanks ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Chunks of an evaluation that uses a model directly: their distribution, and the source of the model.
 
-Evaluations of sentences use a scorer instead (:mod:`pdtools.search.in_pieces`).
+Evaluations of sentences use a scorer instead (:mod:`pdtools.search.in_chunks`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from pdtools.jobs import JobFolder, Plan, Work, map_pieces
+from pdtools.jobs import JobFolder, Plan, Work, map_chunks
 
 if TYPE_CHECKING:
     from pdtools.jobs.workers import Workers
@@ -39,8 +39,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class InPieces:
-    """The distribution of an evaluation's chunks; see :func:`pdtools.jobs.map_pieces`.
+class InChunks:
+    """The distribution of an evaluation's chunks; see :func:`pdtools.jobs.map_chunks`.
 
     Attributes:
         model: the source of the model for each process.
@@ -56,6 +56,6 @@ class InPieces:
     name: str = "pieces"
     processes: Workers | None = None
 
-    def map(self, work: Work[Item, Result], pieces: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
+    def map(self, work: Work[Item, Result], chunks: Iterable[Item]) -> Iterator[tuple[Item, Result]]:
         """Each chunk with its result, in order."""
-        return map_pieces(work, pieces, self.plan, self.job, self.name, processes=self.processes)
+        return map_chunks(work, chunks, self.plan, self.job, self.name, processes=self.processes)

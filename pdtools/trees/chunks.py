@@ -21,7 +21,7 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects, is_stream, read_blocks
 from pdtools.trees.reader import SourcedTree, read_trees
 
-PIECE_BYTES = 1 << 21
+CHUNK_BYTES = 1 << 21
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _COMPRESSED = (".gz", ".zst")
 # No tree extends over this many blocks: such a file is not kept in memory.
@@ -30,7 +30,7 @@ _TRIED_ONE_BY_ONE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class FilePiece:
+class FileChunk:
     """The files, or the part of a file, that are read together.
 
     Attributes:
@@ -70,7 +70,7 @@ class Trees(Protocol):
 Made = TypeVar("Made", bound=Trees)
 
 
-def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[FilePiece]:
+def cut_chunks(files: Iterable[str], size: int = CHUNK_BYTES) -> Iterator[FileChunk]:
     """Cut files into chunks of about ``size`` bytes.
 
     A long file is cut before a tree that begins a line; short ones stay whole and are put together. Standard
@@ -91,7 +91,7 @@ def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[FilePi
             yield _joined(group)
             group, group_bytes = [], 0
         if first is None:
-            yield FilePiece((file,), None)
+            yield FileChunk((file,), None)
         elif len(first) == size:
             yield from _cut_long(file, first, blocks)
     if group:
@@ -99,7 +99,7 @@ def cut_pieces(files: Iterable[str], size: int = PIECE_BYTES) -> Iterator[FilePi
 
 
 def in_order(
-    made: Iterable[tuple[FilePiece, Made | None]], make: Callable[[FilePiece], Made | None], rejects: Rejects
+    made: Iterable[tuple[FileChunk, Made | None]], make: Callable[[FileChunk], Made | None], rejects: Rejects
 ) -> Iterator[Made | SourcedTree]:
     """The results of chunks of files in order; where there is none, the chunk's trees one by one.
 
@@ -115,24 +115,24 @@ def in_order(
         InputError: as :func:`pdtools.trees.read_trees` does.
     """
     n_read, given_up = 0, False  # for the last chunk's file
-    for piece, result in made:
-        if not piece.continues:
+    for chunk, result in made:
+        if not chunk.continues:
             n_read, given_up = 0, False
         if given_up:
             continue
         if result is not None:
             n_read += result.n_trees
             yield result
-        elif len(piece.files) > 1 and piece.contents is not None:
-            single = [FilePiece((f,), (c,)) for f, c in zip(piece.files, piece.contents, strict=True)]
+        elif len(chunk.files) > 1 and chunk.contents is not None:
+            single = [FileChunk((f,), (c,)) for f, c in zip(chunk.files, chunk.contents, strict=True)]
             yield from in_order(((one, make(one)) for one in single), make, rejects)
         else:
             given_up = True
-            yield from islice(read_trees(piece.files, rejects), n_read, None)
+            yield from islice(read_trees(chunk.files, rejects), n_read, None)
 
 
-def _joined(group: list[tuple[str, bytes]]) -> FilePiece:
-    return FilePiece(tuple(file for file, _ in group), tuple(content for _, content in group))
+def _joined(group: list[tuple[str, bytes]]) -> FileChunk:
+    return FileChunk(tuple(file for file, _ in group), tuple(content for _, content in group))
 
 
 def _blocks(file: str, size: int) -> Iterator[bytes | None]:
@@ -167,7 +167,7 @@ def _short_file(file: str, size: int) -> bytes | None:
     return content if len(content) == status.st_size else None
 
 
-def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterator[FilePiece]:
+def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterator[FileChunk]:
     line, n_blocks = 1, 1
     data = first.removeprefix(_BYTE_ORDER_MARK)
     for block in blocks:
@@ -175,7 +175,7 @@ def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterat
             break
         end = last_tree(data)
         if end:
-            yield FilePiece((file,), (data[:end],), line)
+            yield FileChunk((file,), (data[:end],), line)
             line += int(np.count_nonzero(np.frombuffer(data, np.uint8, end) == ord("\n")))
             data, n_blocks = data[end:] + block, 1
         elif n_blocks == _MOST_BLOCKS:
@@ -183,9 +183,9 @@ def _cut_long(file: str, first: bytes, blocks: Iterator[bytes | None]) -> Iterat
         else:
             data, n_blocks = data + block, n_blocks + 1
         if len(block) < len(first):
-            yield FilePiece((file,), (data,), line)
+            yield FileChunk((file,), (data,), line)
             return
-    yield FilePiece((file,), None, line)
+    yield FileChunk((file,), None, line)
 
 
 def last_tree(data: bytes) -> int:

@@ -11,20 +11,20 @@ from typing import Any, Protocol
 
 from pdtools.devices import prepare_torch
 from pdtools.files import LeftOut, Rejects
-from pdtools.jobs import JobFolder, Plan, cut, map_pieces
+from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.jobs.records import FilesWork, JsonWork
 from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser, model_files
 from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.trees import (
-    FilePiece,
+    FileChunk,
     SourcedTree,
     TransformCounts,
     Tree,
-    cut_pieces,
+    cut_chunks,
     in_order,
-    parse_piece,
+    parse_chunk,
     placeholder,
 )
 from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, read_block
@@ -95,12 +95,12 @@ class _FormedRecord:
 
 @dataclass(frozen=True, slots=True)
 class ConvertWork(FilesWork[Formed]):
-    """Converts the trees of a chunk of files to a form; None where :func:`parse_piece` gives None."""
+    """Converts the trees of a chunk of files to a form; None where :func:`parse_chunk` gives None."""
 
     form: TreeForm
 
-    def __call__(self, piece: FilePiece) -> Formed | None:
-        arrays = parse_piece(piece)
+    def __call__(self, chunk: FileChunk) -> Formed | None:
+        arrays = parse_chunk(chunk)
         return None if arrays is None else self.formed(arrays.source(i) for i in range(len(arrays)))
 
     def formed(self, trees: Iterable[SourcedTree]) -> Formed:
@@ -121,7 +121,7 @@ class ConvertWork(FilesWork[Formed]):
         return Formed.restored(record)
 
 
-def convert_in_pieces(
+def convert_in_chunks(
     files: Sequence[str],
     form: TreeForm,
     plan: Plan,
@@ -132,11 +132,11 @@ def convert_in_pieces(
 ) -> Iterator[TreeLine]:
     """Convert treebanks in chunks, as planned; see :func:`pdtools.parsers.convert_treebank`.
 
-    Trees outside of the ordinary form that :func:`pdtools.trees.parse_piece` reads, standard input and pipes
+    Trees outside of the ordinary form that :func:`pdtools.trees.parse_chunk` reads, standard input and pipes
     are converted in this process.
     """
     work = ConvertWork(form)
-    made = map_pieces(work, cut_pieces(files), plan, job)
+    made = map_chunks(work, cut_chunks(files), plan, job)
     for item in in_order(made, work, rejects):
         formed = work.formed([item]) if isinstance(item, SourcedTree) else item
         counts.changes += formed.changes
@@ -183,11 +183,11 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
     form: TreeForm
     kept = _Read
 
-    def __call__(self, piece: Sequence[Block]) -> _Read:
+    def __call__(self, chunk: Sequence[Block]) -> _Read:
         changes, read = TransformCounts(), Counter[str]()
         outcomes: list[_Outcome] = []
         n_words = 0
-        for block in piece:
+        for block in chunk:
             for found in read_block(FORMS[self.source], block, self.options, read):
                 if isinstance(found, ReadTree):
                     tree = self.form.usable(found.tree, changes, found.heads)
@@ -203,15 +203,15 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
                     outcomes.append(_left_out(block, found.reason, by_rule=True))
         return _Read(tuple(outcomes), n_words, changes, read)
 
-    def content(self, piece: Sequence[Block]) -> list[Any]:
-        return [astuple(block) for block in piece]
+    def content(self, chunk: Sequence[Block]) -> list[Any]:
+        return [astuple(block) for block in chunk]
 
 
 def _left_out(block: Block, reason: str, *, by_rule: bool = False) -> _Outcome:
     return _Outcome(None, left_out=LeftOut(reason, block.file, block.line, block.text), by_rule=by_rule)
 
 
-def read_in_pieces(
+def read_in_chunks(
     files: Sequence[str],
     source: str,
     options: ReadOptions,
@@ -224,7 +224,7 @@ def read_in_pieces(
 ) -> Iterator[TreeLine]:
     """Read and convert the trees of files in a form of :mod:`pdtools.trees.forms`, as planned."""
     blocks = (block for file in files for block in FORMS[source].blocks(file))
-    for _, made in map_pieces(ReadWork(source, options, form), cut(blocks, CHUNK), plan, job):
+    for _, made in map_chunks(ReadWork(source, options, form), cut(blocks, CHUNK), plan, job):
         counts.changes += made.changes
         counts.tokens += made.n_words
         counts.read += made.read
@@ -297,12 +297,12 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
     parser: ParserSettings
     form: TreeForm
 
-    def __call__(self, piece: Sequence[SourcedSentence]) -> Formed:
+    def __call__(self, chunk: Sequence[SourcedSentence]) -> Formed:
         changes = TransformCounts()
         outcomes: list[TreeLine | LeftOut] = []
         n_words = 0
         for sentence, tree in zip(
-            piece, parse_batch(piece, _loaded(self.parser), self.form, changes), strict=True
+            chunk, parse_batch(chunk, _loaded(self.parser), self.form, changes), strict=True
         ):
             if isinstance(tree, ParseFailure):
                 outcomes.append(LeftOut(tree.reason, sentence.file, sentence.line, sentence.text))
@@ -311,14 +311,14 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
                 outcomes.append(TreeLine(tree.to_brackets()))
         return Formed(tuple(outcomes), n_words, changes)
 
-    def content(self, piece: Sequence[SourcedSentence]) -> list[Any]:
-        return [astuple(sentence) for sentence in piece]  # excluded sentences are named by their place
+    def content(self, chunk: Sequence[SourcedSentence]) -> list[Any]:
+        return [astuple(sentence) for sentence in chunk]  # excluded sentences are named by their place
 
     def restored(self, record: Any) -> Formed:
         return Formed.restored(record)
 
 
-def parse_in_pieces(
+def parse_in_chunks(
     sentences: Iterable[SourcedSentence],
     parser: ParserSettings,
     form: TreeForm,
@@ -331,10 +331,10 @@ def parse_in_pieces(
     texts: bool = False,
 ) -> Iterator[TreeLine]:
     """Parse sentences in chunks, as planned (:func:`pdtools.parsers.parse_corpus`); ``texts``: keep them."""
-    for piece, formed in map_pieces(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
+    for chunk, formed in map_chunks(ParseWork(parser, form), cut(sentences, CHUNK), plan, job):
         counts.changes += formed.changes
         counts.tokens += formed.n_words
-        for sentence, outcome in zip(piece, formed.outcomes, strict=True):
+        for sentence, outcome in zip(chunk, formed.outcomes, strict=True):
             if isinstance(outcome, TreeLine):
                 counts.trees += 1
                 yield replace(outcome, written=sentence.text if texts else None)

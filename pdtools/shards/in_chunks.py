@@ -9,35 +9,35 @@ from functools import lru_cache
 
 from pdtools.files import LeftOut
 from pdtools.jobs.records import FilesWork
-from pdtools.shards.encode import PieceCounter, PieceEncoder, PieceRows, PieceWords
+from pdtools.shards.encode import ChunkCounter, ChunkEncoder, ChunkRows, ChunkWords
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows, load_table, table_bytes
 from pdtools.tokenization import Tokenizer
-from pdtools.trees import FilePiece, cut_pieces
+from pdtools.trees import FileChunk, cut_chunks
 from pdtools.typed_values import as_type
 
 _ABOUT = b"pdtools.piece"  # the key of the schema metadata for data outside of columns
 
 
 @dataclass(frozen=True, slots=True)
-class PiecesOf:
+class ChunksOf:
     """The chunks of files; can be iterated over again and again."""
 
     files: Sequence[str]
 
-    def __iter__(self) -> Iterator[FilePiece]:
-        return cut_pieces(self.files)
+    def __iter__(self) -> Iterator[FileChunk]:
+        return cut_chunks(self.files)
 
 
 @dataclass(frozen=True, slots=True)
-class CountWork(FilesWork[PieceWords]):
+class CountWork(FilesWork[ChunkWords]):
     """Counts the words of a chunk (:class:`pdtools.jobs.Work`)."""
 
-    kept = PieceWords
-    count: PieceCounter
+    kept = ChunkWords
+    count: ChunkCounter
 
-    def __call__(self, piece: FilePiece) -> PieceWords | None:
-        return self.count(piece)
+    def __call__(self, chunk: FileChunk) -> ChunkWords | None:
+        return self.count(chunk)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +47,8 @@ class EncodeWork:
     tokenizer: Tokenizer
     settings: ShardSettings
 
-    def __call__(self, piece: FilePiece) -> PieceRows | None:
-        return _encoder(self)(piece)
+    def __call__(self, chunk: FileChunk) -> ChunkRows | None:
+        return _encoder(self)(chunk)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, EncodeWork) and self._key() == other._key()
@@ -59,11 +59,11 @@ class EncodeWork:
     def _key(self) -> tuple[str, tuple[str, ...], ShardSettings]:
         return self.tokenizer.fingerprint, self.tokenizer.labels, self.settings
 
-    def digest(self, piece: FilePiece) -> str:
+    def digest(self, chunk: FileChunk) -> str:
         # A tokenizer made from the same trees changes with any of them, and so do labels.
-        return piece.digest(" ".join([self.tokenizer.fingerprint, *self.tokenizer.labels]))
+        return chunk.digest(" ".join([self.tokenizer.fingerprint, *self.tokenizer.labels]))
 
-    def pack(self, result: PieceRows | None) -> bytes:
+    def pack(self, result: ChunkRows | None) -> bytes:
         if result is None:
             return b""
         about = {
@@ -75,7 +75,7 @@ class EncodeWork:
         table = result.rows.table.replace_schema_metadata({_ABOUT: json.dumps(about).encode("ascii")})
         return bytes(table_bytes(table))
 
-    def unpack(self, data: bytes) -> PieceRows | None:
+    def unpack(self, data: bytes) -> ChunkRows | None:
         if not data:
             return None
         import pyarrow as pa
@@ -83,7 +83,7 @@ class EncodeWork:
         table = load_table(pa.py_buffer(data))
         about = as_type(json.loads(table.schema.metadata[_ABOUT]), _About)
         rows = Rows(table.replace_schema_metadata(None), *about.counts)
-        return PieceRows(about.n_trees, rows, about.left_out, about.documents)
+        return ChunkRows(about.n_trees, rows, about.left_out, about.documents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,5 +97,5 @@ class _About:
 
 
 @lru_cache(maxsize=1)
-def _encoder(work: EncodeWork) -> PieceEncoder:
-    return PieceEncoder(work.tokenizer, work.settings)
+def _encoder(work: EncodeWork) -> ChunkEncoder:
+    return ChunkEncoder(work.tokenizer, work.settings)

@@ -1,4 +1,4 @@
-"""Pieces are worked on with the settings that were asked for, and what is kept depends on all of them."""
+"""Chunks are worked on with the settings that were asked for, and what is kept depends on all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pdtools.search.adaptive_beam import Found
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.comparer import AdaptiveBeamComparer
 from pdtools.search.contexts import Context
-from pdtools.search.in_pieces import (
+from pdtools.search.in_chunks import (
     CompareWork,
     IncrementalWork,
     ModelSettings,
@@ -87,7 +87,7 @@ def test_what_is_kept_depends_on_the_model_and_all_of_its_settings(
 
 def test_what_is_kept_depends_on_all_that_a_scorer_reads_of_a_sentence() -> None:
     words = split_spaces("do n't")
-    pieces: list[list[str | Sentence]] = [
+    chunks: list[list[str | Sentence]] = [
         ["do n't"],
         ["don't"],
         [words],
@@ -98,7 +98,7 @@ def test_what_is_kept_depends_on_all_that_a_scorer_reads_of_a_sentence() -> None
         [replace(words, before=(split_spaces("a"), split_spaces("b")))],
         [words, split_spaces("a")],
     ]
-    assert len({json.dumps(content_of_sentences(piece)) for piece in pieces}) == len(pieces)
+    assert len({json.dumps(content_of_sentences(chunk)) for chunk in chunks}) == len(chunks)
 
 
 def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
@@ -143,9 +143,9 @@ class Comparison:
 def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
     """To the last digit, and as what they were: None, tuples, trees, arrays, reasons."""
     settings = ModelSettings(model_dir=str(folders["pushdown"]), search=SearchOptions(beam=3))
-    piece = ["a b c a", "c", "zebra", "b c"]
+    chunk = ["a b c a", "c", "zebra", "b c"]
     for work in (ScoreWork(replace(settings, measures=("structure",))), IncrementalWork(settings)):
-        made = work(piece)
+        made = work(chunk)
         back = work.unpack(work.pack(made))  # type: ignore[arg-type]
         for one, other in zip(made, back, strict=True):
             if isinstance(one, ParsedScore):
@@ -168,11 +168,11 @@ def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
             )
     for k_best, derivations in ((1, False), (3, False), (3, True)):
         parse = ParseWork(settings, k_best, derivations)
-        parsed = parse(piece)
+        parsed = parse(chunk)
         assert parse.unpack(parse.pack(parsed)) == parsed
         assert isinstance(parsed[0], Parsed)
         assert parsed[0].dropped != parsed[0].marginal
-        plain = list(settings.load_searcher().parse(piece, k_best=k_best, derivations=derivations))
+        plain = list(settings.load_searcher().parse(chunk, k_best=k_best, derivations=derivations))
         assert parsed == plain
     comparisons = CompareWork(replace(settings, search=SearchOptions(beam="auto")))
     (compared,) = comparisons.unpack(comparisons.pack(comparisons([Comparison(("a", "b c"))])))

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from pdtools.devices import prepare_torch
-from pdtools.jobs import JobFolder, Plan, Work, cut, map_pieces
+from pdtools.jobs import JobFolder, Plan, Work, cut, map_chunks
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
@@ -114,8 +114,8 @@ def _load_comparer(settings: ModelSettings) -> Comparer:
 class _SentencesWork(JsonWork[Sequence[str | Sentence], Result]):
     __slots__ = ()
 
-    def content(self, piece: Sequence[str | Sentence]) -> list[Any]:
-        return content_of_sentences(piece)
+    def content(self, chunk: Sequence[str | Sentence]) -> list[Any]:
+        return content_of_sentences(chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,8 @@ class ScoreWork(_SentencesWork[Sequence[SentenceScore | Unscorable]]):
     kept = tuple[SentenceScore | Unscorable, ...]
     settings: ModelSettings
 
-    def __call__(self, piece: Sequence[str | Sentence]) -> list[SentenceScore | Unscorable]:
-        return list(scores_with(self.settings.load_scorer(), piece, self.settings.measures))
+    def __call__(self, chunk: Sequence[str | Sentence]) -> list[SentenceScore | Unscorable]:
+        return list(scores_with(self.settings.load_scorer(), chunk, self.settings.measures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +136,8 @@ class IncrementalWork(_SentencesWork[Sequence[ParsedScore | Unscorable]]):
     kept = tuple[ParsedScore | Unscorable, ...]
     settings: ModelSettings
 
-    def __call__(self, piece: Sequence[str | Sentence]) -> list[ParsedScore | Unscorable]:
-        return list(self.settings.load_searcher().score_with_parses(piece))
+    def __call__(self, chunk: Sequence[str | Sentence]) -> list[ParsedScore | Unscorable]:
+        return list(self.settings.load_searcher().score_with_parses(chunk))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ class ParseWork(_SentencesWork[Sequence[Parsed | Unscorable]]):
     k_best: int
     derivations: bool
 
-    def __call__(self, piece: Sequence[str | Sentence]) -> list[Parsed | Unscorable]:
+    def __call__(self, chunk: Sequence[str | Sentence]) -> list[Parsed | Unscorable]:
         searcher = self.settings.load_searcher()
-        return list(searcher.parse(piece, k_best=self.k_best, derivations=self.derivations))
+        return list(searcher.parse(chunk, k_best=self.k_best, derivations=self.derivations))
 
     def restored(self, record: Any) -> list[Parsed | Unscorable]:
         return [
@@ -181,16 +181,16 @@ class CompareWork(JsonWork[Sequence[Comparison], Sequence[Compared]]):
     kept = tuple[Compared, ...]
     settings: ModelSettings
 
-    def __call__(self, piece: Sequence[Comparison]) -> list[Compared]:
-        return list(self.settings.load_comparer().compare(piece))
+    def __call__(self, chunk: Sequence[Comparison]) -> list[Compared]:
+        return list(self.settings.load_comparer().compare(chunk))
 
-    def content(self, piece: Sequence[Comparison]) -> bytes:
+    def content(self, chunk: Sequence[Comparison]) -> bytes:
         # Chunks kept by earlier versions have digests with the class name ItemContest.
-        content = repr(list(piece)).replace("ItemComparison(", "ItemContest(")
+        content = repr(list(chunk)).replace("ItemComparison(", "ItemContest(")
         return content.encode(errors="surrogatepass")
 
 
-class _Piecewise:
+class _Chunked:
     """A model whose work is done in chunks, as planned.
 
     Args:
@@ -210,11 +210,11 @@ class _Piecewise:
         self.look_ahead: int = loaded.look_ahead
 
     def _results(self, work: Work[Any, Sequence[Result]], items: Iterable[Any]) -> Iterator[Result]:
-        for _, found in map_pieces(work, cut(items, self.look_ahead), self._plan, self._job):
+        for _, found in map_chunks(work, cut(items, self.look_ahead), self._plan, self._job):
             yield from found
 
 
-class PiecewiseComparer(_Piecewise):
+class ChunkedComparer(_Chunked):
     """A :class:`Comparer` that works in chunks."""
 
     _load = staticmethod(ModelSettings.load_comparer)
@@ -224,7 +224,7 @@ class PiecewiseComparer(_Piecewise):
         return self._results(CompareWork(self._model), comparisons)
 
 
-class PiecewiseScorer(_Piecewise):
+class ChunkedScorer(_Chunked):
     """A :class:`Scorer` that works in chunks."""
 
     _load: Callable[[ModelSettings], Any] = staticmethod(ModelSettings.load_scorer)
@@ -234,7 +234,7 @@ class PiecewiseScorer(_Piecewise):
         return self._results(ScoreWork(self._model), sentences)
 
 
-class PiecewiseSearcher(PiecewiseScorer):
+class ChunkedSearcher(ChunkedScorer):
     """A :class:`Searcher` that works in chunks."""
 
     _load = staticmethod(ModelSettings.load_searcher)
@@ -260,10 +260,10 @@ def model_settings_for_job(settings: ModelSettings) -> dict[str, Any]:
     return {**settings.search.for_job(), **described, "model": weights or path}
 
 
-def content_of_sentences(piece: Sequence[str | Sentence]) -> list[Any]:
+def content_of_sentences(chunk: Sequence[str | Sentence]) -> list[Any]:
     """The content of sentences that scores depend on, to compare with an earlier run."""
     return [
-        item if isinstance(item, str) else [*_content(item), *map(_content, item.before)] for item in piece
+        item if isinstance(item, str) else [*_content(item), *map(_content, item.before)] for item in chunk
     ]
 
 
