@@ -92,4 +92,4 @@ def blocks(
         quiet=quiet,
     )
     for reason, number in manifest["left_out"].items():
-        message(f"left out, see {output}/rejects.jsonl: {number} ({reason})", quiet=quiet)
+        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})", quiet=quiet)

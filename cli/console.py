@@ -96,7 +96,7 @@ def warn(settings: Mapping[str, Any]) -> None:
         print(f"pdtools: {warning}", file=sys.stderr)
     used = every.get("given_trees_used", {"left_out": {}})
     for reason, number in used["left_out"].items():
-        print(f"pdtools: {number} of the {used['trees']} trees left out: {reason}", file=sys.stderr)
+        print(f"pdtools: {number} of the {used['trees']} trees excluded: {reason}", file=sys.stderr)
 
 
 def say_it_will_stop(*, quiet: bool) -> None:

@@ -96,8 +96,8 @@ def eval_attention(
     )
     show = partial(print_attention, details=details)
     evaluating.deliver(results, show=show)
-    if left_out := results.counts["items_left_out"]:
-        evaluating.say(f"{left_out} items were left out (items.parquet says why)")
+    if excluded := results.counts["items_left_out"]:
+        evaluating.say(f"{excluded} items were excluded (items.parquet says why)")
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:

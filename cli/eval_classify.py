@@ -93,7 +93,7 @@ def eval_classify(
                 for row in predictions_of(results):
                     write(row)
         evaluating.deliver(results, rejects=rejects)
-    if left_out := results.counts["items_left_out"]:
-        evaluating.say(f"{left_out} items have no prediction: they are too long, or have no trees")
+    if excluded := results.counts["items_left_out"]:
+        evaluating.say(f"{excluded} items have no prediction: they are too long, or have no trees")
     if predictions is not None and (ties := results.counts.get("ties")):
         evaluating.say(f"{predictions}: for {ties} ties the first label")

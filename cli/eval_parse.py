@@ -60,7 +60,7 @@ def eval_parse(
     binarize: Annotated[
         Factor, typer.Option("--binarize", help="Compare the nodes of the binarized trees.")
     ] = Factor.none,
-    left_out: Annotated[
+    excluded: Annotated[
         str | None,
         typer.Option(
             "--left-out",
@@ -98,7 +98,7 @@ def eval_parse(
     import dataclasses
 
     from pdtools.evaluation.parsing.dependencies import evaluate_dependencies
-    from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_left_out
+    from pdtools.evaluation.parsing.evaluate import evaluate_parse, read_excluded
     from pdtools.evaluation.parsing.prm import COMMON, read_parameters
     from pdtools.evaluation.results import ITEMS
     from pdtools.trees.forms import form_of, refuse_for
@@ -114,7 +114,7 @@ def eval_parse(
     if found is not None and found.name in ("conllu", "sdp"):
         if other not in (found, None):
             raise InputError(f"{other.title}, but {gold} is {found.title}", file=predicted)
-        if prm or left_out or unlabeled or binarize is not Factor.none or form is Format.evalb:
+        if prm or excluded or unlabeled or binarize is not Factor.none or form is Format.evalb:
             raise typer.BadParameter(
                 "--prm, --unlabeled, --binarize, --left-out and --format evalb are for trees in brackets"
             )
@@ -131,20 +131,20 @@ def eval_parse(
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
     if form is Format.evalb:
-        if options.as_json or output or left_out:
+        if options.as_json or output or excluded:
             raise typer.BadParameter(
                 "--format evalb prints a table and nothing else: no --json, -o or --left-out with it"
             )
         _print_evalb(gold, predicted, parameters, binarize)
         return
-    inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": left_out}
+    inputs = {"gold": gold, "predicted": predicted, "prm": prm, "left_out": excluded}
     evaluating = Evaluating.begin(output, options, inputs, latex=latex)
     results = evaluate_parse(
         gold,
         predicted,
         parameters,
         binarize=binarize.value,
-        left_out=read_left_out(left_out) if left_out else None,
+        excluded=read_excluded(excluded) if excluded else None,
         progress=evaluating.bar("sentences", lambda: count_lines([gold])),
     )
     evaluating.deliver(results, show=_print_rows if form is Format.jsonl else None)
@@ -158,7 +158,7 @@ def eval_parse(
     if placeholders:
         evaluating.say(
             f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"
-            " --left-out leaves them out"
+            " --left-out excludes them"
         )
 
 

@@ -237,4 +237,4 @@ def eval_ppl(
 
 def _say(rejects: Rejects, evaluating: Evaluating) -> None:
     for reason, count in rejects.by_reason().items():
-        evaluating.say(f"{count} left out: {reason}")
+        evaluating.say(f"{count} excluded: {reason}")

@@ -120,4 +120,4 @@ def prompts(
     labels = ", ".join(f"{number} {label}" for label, number in sorted(counted.items()))
     message(f"{len(every)} items ({labels}), {len(every) - len(kept)} held out", quiet=quiet)
     for reason, number in rejects.by_reason().items():
-        message(f"left out: {number} ({reason})", quiet=quiet)
+        message(f"excluded: {number} ({reason})", quiet=quiet)

@@ -315,4 +315,4 @@ def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
             quiet=quiet,
         )
     for reason, number in manifest["left_out"].items():
-        message(f"left out, see {output}/rejects.jsonl: {number} ({reason})", quiet=quiet)
+        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})", quiet=quiet)

@@ -228,7 +228,7 @@ def _summary(report: Mapping[str, Any]) -> str:
         return f"{output}: this run has finished already, at step {step}"
     if report["finished"] is None:
         return f"{output}: stopped after step {step} of {report['steps']}; --resume continues the run"
-    left_out = sum(report["counts"]["left_out"].values())
+    excluded = sum(report["counts"]["left_out"].values())
     ending = "stopped early" if report["finished"] == "patience" else "finished"
     kept = (
         f", best at step {report['best_step']}: {_scores(report['best'])}"
@@ -236,7 +236,7 @@ def _summary(report: Mapping[str, Any]) -> str:
         else "; nothing was validated (no --valid): best/ is the newest checkpoint, as last/"
     )
     return f"{output}: {ending} at step {step}{kept}" + (
-        f"; {left_out} sentences left out (rejects.jsonl)" if left_out else ""
+        f"; {excluded} sentences excluded (rejects.jsonl)" if excluded else ""
     )
 
 

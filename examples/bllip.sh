@@ -9,7 +9,7 @@
 # article each. BLLIP-LG: of the first section of each year (w7_001, w8_001, w9_010) the first 500 sentences validate,
 # of the second the first 1,000 test; the other 261 sections train, 1.8 million sentences. The first are those of the
 # first files by name: the papers give no order. In bllip/:
-#   own/      the corpus's trees, without traces, function tags and marks of coreference; what was left out, and why
+#   own/      the corpus's trees, without traces, function tags and marks of coreference; what was excluded, and why
 #   words/    their words, a sentence a line
 #   parsed/   a parser's trees of these: the paper trains and tests on a parser's, not on the corpus's own
 #   study/    of studies/syntax/study.sh: table.md, results.json

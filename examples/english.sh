@@ -8,7 +8,7 @@
 # parser   of benepar (pdtools parse --model); english-parser.sh trains one
 # In english/:
 #   text/    the paragraphs: train.txt, valid.txt, and a file for each book of the test
-#   trees/   a tree a sentence, the sentences beside them; what was left out (over 100 words, for such a parser), and why
+#   trees/   a tree a sentence, the sentences beside them; what was excluded (over 100 words, for such a parser), and why
 #   shards/  train with its tokenizer, valid, and 500 sentences of each book of the test
 #   runs/    MODEL-SEED, with checkpoints along the way
 #   models/  MODEL-SEED as it is given to others: weights in half precision, a card with its scores

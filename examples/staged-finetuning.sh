@@ -19,7 +19,7 @@
 #   SET1=  SET3=    settings of these stages more, such as "train.steps=5000 train.batch_sentences=8"
 #   HEAD_WARMUP=0   first steps of stage 1 in which the attachment head alone learns
 #   TEST=dev        the split that the table is of (GLUE's test sets have no labels)
-#   WINDOW=512      of prompts; longer ones are left out, and counted
+#   WINDOW=512      of prompts; longer ones are excluded, and counted
 #   BEAM=300  DEVICE=auto  WORKERS=1  THREADS=0
 set -eu
 [ $# -ge 5 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }

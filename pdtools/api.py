@@ -176,7 +176,7 @@ class Model:
         measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
         unit: Unit = "nats" if nats else "bits"
         scorer: Scorer = self._searcher() if parses else WithMeasures(self._scorer(measures), measures)
-        rejects = Rejects("skip" if skip else "fail", hint="skip=True leaves it out")
+        rejects = Rejects("skip" if skip else "fail", hint="skip=True excludes it")
         if hasattr(sentences, "iloc"):
             if rank:
                 raise PdtoolsError("ranks are of tokens: they cannot be combined with a table")

@@ -33,7 +33,14 @@ from pdtools.files.outputs import (
     write_json,
     write_tensors,
 )
-from pdtools.files.rejects import REJECTS_FILE, LeftOut, Rejects, rejects_path, some_trees, write_rejects
+from pdtools.files.rejects import (
+    REJECTS_FILE,
+    ExcludedInput,
+    Rejects,
+    rejects_path,
+    some_trees,
+    write_rejects,
+)
 from pdtools.files.system import recover_directory
 from pdtools.files.tables import atomic_table, is_csv, read_table
 from pdtools.files.unchanged import Unchanged, identifying_files, input_folder, unchanged_inputs, watch_inputs
@@ -43,9 +50,9 @@ __all__ = [
     "MAX_LINE_BYTES",
     "REJECTS_FILE",
     "STDIO",
+    "ExcludedInput",
     "GivenText",
     "Kind",
-    "LeftOut",
     "Rejects",
     "Unchanged",
     "atomic_directory",

@@ -37,7 +37,7 @@ class Kind(Enum):
     PAIRS = "minimal pairs"
     SUITES = "SyntaxGym's test suites"
     SURPRISALS = "a table of surprisals"
-    REJECTS = "a list of what was left out"
+    REJECTS = "a list of excluded inputs"
     PROMPTS = "prompts of pdtools prompts"
     PARQUET = "a Parquet file"
 

@@ -24,7 +24,7 @@ _REJECTS_IN_MEMORY = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class ExcludedInput:
     """An excluded input, its reason and its place; the arguments of :meth:`Rejects.add`."""
 
     reason: str
@@ -61,9 +61,9 @@ class Rejects:
         if self.on_error == "fail":
             hint = "; ".join(part for part in (note, self._hint) if part)
             raise InputError(reason, file=file, line=line, hint=hint)
-        self.leave_out(reason, file=file, line=line, text=text)
+        self.exclude(reason, file=file, line=line, text=text)
 
-    def leave_out(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
+    def exclude(self, reason: str, *, file: str | Path, line: int, text: str) -> None:
         """Record an input that is excluded by rule, not because it is bad: no error under any policy.
 
         Only the first 65,536 characters of a very long text are kept; ``characters`` has its length.
@@ -92,7 +92,7 @@ class Rejects:
 
     def summary(self) -> str:
         """The counts by reason in brackets, to end an error message; empty if there are none."""
-        reasons = ", ".join(f"{number} left out: {reason}" for reason, number in self.by_reason().items())
+        reasons = ", ".join(f"{number} excluded: {reason}" for reason, number in self.by_reason().items())
         return f" ({reasons})" if reasons else ""
 
     def write(self, path: str | Path) -> None:
@@ -117,12 +117,12 @@ def some_trees(trees: Iterable[Item], rejects: Rejects) -> Iterator[Item]:
 
 
 def rejects_path(output: str | Path) -> Path | None:
-    """The path of the rejects of an output file; ``None`` for a stream (a pipe, a device)."""
+    """The path of the list of excluded inputs of an output file; ``None`` for a stream (a pipe, a device)."""
     return None if is_stream(output) else Path(f"{Path(output)}.rejects.jsonl")
 
 
 def write_rejects(output: str | Path, rejects: Rejects) -> None:
-    """Write the rejects beside an output file, also if there are none, so that scripts find the file."""
+    """Write the excluded inputs beside an output file, also if there are none, so that scripts find the file."""
     records = rejects_path(output)
     if records is not None:
         rejects.write(records)

@@ -94,8 +94,8 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
         ) from None
     except WrongTypeError as error:
         raise PdtoolsError(f"{name}: {error.key} {error}") from None
-    if left_out := missing(checked, config_class):
-        raise PdtoolsError(f"{name}: missing settings: {', '.join(left_out)}")
+    if absent := missing(checked, config_class):
+        raise PdtoolsError(f"{name}: missing settings: {', '.join(absent)}")
     return config_class(**checked)
 
 

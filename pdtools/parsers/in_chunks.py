@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from pdtools.devices import prepare_torch
-from pdtools.files import LeftOut, Rejects
+from pdtools.files import ExcludedInput, Rejects
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.jobs.records import FilesWork, JsonWork
 from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser, model_files
@@ -61,7 +61,7 @@ class Formed:
         changes: counts of traces removed and labels rewritten.
     """
 
-    outcomes: tuple[TreeLine | LeftOut, ...]
+    outcomes: tuple[TreeLine | ExcludedInput, ...]
     n_words: int
     changes: TransformCounts
 
@@ -85,7 +85,7 @@ class Formed:
 class _FormedRecord:
     """:class:`Formed` with brackets instead of trees."""
 
-    outcomes: tuple[str | LeftOut, ...]
+    outcomes: tuple[str | ExcludedInput, ...]
     n_words: int
     changes: TransformCounts
 
@@ -106,7 +106,7 @@ class ConvertWork(FilesWork[Formed]):
     def formed(self, trees: Iterable[SourcedTree]) -> Formed:
         """The results for trees."""
         changes = TransformCounts()
-        outcomes: list[TreeLine | LeftOut] = []
+        outcomes: list[TreeLine | ExcludedInput] = []
         n_words = 0
         for sourced in trees:
             tree = self.form.usable(sourced.tree, changes)
@@ -114,7 +114,7 @@ class ConvertWork(FilesWork[Formed]):
                 n_words += len(tree)
                 outcomes.append(TreeLine(tree.to_brackets()))
             else:
-                outcomes.append(LeftOut(tree, sourced.file, sourced.line, sourced.text))
+                outcomes.append(ExcludedInput(tree, sourced.file, sourced.line, sourced.text))
         return Formed(tuple(outcomes), n_words, changes)
 
     def restored(self, record: Any) -> Formed:
@@ -142,7 +142,7 @@ def convert_in_chunks(
         counts.changes += formed.changes
         counts.tokens += formed.n_words
         for outcome in formed.outcomes:
-            if isinstance(outcome, LeftOut):
+            if isinstance(outcome, ExcludedInput):
                 rejects.add(**asdict(outcome))
             else:
                 counts.trees += 1
@@ -160,7 +160,7 @@ class _Outcome:
     tree: str | None
     written: str | None = None
     arcs: str | None = None
-    left_out: LeftOut | None = None
+    left_out: ExcludedInput | None = None
     by_rule: bool = False
 
 
@@ -196,19 +196,19 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
                         arcs = None if found.graph is None else str(found.graph)
                         outcomes.append(_Outcome(tree.to_brackets(), found.written, arcs))
                     else:
-                        outcomes.append(_left_out(block, tree))
-                elif isinstance(found, LeftOut):
+                        outcomes.append(_excluded(block, tree))
+                elif isinstance(found, ExcludedInput):
                     outcomes.append(_Outcome(None, left_out=found))
                 else:
-                    outcomes.append(_left_out(block, found.reason, by_rule=True))
+                    outcomes.append(_excluded(block, found.reason, by_rule=True))
         return _Read(tuple(outcomes), n_words, changes, read)
 
     def content(self, chunk: Sequence[Block]) -> list[Any]:
         return [astuple(block) for block in chunk]
 
 
-def _left_out(block: Block, reason: str, *, by_rule: bool = False) -> _Outcome:
-    return _Outcome(None, left_out=LeftOut(reason, block.file, block.line, block.text), by_rule=by_rule)
+def _excluded(block: Block, reason: str, *, by_rule: bool = False) -> _Outcome:
+    return _Outcome(None, left_out=ExcludedInput(reason, block.file, block.line, block.text), by_rule=by_rule)
 
 
 def read_in_chunks(
@@ -233,8 +233,8 @@ def read_in_chunks(
                 counts.trees += 1
                 yield TreeLine(outcome.tree, outcome.written, outcome.arcs)
             elif outcome.left_out is not None:
-                leave_out = rejects.leave_out if outcome.by_rule else rejects.add
-                leave_out(**asdict(outcome.left_out))
+                record = rejects.exclude if outcome.by_rule else rejects.add
+                record(**asdict(outcome.left_out))
 
 
 # --- through a parser -------------------------------------------------------------------------
@@ -299,13 +299,13 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
 
     def __call__(self, chunk: Sequence[SourcedSentence]) -> Formed:
         changes = TransformCounts()
-        outcomes: list[TreeLine | LeftOut] = []
+        outcomes: list[TreeLine | ExcludedInput] = []
         n_words = 0
         for sentence, tree in zip(
             chunk, parse_batch(chunk, _loaded(self.parser), self.form, changes), strict=True
         ):
             if isinstance(tree, ParseFailure):
-                outcomes.append(LeftOut(tree.reason, sentence.file, sentence.line, sentence.text))
+                outcomes.append(ExcludedInput(tree.reason, sentence.file, sentence.line, sentence.text))
             else:
                 n_words += len(tree)
                 outcomes.append(TreeLine(tree.to_brackets()))

@@ -235,7 +235,7 @@ class Bracketed(Protocol):
 
 
 def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Rejects) -> None:
-    """Write one bracketed tree a line, whole or not at all, and the rejects beside it.
+    """Write one bracketed tree a line, whole or not at all, and the excluded inputs beside it.
 
     Args:
         trees: what is written; their sentences go to :func:`pdtools.trees.texts_path`, and their arcs to

@@ -206,7 +206,7 @@ def _rows(
         if reason is None and sum(len(row.encoding.ids) - 1 for row in rows) > settings.window:
             reason = OVER_WINDOW
         if reason is not None:
-            rejects.leave_out(reason, file=prompts.file, line=line, text=" ".join(item.sentences))
+            rejects.exclude(reason, file=prompts.file, line=line, text=" ".join(item.sentences))
             continue
         made.append(item)
         for number, row in enumerate(rows):

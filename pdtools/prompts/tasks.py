@@ -143,8 +143,8 @@ def task_from(table: Mapping[str, Any], place: str | Path) -> Task:
     """
     try:
         fields = as_fields(table, Task)
-        if left_out := missing(fields, Task):
-            raise InputError(f"a task without {', '.join(left_out)}", file=place)
+        if absent := missing(fields, Task):
+            raise InputError(f"a task without {', '.join(absent)}", file=place)
         return Task(**fields)
     except UnknownKeyError as error:
         known = ", ".join(error.known)

@@ -313,7 +313,7 @@ def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str,
     for evaluation, said in notes.items():
         _print_notes(f"{evaluation}: ", said)
     for evaluation, reasons in refused.items():
-        _print_notes(f"{evaluation}, left out: ", reasons)
+        _print_notes(f"{evaluation}, excluded: ", reasons)
 
 
 def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:

@@ -59,13 +59,13 @@ def print_reading(results: Results) -> None:
     if (least := 2.0 ** (1 - counts["groups"])) > _ALPHA:
         print_note(f"with {counts['groups']} items p cannot be below {least:.2g}, whatever the models")
     print()
-    left_out: list[list[Cell]] = [
+    excluded: list[list[Cell]] = [
         [reason, number] for reason, number in counts["words_left_out"].items() if number
     ]
-    left_out += [
+    excluded += [
         [f"times: {reason}", number] for reason, number in counts["observations_left_out"].items() if number
     ]
-    print_table(["left out", "number"], left_out)
+    print_table(["excluded", "number"], excluded)
     print()
     print_note("For lme4 in R, of observations.parquet (--table: as CSV):")
     for name, model in results.settings["models"].items():

@@ -72,10 +72,10 @@ class Context:
         if not self.is_asked_for:
             return {}
         found = {"context": self.of, "context_parses": self.parses, "window": window, "stride": self.stride}
-        left_out = {name for name in ("context", "context_parses", "stride") if found[name] is None}
+        omitted = {name for name in ("context", "context_parses", "stride") if found[name] is None}
         if self.of is None or not has_trees:
-            left_out.add("context_parses")
-        return {name: value for name, value in found.items() if name not in left_out}
+            omitted.add("context_parses")
+        return {name: value for name, value in found.items() if name not in omitted}
 
 
 NO_CONTEXT = Context()

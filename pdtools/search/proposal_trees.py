@@ -45,13 +45,13 @@ class ProposalDerivations:
         by_ids: the different derivations of each sentence that has any, in the model's form.
         unusable: for other sentences, the reason against the first of their trees.
         n_trees: number of trees in the file.
-        left_out: numbers of unusable trees, by reason.
+        excluded: numbers of unusable trees, by reason.
     """
 
     by_ids: dict[bytes, list[Any]]
     unusable: dict[bytes, str]
     n_trees: int
-    left_out: dict[str, int]
+    excluded: dict[str, int]
 
 
 class ProposalTreesScorer(CheckpointScorer):
@@ -81,7 +81,7 @@ class ProposalTreesScorer(CheckpointScorer):
             "given_trees": trees.sha256,
             "given_trees_used": {
                 "trees": given.n_trees,
-                "left_out": given.left_out,
+                "left_out": given.excluded,
                 "derivations": sum(map(len, given.by_ids.values())),
                 "sentences": len(given.by_ids),
             },
@@ -180,21 +180,21 @@ def read_proposal_trees(loaded: LoadedModel, trees: TreesFile) -> ProposalDeriva
         raise PdtoolsError(f"{trees.path} is not the file that the command was started with")
     by_ids: dict[bytes, dict[bytes, Any]] = {}
     unusable: dict[bytes, str] = {}
-    left_out: Counter[str] = Counter()
+    excluded: Counter[str] = Counter()
     n_trees = 0
     kind = loaded.model.derivation_kind
     for tree, graph in _proposals(trees.path, has_arcs=kind.has_arcs):
         n_trees += 1
         found = ProposalTree.of(loaded, tree, graph)
         if isinstance(found, str):
-            left_out[found] += 1
+            excluded[found] += 1
         elif found.problem is not None:
-            left_out[found.problem] += 1
+            excluded[found.problem] += 1
             unusable.setdefault(found.tokens.tobytes(), found.problem)
         else:
             by_ids.setdefault(found.tokens.tobytes(), {})[kind.content(found.given)] = found.given
     different = {ids: list(derivations.values()) for ids, derivations in by_ids.items()}
-    return ProposalDerivations(different, unusable, n_trees, dict(left_out))
+    return ProposalDerivations(different, unusable, n_trees, dict(excluded))
 
 
 def _proposals(path: str, *, has_arcs: bool) -> Iterator[tuple[Tree, Graph | None]]:

@@ -113,7 +113,7 @@ def _encoded(
         try:
             yield sentence, tokenizer.encode(sentence)
         except UnknownWordError:
-            rejects.leave_out(UNKNOWN_WORDS, file=file, line=number, text=sentence.text)
+            rejects.exclude(UNKNOWN_WORDS, file=file, line=number, text=sentence.text)
 
 
 def _lines(files: Sequence[str], name: str, watch: Watch) -> Iterator[tuple[str, int, Sentence]]:

@@ -262,7 +262,7 @@ def build_shards(
     """Write trees as shards (:mod:`pdtools.shards.format`). The folder appears whole or not at all.
 
     Trees that :func:`usable_tree` refuses, and sentences with words that the tokenizer cannot encode,
-    are excluded, counted and recorded in the rejects; under any policy that is no error.
+    are excluded, counted and recorded as such; under any policy that is no error.
 
     Args:
         trees: treebank trees, or binarized ones of ``pdtools parse``.
@@ -299,12 +299,12 @@ def build_shards(
 def _rows(
     items: Iterable[SourcedTree | ChunkRows], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
 ) -> Iterator[ShardRow | Rows]:
-    """The rows of trees and of whole chunks; excluded trees go to the rejects."""
+    """The rows of trees and of whole chunks; excluded trees go to ``rejects``."""
     ended = False  # the document before the next tree
     for item in items:
         if isinstance(item, ChunkRows):
-            for left_out in item.left_out:
-                rejects.leave_out(**asdict(left_out))
+            for excluded in item.excluded:
+                rejects.exclude(**asdict(excluded))
             yield replace(item.rows, documents=item.documents)
             continue
         if settings.documents == "blank":
@@ -313,7 +313,7 @@ def _rows(
                 continue
         row = row_of_source(item, tokenizer, settings)
         if isinstance(row, str):
-            rejects.leave_out(row, file=item.file, line=item.line, text=item.text)
+            rejects.exclude(row, file=item.file, line=item.line, text=item.text)
         else:
             yield replace(row, file=item.file, begins=ended)
             ended = False
@@ -397,7 +397,7 @@ configs:
 ---
 
 Shards for language models, made by pdtools: rows are in the Parquet files (`datasets.load_dataset` reads this
-folder), how they were made, and of what, is in `manifest.json`, and what was left out in `rejects.jsonl`.
+folder), how they were made, and of what, is in `manifest.json`, and what was excluded in `rejects.jsonl`.
 """
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.arrow import arrow_array, join_lists
-from pdtools.files import LeftOut
+from pdtools.files import ExcludedInput
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import (
     NO_WORDS,
@@ -54,7 +54,7 @@ class ChunkRows:
 
     n_trees: int
     rows: Rows
-    left_out: tuple[LeftOut, ...]
+    excluded: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 
 
@@ -82,8 +82,8 @@ class ChunkEncoder:
         ends = arrays.blank_lines() if at_blanks else []
         for i in ends:
             del reasons[i]
-        left_out = tuple(LeftOut(reason, *arrays.place(i)) for i, reason in sorted(reasons.items()))
-        return ChunkRows(len(arrays), rows, left_out, arrays.documents(kept, ends, at_blanks=at_blanks))
+        excluded = tuple(ExcludedInput(reason, *arrays.place(i)) for i, reason in sorted(reasons.items()))
+        return ChunkRows(len(arrays), rows, excluded, arrays.documents(kept, ends, at_blanks=at_blanks))
 
     def __getstate__(self) -> tuple[Tokenizer, ShardSettings]:
         return self.tokenizer, self.settings

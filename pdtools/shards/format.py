@@ -108,9 +108,9 @@ class ShardSettings:
 
     def record(self) -> dict[str, Any]:
         """The settings as manifests have them: for windows, only those that describe windows."""
-        left_out = set() if self.layout == "window" else {"window", "documents"}
-        left_out |= {name for name in ("arcs", "prompts") if getattr(self, name) == "none"}
-        return {name: value for name, value in asdict(self).items() if name not in left_out}
+        omitted = set() if self.layout == "window" else {"window", "documents"}
+        omitted |= {name for name in ("arcs", "prompts") if getattr(self, name) == "none"}
+        return {name: value for name, value in asdict(self).items() if name not in omitted}
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 
-from pdtools.files import LeftOut
+from pdtools.files import ExcludedInput
 from pdtools.jobs.records import FilesWork
 from pdtools.shards.encode import ChunkCounter, ChunkEncoder, ChunkRows, ChunkWords
 from pdtools.shards.format import ShardSettings
@@ -69,7 +69,7 @@ class EncodeWork:
         about = {
             "n_trees": result.n_trees,
             "counts": result.rows.counts(),
-            "left_out": [asdict(item) for item in result.left_out],
+            "left_out": [asdict(item) for item in result.excluded],
             "documents": result.documents,
         }
         table = result.rows.table.replace_schema_metadata({_ABOUT: json.dumps(about).encode("ascii")})
@@ -92,7 +92,7 @@ class _About:
 
     n_trees: int
     counts: tuple[int, int, int, int]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 
 

@@ -149,7 +149,7 @@ class Surprisals:
         """Add the score of one of the :meth:`parts`.
 
         Raises:
-            InputError: if it has no score, and the rejects say so.
+            InputError: if it has no score, and ``rejects`` says so.
         """
         first, number = place
         parsed = found if isinstance(found, ParsedScore) else None

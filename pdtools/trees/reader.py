@@ -23,7 +23,7 @@ from pdtools.trees.tree import BRACKET_TOKEN, Tree, TreeBuilder
 _BYTE_ORDER_MARK = "\ufeff"
 TOO_LONG = f"a tree of more than {MAX_TREE_CHARS:,} characters, or brackets that never close"
 _NUMBER = re.compile(r"[0-9]+[ \t]+\(")
-# Limit on text outside of trees that is kept for the rejects.
+# Limit on text outside of trees that is recorded.
 _MOST_TEXT = 1 << 16
 
 
@@ -55,7 +55,7 @@ def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
         rejects: takes the unreadable trees.
 
     Raises:
-        InputError: if something is unreadable and the rejects' policy is ``fail``, or if a file cannot be
+        InputError: if something is unreadable and the policy of ``rejects`` is ``fail``, or if a file cannot be
             opened or decompressed.
     """
     for file in files:
@@ -107,7 +107,7 @@ class _FileReader:
         self.after_blank = False  # since the last tree that was read
 
     def trees(self) -> Iterator[SourcedTree]:
-        """The readable trees of the file; the others go to the rejects."""
+        """The readable trees of the file; the others go to ``rejects``."""
         open_tree: _OpenTree | None = None
         done: SourcedTree | None = None  # kept back until it is clear that no further bracket closes
         while True:
@@ -233,7 +233,7 @@ class _FileReader:
         self._reject(reason, text.rstrip(), first_line, line.number)
 
     def _skip(self) -> list[Line]:
-        """Go to the next apparent tree. Returns the lines passed over, for the rejects."""
+        """Go to the next apparent tree. Returns the lines passed over, to be recorded."""
         passed: list[Line] = []
         n_chars = 0
         while (line := self._next_line()) is not None:

@@ -202,7 +202,7 @@ def missing(runs: Sequence[Document], attention: Document | None) -> Iterator[st
             if lacking := [task for task in wanted if task not in run["evaluations"]]:
                 yield f"{name}: no {listed(lacking)}"
             for task, number in run["left_out"].items():
-                yield f"{name}: left out of {task}: {number}"
+                yield f"{name}: excluded from {task}: {number}"
 
 
 def compared(folder: Path, runs: Sequence[Document]) -> dict[str, Any]:

@@ -346,5 +346,5 @@ def notes_list(found: Document) -> str:
         models = sorted({model for _, model in of}, key=order)
         lines.append(f"{listed(evaluations)} of {listed(list(map(title_of, models)))}: {test}")
     lines += [f"{name}: {note}" for name, notes in comparison["notes"].items() for note in notes]
-    lines += [f"{name}, left out: {why}" for name, of in comparison["refused"].items() for why in of]
+    lines += [f"{name}, excluded: {why}" for name, of in comparison["refused"].items() for why in of]
     return "".join(f"- {line}\n" for line in lines)

@@ -47,7 +47,7 @@ def test_intervals_of_a_mean_are_those_of_the_central_limit_theorem() -> None:
     assert found == pytest.approx((values.mean() - error, values.mean() + error), abs=0.007)
 
 
-def test_samples_in_which_a_run_has_no_score_are_left_out() -> None:
+def test_samples_in_which_a_run_has_no_score_are_excluded() -> None:
     """The second run's score is the mean of the items that it has: of one in three."""
     numbers = np.array([[[1.0, 1], [0, 0]], [[0, 1], [0, 0]], [[1, 1], [1, 1]]])
     ratio = of_sums(lambda sums: sums[..., 0] / np.where(sums[..., 1] > 0, sums[..., 1], np.nan))

@@ -660,15 +660,15 @@ def test_rejects_are_counted_by_reason_and_long_ones_cut() -> None:
     for number, reason in enumerate(("unbalanced", "empty", "unbalanced"), start=1):
         rejects.add(reason, file="x", line=number, text="(" * number)
     for characters in (65_536, 65_537):
-        rejects.leave_out("long", file="x", line=4, text="ä" * characters)
+        rejects.exclude("long", file="x", line=4, text="ä" * characters)
     assert len(rejects) == 5
     assert list(rejects.by_reason().items()) == [("empty", 1), ("long", 2), ("unbalanced", 2)]
-    assert rejects.summary() == " (1 left out: empty, 2 left out: long, 2 left out: unbalanced)"
+    assert rejects.summary() == " (1 excluded: empty, 2 excluded: long, 2 excluded: unbalanced)"
     *_, whole, cut = rejects
     assert whole == {"file": "x", "line": 4, "reason": "long", "text": "ä" * 65_536}
     assert cut == {**whole, "characters": 65_537}
     strict = files.Rejects("fail")
-    strict.leave_out("by rule", file="x", line=1, text="")
+    strict.exclude("by rule", file="x", line=1, text="")
     with pytest.raises(InputError, match=r"first; --on-error skip excludes it"):
         strict.add("bad", file="x", line=1, text="", note="first")
     with pytest.raises(InputError) as raised:
@@ -676,7 +676,7 @@ def test_rejects_are_counted_by_reason_and_long_ones_cut() -> None:
     assert "on-error" not in str(raised.value)
 
 
-def test_what_is_left_out_after_a_look_at_the_rejects_is_kept_too(tmp_path: Path) -> None:
+def test_what_is_excluded_after_a_look_at_the_rejects_is_kept_too(tmp_path: Path) -> None:
     rejects = files.Rejects("skip")
     for number in (1, 2):
         rejects.add("no tree", file="x", line=number, text="(")

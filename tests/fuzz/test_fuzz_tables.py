@@ -22,7 +22,7 @@ from pdtools.evaluation.external.sentence_files import (
     sg_sentences,
     write_sentences,
 )
-from pdtools.evaluation.parsing.evaluate import read_left_out
+from pdtools.evaluation.parsing.evaluate import read_excluded
 from pdtools.evaluation.parsing.prm import read_parameters
 from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.evaluation.sg.items import item_results, read_item_results
@@ -213,7 +213,7 @@ def test_rejects(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(content)
     with refusing():
-        read_left_out(file)
+        read_excluded(file)
 
 
 @fuzz
@@ -233,7 +233,7 @@ def test_json_nested_without_an_end(text: str, tmp_path: Path) -> None:
         ("x.json", read_json),
         ("x.json", read_suites),
         ("x.jsonl", read_pairs),
-        ("x.jsonl", read_left_out),
+        ("x.jsonl", read_excluded),
     ):
         file = tmp_path / name
         file.write_text(text)

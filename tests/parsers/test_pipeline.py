@@ -65,7 +65,7 @@ def test_lines_stay_aligned_and_failures_are_recorded() -> None:
     assert parser.chunks == [3, 1]
 
 
-def test_placeholders_can_be_left_out() -> None:
+def test_placeholders_can_be_excluded() -> None:
     rejects, counts = Rejects("skip"), Counts()
     trees = parse_corpus(
         sourced("a", "bad"), FlatParser(), TreeForm(), rejects=rejects, counts=counts, placeholders=False

@@ -57,7 +57,7 @@ def test_columns_go_by_their_names_and_test_files_have_no_labels(tmp_path: Path)
     assert items(file, stsb) == [Item("0", ("Sentence1: A.", "Sentence2: B."), 3.25)]
 
 
-def test_missing_tabs_are_one_clear_line_or_left_out(tmp_path: Path) -> None:
+def test_missing_tabs_are_one_clear_line_or_excluded(tmp_path: Path) -> None:
     file = written(tmp_path, "x.tsv", "index\tsentence1\tsentence2\n0\tA B\n1\tA\tB\n2\tA\tB\tC\n3\tA\t \n")
     with pytest.raises(InputError, match=r"x.tsv:2: 2 cells between tabs, but 3 columns"):
         items(file)
@@ -81,7 +81,7 @@ def test_sst_as_trees_or_as_lines(tmp_path: Path) -> None:
         assert [item.sentences for item in found] == [("Sentence: The Rock isn't (.",), ("Sentence: bad.",)]
 
 
-def test_lines_without_a_label_are_left_out_and_blanks_around_others_are_nothing(tmp_path: Path) -> None:
+def test_lines_without_a_label_are_excluded_and_blanks_around_others_are_nothing(tmp_path: Path) -> None:
     file = written(tmp_path, "x.txt", " 3 The Rock\n  0 bad \n\nno label\n4\n1\t \n")
     rejects = Rejects("skip")
     assert items(file, read_task("sst5"), rejects=rejects) == [
@@ -224,7 +224,7 @@ def test_flat_columns_of_many_equal_values_are_not_much(
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.txt", "x.tsv", "trees.txt"])
-def test_what_cannot_be_read_is_left_out_by_its_line_and_the_others_are_read(
+def test_what_cannot_be_read_is_excluded_by_its_line_and_the_others_are_read(
     tmp_path: Path, name: str
 ) -> None:
     """Lines 1 (of a table the columns) and 5 are good; 2 is blank, 3 unreadable, 4 has no such label."""

@@ -98,7 +98,7 @@ def test_quotes_and_clitics_are_found_in_the_text() -> None:
         assert aligned(others, SENTENCES[0], "raw") is None
 
 
-def test_items_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
+def test_items_that_do_not_fit_are_excluded(tmp_path: Path) -> None:
     task = read_task("rte")
     items = [Item(str(i), SENTENCES, "entailment") for i in range(4)]
     items[1] = Item("1", SENTENCES * 5, None)
@@ -125,7 +125,7 @@ def test_an_item_that_just_fits_is_in(tmp_path: Path, style: str, task: Task) ->
         rejects = Rejects("fail")
         folder = tmp_path / str(window)
         if not fits:
-            with pytest.raises(PdtoolsError, match="1 left out: longer than the window"):
+            with pytest.raises(PdtoolsError, match="1 excluded: longer than the window"):
                 made(folder, items, [*TREES], tokenizer, task, rejects, window)
             assert len(rejects) == 1
             continue

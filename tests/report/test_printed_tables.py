@@ -505,7 +505,7 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     said = (
         f"95%: over items; where a group has several seeds, over seeds and items{two}. p: corrected, by Holm"
     )
-    notes = ["blimp: beam: 10 and 300", "sg, left out: x: other items"]
+    notes = ["blimp: beam: 10 and 300", "sg, excluded: x: other items"]
 
     def lines(details: bool, compared: ManyComparison) -> list[Any]:
         capsys.readouterr()
@@ -623,7 +623,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         ["large − small", "0.0625", "0.0525", "0.0825", *ends],
         "p: models exchanged in whole items; p by words: in single words, as in papers",
         "with 5 items p cannot be below 0.062, whatever the models",
-        ["left out", "number"],
+        ["excluded", "number"],
         ["first", 3],
         ["punctuation", 8],
         ["times: too short", 5],

@@ -1027,7 +1027,7 @@ def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
     assert row["score"] == pytest.approx(fmean(left), abs=1e-4)
 
 
-def test_models_of_other_items_are_left_out_of_differences_and_said(tmp_path: Path) -> None:
+def test_models_of_other_items_are_excluded_from_differences_and_said(tmp_path: Path) -> None:
     right = np.random.default_rng(7).random((3, 4, 5)) < 0.6
     for name, of_model in zip("abc", right, strict=True):
         write_blimp(tmp_path / name / "blimp", of_model)

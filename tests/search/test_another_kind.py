@@ -208,7 +208,7 @@ def tagged(tree: str) -> str:
     return " ".join(f"(X {part})" if part.islower() else part for part in tree.replace(")", " )").split())
 
 
-def test_trees_without_marks_are_left_out(marks: Path, tmp_path: Path) -> None:
+def test_trees_without_marks_are_excluded(marks: Path, tmp_path: Path) -> None:
     (tmp_path / "one.trees").write_text(tagged("(S a (S (S b c) a))") + "\n")
     (tmp_path / "in.txt").write_text("a b c a\n")
     arguments = ["surprisal", str(tmp_path / "in.txt"), "--model", str(marks)]

@@ -183,7 +183,7 @@ def test_sentences_without_trees_have_no_score(grammar: LoadedModel, tmp_path: P
     ]
 
 
-def test_trees_that_the_model_cannot_read_are_left_out(tmp_path: Path) -> None:
+def test_trees_that_the_model_cannot_read_are_excluded(tmp_path: Path) -> None:
     loaded = saved_grammar("plm-mask", tmp_path, max_length=10)
     trees = [
         ["(S (T a) (T b))", "(VP (T a) (T b))", "(S (NP (NP (T a))) (T b))", "(S (NP (S (T a))) (T b))"],

@@ -71,7 +71,7 @@ def test_unknown_words_are_counted(text_file: Path, tmp_path: Path) -> None:
     assert manifest["counts"]["words"] == len(TEXT.split())
 
 
-def test_lines_with_unknown_words_are_left_out(text_file: Path, tmp_path: Path) -> None:
+def test_lines_with_unknown_words_are_excluded(text_file: Path, tmp_path: Path) -> None:
     tokenizer = train_word_tokenizer(["the", "cat", "sees", "dog", ".", "is"], unk=False)
     rejects = Rejects()
     manifest = blocks_from_files([str(text_file)], tokenizer, tmp_path / "out", rejects, length=5)

@@ -253,10 +253,10 @@ def test_deep_tapes_saturate_and_the_manifest_does_not(tmp_path: Path) -> None:
     assert shards.manifest["counts"]["deepest"] == int(shards.tape(0).max()) == n + 1
 
 
-# --- what is left out -------------------------------------------------------------------------
+# --- what is excluded -------------------------------------------------------------------------
 
 
-def test_what_is_left_out_is_counted_and_listed_under_any_policy(tmp_path: Path) -> None:
+def test_what_is_excluded_is_counted_and_listed_under_any_policy(tmp_path: Path) -> None:
     unusable = [
         "( (S (NP (-NONE- *))))",
         "(X (XX one) (XX two) (XX three))",
@@ -279,7 +279,7 @@ def test_what_is_left_out_is_counted_and_listed_under_any_policy(tmp_path: Path)
     ]
 
 
-def test_short_placeholders_are_left_out_only_if_a_word_was_replaced() -> None:
+def test_short_placeholders_are_excluded_only_if_a_word_was_replaced() -> None:
     for words in (["\u200b"], ["dog", " "]):
         assert usable_tree(placeholder(words)) == "not parsed: a flat placeholder"
     for words in (["dog"], ["dog", "sleeps"]):
@@ -292,7 +292,7 @@ def test_unknown_words_are_counted(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_when_nothing_is_left(tmp_path: Path) -> None:
-    with pytest.raises(PdtoolsError, match=r"no sentences.*1 left out: no words"):
+    with pytest.raises(PdtoolsError, match=r"no sentences.*1 excluded: no words"):
         _build(tmp_path / "s", ["(S (-NONE- *))"])
     assert list(tmp_path.iterdir()) == []
 

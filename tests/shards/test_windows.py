@@ -146,7 +146,7 @@ def test_windows_do_not_cross_files_if_they_are_documents(tmp_path: Path) -> Non
     assert [(w.document, w.text.count("\n")) for w in together] == [(0, 7)]
 
 
-def test_a_sentence_that_is_too_long_is_left_out_and_ends_nothing(tmp_path: Path) -> None:
+def test_a_sentence_that_is_too_long_is_excluded_and_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.trees").write_text(TREES.replace("(S (VB stop))\n", "") + TREES)
     out = build(tmp_path, [tmp_path / "a.trees"], settings_of(6))
     manifest = ShardSet.open(out).manifest
@@ -221,7 +221,7 @@ def test_arrays_equal_one_sentence_after_the_other(
     ["(S (V stop)))\n", "(S (NP) (V stop))\n", "stop\n", "(S (V stop\n", "x\n\ny\n", "(X (-NONE- *))\n"],
 )
 @pytest.mark.parametrize("blank", ["\n", ""])
-def test_what_is_left_out_takes_no_blank_line_with_it(tmp_path: Path, middle: str, blank: str) -> None:
+def test_what_is_excluded_takes_no_blank_line_with_it(tmp_path: Path, middle: str, blank: str) -> None:
     cats = "(S (N cats) (V sleep))\n"
     (tmp_path / "a.trees").write_text(cats + blank + middle + cats)
     chosen, out = settings_of(9, "blank"), tmp_path / "shards"

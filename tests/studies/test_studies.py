@@ -281,7 +281,7 @@ def test_prefixes_as_the_authors_draw_them(tmp_path: Path, monkeypatch: pytest.M
     assert found[1] == [one, one]
 
 
-def test_what_is_not_known_of_a_seed_is_left_out_of_the_mean(report: ModuleType) -> None:
+def test_what_is_not_known_of_a_seed_is_excluded_from_the_mean(report: ModuleType) -> None:
     assert report.mean_percent([{"share": None}, {"share": 0.5}, {"share": 1.0}], "share") == "75.0"
     assert report.mean_percent([{"share": None}], "share") == "-"
 

@@ -150,7 +150,7 @@ def test_what_is_not_there_is_said(found: dict[str, Any], report: ModuleType) ->
     assert "- Transformer Grammar, seed 1: trained for 4 of 8 steps" in said
     assert "- Transformer Grammar, seed 1: no sg, blimp and ppl" in said
     assert "- Pushdown LM, seed 2: no sg" in said
-    assert "- Pushdown LM, seed 1: left out of ppl: 1" in said
+    assert "- Pushdown LM, seed 1: excluded from ppl: 1" in said
     assert len([line for line in said if line.startswith("- base LM")]) == 0
     assert said[0] == (
         "- no runs of base LM + attachment loss, Pushdown LM, automatic trees, PLM, PLM-mask, "

@@ -66,7 +66,7 @@ class JudgedLabels(JudgedItems):
 
     def __init__(self, items: Items, *, tokens: bool = True) -> None:
         self._train: list[tuple[float, bool]] = []
-        self._left_out = 0  # excluded items among those that the threshold is chosen on
+        self._excluded = 0  # excluded items among those that the threshold is chosen on
         self._found: list[tuple[tuple[str | None, ...], float, bool]] = []
         assert items.benchmark.label is not None
         self._threshold = items.benchmark.label.threshold
@@ -89,7 +89,7 @@ class JudgedLabels(JudgedItems):
         )
         if item.trains:
             self._train += [] if score is None else [(score, label)]
-            self._left_out += score is None
+            self._excluded += score is None
             return
         if score is None:
             reason = NO_TOKENS if isinstance(part, Part) else part.reason
@@ -117,8 +117,8 @@ class JudgedLabels(JudgedItems):
         }
         settings = {**results.settings, "threshold": self._threshold}
         counts = {**results.counts, "items_for_threshold": len(self._train)}
-        if self._left_out:
-            counts["items_for_threshold_unscorable"] = self._left_out
+        if self._excluded:
+            counts["items_for_threshold_unscorable"] = self._excluded
         scores = {**results.scores, **self._scores(self._found), **by_unit}
         return replace(results, scores=scores, counts=counts, settings=settings)
 

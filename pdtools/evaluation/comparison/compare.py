@@ -139,7 +139,7 @@ def of_two(a: str | Path, b: str | Path) -> Comparison:
 
 def notes_of_two(comparison: Comparison) -> list[str]:
     """Notes on how two results were made differently, and on which items count."""
-    return [*comparison.differing, *(f"{some} that both could score" for some in comparison.left_out)]
+    return [*comparison.differing, *(f"{some} that both could score" for some in comparison.restrictions)]
 
 
 def _as_fractions(score: Score, level: str, name: str) -> Difference:

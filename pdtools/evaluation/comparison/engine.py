@@ -168,7 +168,7 @@ class Comparison:
     Attributes:
         runs: the comparable runs.
         refused: the reasons against other runs.
-        left_out: once scores are made, which items count, if not all do.
+        restrictions: once scores are made, which items count, if not all do.
         counts: then, by score, the number of items that all runs have scored, and the number of all.
     """
 
@@ -176,7 +176,7 @@ class Comparison:
         self.name = name
         self.runs: list[Run] = []
         self.refused: list[PdtoolsError] = []
-        self.left_out: list[str] = []
+        self.restrictions: list[str] = []
         self.counts: dict[str, tuple[int, int]] = {}
         for group in groups:
             for model in group.models:
@@ -231,7 +231,7 @@ class Comparison:
     def scores(self, baseline: str | None, *, seed: int, samples: int, levels: bool = True) -> list[Score]:
         """Its scores, overall ones first; none for fewer than two models.
 
-        Fills ``left_out`` and ``counts``, and ``refused`` if no item counts.
+        Fills ``restrictions`` and ``counts``, and ``refused`` if no item counts.
 
         Args:
             baseline: the name of a group that all others are compared with; None: every pair is.
@@ -268,7 +268,7 @@ class Comparison:
             self.refused.append(PdtoolsError(f"{folders} have no item that {who} could score"))
             return
         if len(keep) < counts.sum():
-            self.left_out.append(f"only the {len(keep)} of {int(counts.sum())} items")
+            self.restrictions.append(f"only the {len(keep)} of {int(counts.sum())} items")
         columns = {name: [values[i] for i in keep] for name, values in items[0].columns.items()}
         right = np.array([found[i] for i in keep], dtype=float)  # (items, R)
         _, units = np.unique(columns[outcomes.unit], return_inverse=True)
@@ -334,8 +334,8 @@ class Comparison:
             largest = max(len(each or ()) for each in items)
             self.counts[label] = (len(common), largest)
             note = f"only the {len(common)} {score.items}"
-            if len(common) < largest and note not in self.left_out:
-                self.left_out.append(note)
+            if len(common) < largest and note not in self.restrictions:
+                self.restrictions.append(note)
             numbers = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
             one = np.zeros(len(common), dtype=np.int64)
             resampled = resample(numbers, one, score.statistic, table.weights, rng, samples)

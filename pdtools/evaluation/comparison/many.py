@@ -82,7 +82,7 @@ def compare_many(
         scores += evaluation.scores(baseline, seed=seed, samples=samples, levels=levels)
         first = evaluation.runs[0].model if evaluation.runs else ""
         said = [f"{note} ({first}, and {', '.join(of)})" for note, of in evaluation.differing.items()]
-        said += [f"{some} that all could score" for some in evaluation.left_out]
+        said += [f"{some} that all could score" for some in evaluation.restrictions]
         if said:
             notes[name] = tuple(said)
         if evaluation.refused:

@@ -93,7 +93,7 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
     if not shared:
         reason = f"cannot be compared with {a}: only one of them counts end-of-sentence"
         raise InputError(reason, file=b, hint="eval-ppl of today also gives scores without it")
-    left_out = () if "layout" in second.differs else _left_out(comparison, shared)
+    restrictions = () if "layout" in second.differs else _restrictions(comparison, shared)
     headlines = []
     for score in shared:
         (value_a, counts_a), (value_b, counts_b) = scores_a[score], scores_b[score]
@@ -116,13 +116,13 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
                 b=value_b,
                 bounds=(of_a, of_b),
                 is_tested=untested is None,
-                notes=notes + left_out,
+                notes=notes + restrictions,
             )
         )
     return headlines
 
 
-def _left_out(comparison: Comparison, labels: Sequence[str]) -> tuple[str, ...]:
+def _restrictions(comparison: Comparison, labels: Sequence[str]) -> tuple[str, ...]:
     """A note if one model could not score items that the other could."""
     first = comparison.runs[0]
     for score in (first.record.item_score(label, first.document) for label in labels):

@@ -146,7 +146,7 @@ def _results(
     language: ContextFree,
     loaded: LoadedModel | None,
     searched: Mapping[str, Any],
-    left_out: int,
+    excluded: int,
 ) -> Results:
     import pyarrow as pa
 
@@ -162,7 +162,7 @@ def _results(
         },
         counts={
             "strings": len(items),
-            "strings_left_out": left_out,
+            "strings_left_out": excluded,
             "symbols": sum(item.tokens + 1 for item in items),
         },
         settings={

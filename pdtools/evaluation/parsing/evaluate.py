@@ -91,7 +91,7 @@ def _lines_of_trees(file: str | Path) -> Iterator[tuple[int, str]]:
         yield number, line
 
 
-def read_left_out(rejects: str | Path) -> dict[int, str]:
+def read_excluded(rejects: str | Path) -> dict[int, str]:
     """Lines without a parse, with their reasons: the ``rejects.jsonl`` of ``pdtools decode`` or ``parse``.
 
     Raises:
@@ -178,7 +178,7 @@ def compare_files(
     *,
     binarize: Binarize = "none",
     verbatim: bool = False,
-    left_out: Mapping[int, str] | None = None,
+    excluded: Mapping[int, str] | None = None,
     counts: PreparationCounts | None = None,
 ) -> Iterator[SentenceRow]:
     """Compare two files of trees, line by line.
@@ -188,7 +188,7 @@ def compare_files(
         parameters: EVALB's parameters.
         binarize: factor both sides before they are compared.
         verbatim: do only what EVALB does; without it see :func:`prepare`.
-        left_out: lines to skip, with the reason.
+        excluded: lines to skip, with the reason.
         counts: added to, if given.
 
     Raises:
@@ -197,9 +197,9 @@ def compare_files(
     counts = PreparationCounts() if counts is None else counts
     line = 0
     for line, one, other in read_pairs(gold, predicted, verbatim=verbatim):
-        if left_out and line in left_out:
+        if excluded and line in excluded:
             length = compare_sentence(one, "", parameters).length
-            reason = f"left out: {left_out[line]}"
+            reason = f"excluded: {excluded[line]}"
             row = SentenceRow(line=line, length=length, status="skipped", reason=reason)
             yield dataclasses.replace(row, gold_tree=one, predicted_tree=other)
             continue
@@ -208,11 +208,11 @@ def compare_files(
             one, other = prepare(one, other, binarize, counts)
         row = compare_sentence(one, other, parameters, line)
         yield dataclasses.replace(row, gold_tree=one, predicted_tree=other)
-    if left_out and max(left_out) > line:
+    if excluded and max(excluded) > line:
         raise InputError(
-            f"ends after line {line}, but line {max(left_out)} is to be excluded",
+            f"ends after line {line}, but line {max(excluded)} is to be excluded",
             file=gold,
-            hint="give the rejects of the command that wrote the predicted trees",
+            hint="give the rejects.jsonl of the command that wrote the predicted trees",
         )
 
 
@@ -222,7 +222,7 @@ def evaluate_parse(
     parameters: Parameters = COMMON,
     *,
     binarize: Binarize = "none",
-    left_out: Mapping[int, str] | None = None,
+    excluded: Mapping[int, str] | None = None,
     progress: Progress = no_progress,
 ) -> Results:
     """Score a file of predicted trees; arguments as in :func:`compare_files`.
@@ -236,7 +236,7 @@ def evaluate_parse(
             predicted tree has any but ``X``.
     """
     counts = PreparationCounts()
-    compared = compare_files(gold, predicted, parameters, binarize=binarize, left_out=left_out, counts=counts)
+    compared = compare_files(gold, predicted, parameters, binarize=binarize, excluded=excluded, counts=counts)
     rows = list(progress(compared, None))
     if not rows:
         raise InputError("no trees in it", file=gold)
@@ -275,13 +275,13 @@ def evaluate_parse(
 
 
 def _counts(score: BracketScore, rows: Iterable[SentenceRow]) -> dict[str, int]:
-    left_out = sum(row.status == "skipped" and row.reason is not None for row in rows)
+    excluded = sum(row.status == "skipped" and row.reason is not None for row in rows)
     return {
         "sentences": score.sentences,
         "scored": score.scored,
         "errors": score.errors,
-        "skipped": score.skipped - left_out,
-        "left_out": left_out,
+        "skipped": score.skipped - excluded,
+        "left_out": excluded,
         "gold_brackets": score.gold,
         "predicted_brackets": score.predicted,
         "matched_brackets": score.matched,

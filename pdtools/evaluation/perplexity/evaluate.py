@@ -439,10 +439,10 @@ def words_with_ends(word: NDArray[np.int32], tokens: NDArray[np.int32], end_id: 
     return int(word.max()) + 1 + int((tokens == end_id).sum())
 
 
-def _results(items: pa.Table, left_out: int, settings: dict[str, Any], shards: ShardFolder) -> Results:
+def _results(items: pa.Table, excluded: int, settings: dict[str, Any], shards: ShardFolder) -> Results:
     if not len(items):
         raise InputError("no sentence that the model can score", file=shards.folder)
-    counts = {"sentences": len(items), "sentences_left_out": left_out, **count_items(items)}
+    counts = {"sentences": len(items), "sentences_left_out": excluded, **count_items(items)}
     if shards.layout == "window":
         ends = counts["words"] - counts["words_without_eos"]
         counts = {"windows": len(items), **counts, "sentences": ends}

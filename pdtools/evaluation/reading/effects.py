@@ -162,7 +162,7 @@ def predicted_effects(
                     " models"
                 )
             critical = plausible & (place == roi) & np.isin(conditions, [contrast.more, contrast.less])
-            left_out = int((critical & ~known[times.word]).sum())
+            excluded = int((critical & ~known[times.word]).sum())
             for design, conversion in zip(designs, fits, strict=True):
                 rng = np.random.default_rng(seed)  # people are the same for all models
                 found.append(
@@ -171,7 +171,7 @@ def predicted_effects(
                         "roi": roi,
                         "model": design.name,
                         **_effect(times, sides, design, conversion, rng, samples),
-                        "observations_left_out": left_out,
+                        "observations_left_out": excluded,
                     }
                 )
     return found

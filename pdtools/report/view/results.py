@@ -66,8 +66,8 @@ def results_page(
         if record:
             drawing, items = drawing_of(record), None
             if record.outcomes or drawing.items:
-                items, left_out = _joined(of_task, record, drawing)
-                notes += left_out
+                items, excluded = _joined(of_task, record, drawing)
+                notes += excluded
                 if record.outcomes:
                     found |= _scores(record.outcomes, items, found["models"])
             if drawing.parts:

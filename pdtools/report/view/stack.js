@@ -28,7 +28,7 @@ function tapeOf(attach) {
 const leaf = (k) => ({ start: k, end: k, children: [] });
 const joined = (left, right) => ({ start: left.start, end: right.end, children: [left, right] });
 
-/** What stands on the stack after the last token of these attachments, lowest first; ROOT and end-of-sentence left out. */
+/** What stands on the stack after the last token of these attachments, lowest first; without ROOT and end-of-sentence. */
 function forestOfAttachments(attach, eos) {
   let stack = [];
   for (let k = 1; k < attach.length; k++) {

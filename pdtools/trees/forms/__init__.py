@@ -1,6 +1,6 @@
 """Treebank formats, each in a file of its own, behind one small interface."""
 
-from pdtools.trees.forms.base import Block, Excluded, Form, ReadOptions, ReadTree, read_block
+from pdtools.trees.forms.base import Block, ExcludedByRule, Form, ReadOptions, ReadTree, read_block
 from pdtools.trees.forms.registry import (
     BRACKETED,
     FORMS,
@@ -16,7 +16,7 @@ __all__ = [
     "BRACKETED",
     "FORMS",
     "Block",
-    "Excluded",
+    "ExcludedByRule",
     "Form",
     "ReadOptions",
     "ReadTree",

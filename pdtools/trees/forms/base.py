@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.files import LeftOut, decode_utf8, read_line_parts
+from pdtools.files import ExcludedInput, decode_utf8, read_line_parts
 from pdtools.trees.graphs import Graph
 from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.placeholders import word_problem
@@ -92,13 +92,13 @@ class ReadTree:
 
 
 @dataclass(frozen=True, slots=True)
-class Excluded:
+class ExcludedByRule:
     """A sentence that is excluded by rule, and is no error."""
 
     reason: str
 
 
-Read = Callable[[Block, ReadOptions, Counts], Sequence[ReadTree | Excluded]]
+Read = Callable[[Block, ReadOptions, Counts], Sequence[ReadTree | ExcludedByRule]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +135,7 @@ class Form:
 
 def read_block(
     form: Form, block: Block, options: ReadOptions, counts: Counts
-) -> list[ReadTree | LeftOut | Excluded]:
+) -> list[ReadTree | ExcludedInput | ExcludedByRule]:
     """The trees of a block, or the reason why there are none."""
     reason, line = block.fault, block.fault_line
     if reason is None:
@@ -147,7 +147,7 @@ def read_block(
         except InputError as error:
             reason = error.reason
             line = None if error.line is None else block.line + error.line - 1
-    return [LeftOut(reason, block.file, line or block.line, block.text)]
+    return [ExcludedInput(reason, block.file, line or block.line, block.text)]
 
 
 # --- what readers share -------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
     Block,
     Counts,
-    Excluded,
+    ExcludedByRule,
     Form,
     Gathering,
     ReadOptions,
@@ -145,7 +145,7 @@ def _add_enhanced(found: Sentence, column: str, line: int) -> None:
             found.enhanced.append((int(head), len(found.words)))
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     found = read_sentence(block)
     words, tags, ranges, glued = found.words, found.tags, found.ranges, found.glued
     if not words:

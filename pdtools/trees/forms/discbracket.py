@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Counts, Excluded, Form, ReadOptions, ReadTree, leaf, leaf_label
+from pdtools.trees.forms.base import (
+    Block,
+    Counts,
+    ExcludedByRule,
+    Form,
+    ReadOptions,
+    ReadTree,
+    leaf,
+    leaf_label,
+)
 from pdtools.trees.forms.brackets import Bracket, brackets, cut_brackets
 from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
 from pdtools.trees.transforms import WRAPPERS
@@ -22,8 +31,8 @@ def _looks_like(text: str) -> bool:
     return first is not None and _LEAF.fullmatch(first[1]) is not None
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
-    found: list[ReadTree | Excluded] = []
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+    found: list[ReadTree | ExcludedByRule] = []
     for top in brackets(block.text):
         words: dict[int, str] = {}
         n_nodes, tree = _nodes(top, words)

@@ -13,7 +13,7 @@ from operator import attrgetter
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Counts, Excluded, ReadOptions, ReadTree
+from pdtools.trees.forms.base import Counts, ExcludedByRule, ReadOptions, ReadTree
 from pdtools.trees.transforms import WRAPPERS
 from pdtools.trees.tree import Tree
 
@@ -49,7 +49,7 @@ _first = attrgetter("first")
 
 def continuous(
     root: Node, n_nodes: int, words: list[str], options: ReadOptions, counts: Counts
-) -> list[ReadTree | Excluded]:
+) -> list[ReadTree | ExcludedByRule]:
     """Convert a discontinuous tree into one without gaps.
 
     Args:
@@ -69,7 +69,7 @@ def continuous(
     gaps = [node for node in nodes if node.last - node.first >= node.n_words]
     if gaps:
         if options.discontinuous == "skip":
-            return [Excluded(DISCONTINUOUS)]
+            return [ExcludedByRule(DISCONTINUOUS)]
         changed = "raised" if options.discontinuous == "raise" else "split"
         counts[f"sentences with constituents {changed}"] += 1
         counts[f"constituents {changed}"] += len(gaps)

@@ -9,7 +9,7 @@ from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
     Block,
     Counts,
-    Excluded,
+    ExcludedByRule,
     Form,
     Gathering,
     ReadOptions,
@@ -52,7 +52,7 @@ def _cut(file: str) -> Iterator[Block]:
         yield open_block.block("cut off: no #EOS")
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     root = Node(ROOT_LABEL)
     nodes: dict[str, Node] = {"0": root}

@@ -16,7 +16,7 @@ from pdtools.trees.forms.base import (
     EMPTY_LEAVES,
     Block,
     Counts,
-    Excluded,
+    ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
@@ -99,7 +99,7 @@ def _cut(file: str) -> Iterator[Block]:
         yield Block(block.file, block.line, block.text, block.fault, block.fault_line, _LEMMAS)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     reader = _Reader(counts, cut_lemmas=block.note == _LEMMAS and options.lemmas == "cut")
     return reader.trees(block.text)
 
@@ -120,9 +120,9 @@ class _Reader:
         self.starts: list[int] = []
         self.ends: list[int] = []
 
-    def trees(self, text: str) -> list[ReadTree | Excluded]:
+    def trees(self, text: str) -> list[ReadTree | ExcludedByRule]:
         """The trees of a text."""
-        found: list[ReadTree | Excluded] = []
+        found: list[ReadTree | ExcludedByRule] = []
         path: list[int] = []  # open constituents
         foreign = 0  # number of open brackets, from metadata's on
         labels, starts, ends, words = self.labels, self.starts, self.ends, self.words
@@ -189,7 +189,7 @@ class _Reader:
         self.words.append(leaf(word))
         self.tags.append(tag)
 
-    def finished(self) -> list[ReadTree | Excluded]:
+    def finished(self) -> list[ReadTree | ExcludedByRule]:
         """The tree that has ended, unless it has no words."""
         tree = Tree(
             words=tuple(self.words),
@@ -205,7 +205,7 @@ class _Reader:
         if tree.labels[:1] == ("",):
             self.counts["wrappers taken off"] += 1
         if set(tree.words) == {_PRINTED}:
-            return [Excluded(f"asterisks alone ({_PRINTED})")]
+            return [ExcludedByRule(f"asterisks alone ({_PRINTED})")]
         return [ReadTree(tree)]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Counts, Excluded, Form, ReadOptions, ReadTree, leaf
+from pdtools.trees.forms.base import Block, Counts, ExcludedByRule, Form, ReadOptions, ReadTree, leaf
 from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets
 from pdtools.trees.refused import is_empty_leaf, refused_form
 from pdtools.trees.transforms import TRACE_TAG
@@ -46,12 +46,12 @@ def _cut(file: str) -> Iterator[Block]:
     return (replace(block, note=note) for block in blocks)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     text, n_ids = _ID.subn("", block.text)
     if n_ids:
         counts["ids before trees left out"] += n_ids
     in_brackets = block.note == _IN_BRACKETS
-    found: list[ReadTree | Excluded] = []
+    found: list[ReadTree | ExcludedByRule] = []
     builder: TreeBuilder | None = None
     for match in (_TOKEN if in_brackets else BRACKET_TOKEN).finditer(text):
         if builder is None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib import import_module
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import Kind, LeftOut, Rejects, expand_inputs, is_stream, read_blocks
+from pdtools.files import ExcludedInput, Kind, Rejects, expand_inputs, is_stream, read_blocks
 from pdtools.files.kinds import kind_of
 from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
 from pdtools.trees.forms.historical import holds_what_is_no_tree
@@ -52,10 +52,10 @@ def read_treebank(
         for found in read_block(form, block, options, counts):
             if isinstance(found, ReadTree):
                 yield found
-            elif isinstance(found, LeftOut):
+            elif isinstance(found, ExcludedInput):
                 rejects.add(**asdict(found))
             else:
-                rejects.leave_out(found.reason, file=block.file, line=block.line, text=block.text)
+                rejects.exclude(found.reason, file=block.file, line=block.line, text=block.text)
 
 
 def _head(file: str) -> str:

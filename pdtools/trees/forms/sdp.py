@@ -12,7 +12,7 @@ from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
     Block,
     Counts,
-    Excluded,
+    ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
@@ -33,7 +33,7 @@ def _looks_like(text: str) -> bool:
     )
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     tags: list[str] = []
     tops: list[int] = []

@@ -17,7 +17,7 @@ from pdtools.trees.forms.base import (
     TOO_LONG,
     Block,
     Counts,
-    Excluded,
+    ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
@@ -79,7 +79,7 @@ def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> B
     return Block(file, line, text.rstrip(), fault)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | Excluded]:
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     try:
         sentence = ElementTree.fromstring(block.text)
     except ElementTree.ParseError as error:

@@ -290,7 +290,7 @@ def test_a_run_is_resumed_with_the_models_it_began_with_alone(
     assert settings.described() != before
 
 
-def test_failed_sentences_are_left_out_of_splits(toy_benepar_model: Path, tmp_path: Path) -> None:
+def test_failed_sentences_are_excluded_from_splits(toy_benepar_model: Path, tmp_path: Path) -> None:
     text, out = tmp_path / "a.txt", tmp_path / "out"
     text.write_text("the dog sleeps.\n\nthe man sleeps.\n")
     arguments = ["--model", str(toy_benepar_model), "--device", "cpu", "--split", "0.5,0.5"]
@@ -535,6 +535,6 @@ def test_no_tree_at_all_is_an_error(
     file.write_text("no tree\n(S (NN a)\n")
     assert run(["parse", str(file), "--from", "treebank", "--on-error", "skip", "-o", str(out), *split]) == 1
     err = capfd.readouterr().err
-    assert "no trees in the input (1 left out: " in err
+    assert "no trees in the input (1 excluded: " in err
     assert err.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["x.mrg"]

@@ -220,7 +220,7 @@ def test_forms_of_brackets_are_found_by_content(
     assert Path("out.trees").read_text() == trees
 
 
-def test_sentences_that_are_left_out_by_rule_are_no_error(
+def test_sentences_that_are_excluded_by_rule_are_no_error(
     bank: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("a.export").write_text(EXPORT + EXPORT.replace("500\nb", "0\nb"))

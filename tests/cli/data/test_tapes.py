@@ -125,7 +125,7 @@ def test_bad_trees_stop_it_or_are_skipped(
     assert f"{bad}:5: " in _error(capsys)
     assert not out.exists()
     assert run(["tapes", str(bad), "-o", str(out), "--on-error", "skip"]) == 0
-    assert "left out" in capsys.readouterr().err
+    assert "excluded (see" in capsys.readouterr().err
     manifest = json.loads((out / "manifest.json").read_text())
     assert (manifest["counts"]["sentences"], manifest["counts"]["left_out"]) == (3, 1)
     assert json.loads((out / "rejects.jsonl").read_text())["line"] == 5
@@ -302,4 +302,4 @@ def test_nothing_but_rejects_says_why(tmp_path: Path, capsys: pytest.CaptureFixt
     broken = tmp_path / "broken.trees"
     broken.write_text("(S (A a)\n")
     assert run(["tapes", str(broken), "--on-error", "skip", "-o", str(tmp_path / "out")]) == 1
-    assert "no trees in the input (1 left out: " in _error(capsys)
+    assert "no trees in the input (1 excluded: " in _error(capsys)

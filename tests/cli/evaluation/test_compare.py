@@ -221,7 +221,7 @@ def test_one_benchmark_that_cannot_be_compared_leaves_the_others(
     assert "only one has one 10" in " ".join(table.split())
 
 
-def test_other_sentences_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_excluded_sentences_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, ids in (("a", [0, 1]), ("b", [1, 2])):
         ppl(tmp_path / name / "ppl", eos=True)
         items = pa.table({"id": ids, "marginal": [-9.0] * len(ids), "words": [4] * len(ids)})
@@ -242,14 +242,14 @@ def parsed(folder: Path, scored: set[int]) -> None:
     write_results(folder, results, {})
 
 
-def test_other_lines_of_trees_left_out_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_excluded_lines_of_trees_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     parsed(tmp_path / "a" / "parse", {1, 2})
     parsed(tmp_path / "b" / "parse", {2, 3})
     (row,), _ = compared(tmp_path, capsys)
     assert row["notes"] == ["sentences that only one could score: 1 and 1"]
 
 
-def test_rows_of_other_layouts_are_not_taken_for_sentences_left_out(
+def test_rows_of_other_layouts_are_not_taken_for_excluded_sentences(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, layout, ids in (("a", "sentence", [0, 1]), ("b", "block", [0])):

@@ -114,12 +114,12 @@ def test_a_sentence_without_trees(
     assert settings["given_trees_used"] == counts
 
 
-def test_trees_that_are_left_out_are_counted(
+def test_trees_that_are_excluded_are_counted(
     models: dict[str, Path], trees: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trees.write_text("(S (X a) (X b))\n\n(S (X zebra))\n\n(S (X zebra) (X a))\n")
     assert run(["surprisal", "--text", "a b", *options(models["pushdown"], trees)]) == 0
-    assert "2 of the 3 trees left out: words outside the vocabulary\n" in capsys.readouterr().err
+    assert "2 of the 3 trees excluded: words outside the vocabulary\n" in capsys.readouterr().err
 
 
 def test_minimal_pairs_by_workers_and_parts(

@@ -78,7 +78,7 @@ def test_json_and_a_failure(data: Path, tmp_path: Path, capsys: pytest.CaptureFi
     assert captured.err.count("seed=3: failed: ") == 1  # also when quiet
 
 
-def test_sentences_that_are_too_long_may_be_left_out(
+def test_sentences_that_are_too_long_may_be_excluded(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [str(data / "train-1"), "--valid", str(data / "valid-1"), "-o", str(tmp_path)]

@@ -269,7 +269,7 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_long_sentences_can_be_left_out(
+def test_long_sentences_can_be_excluded(
     shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = ["--set", "config.positions=learned", "--set", "config.max_length=4", "--on-error", "skip"]

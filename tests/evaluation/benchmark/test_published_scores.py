@@ -109,7 +109,7 @@ PAIRS = benchmark_from(
 )
 
 
-def test_what_is_about_tokens_is_left_out(tmp_path: Path) -> None:
+def test_what_is_about_tokens_is_excluded(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("good\tbad\na\tb\nc\td\n")
     rows = [(1, "good", "2"), (1, "bad", "1"), (2, "good", "1"), (2, "bad", "1")]
     results = evaluate_given(Items(tmp_path / "a.tsv", PAIRS), write(tmp_path / "scores.tsv", rows), {})
@@ -153,7 +153,7 @@ def test_pairs_of_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert "give either --as, or --good and --bad" in capsys.readouterr().err
 
 
-def test_predictions_keep_their_numbers_where_some_are_left_out(tmp_path: Path) -> None:
+def test_predictions_keep_their_numbers_where_some_are_excluded(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("good,bad\nx,y\n")
     table = {
         "strings": {"good": "{good}", "bad": "{bad}"},

@@ -99,7 +99,7 @@ def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None
     assert (scores["overall"], scores["overall_per_token"]) == (0.0, 1.0)
 
 
-def test_unscorable_pairs_are_left_out_and_listed(word_scorer: Any, tmp_path: Path) -> None:
+def test_unscorable_pairs_are_excluded_and_listed(word_scorer: Any, tmp_path: Path) -> None:
     data = read_pairs(write(tmp_path / "d", *SMALL))
     results = evaluate_blimp(data, word_scorer(unknown=frozenset({"They", "I"})))
     assert results.scores["by_paradigm"] == pytest.approx({"one": 1.0, "two": 1 / 3, "three": None})

@@ -255,7 +255,7 @@ def test_answers_to_the_items_that_both_have_by_hand(tmp_path: Path) -> None:
         assert of["accuracy"].p == {(1, 2): 1.0, (2, 1): 1.0, (2, 2): 1.0}[only]
 
 
-def test_samples_in_which_a_score_is_not_defined_are_left_out(tmp_path: Path) -> None:
+def test_samples_in_which_a_score_is_not_defined_are_excluded(tmp_path: Path) -> None:
     """Of two items of one class each, F1 of yes is 1 and 0 in every sample that has a yes."""
     for name, guess in (("a", "no"), ("b", "yes")):
         rows = [("p", "yes", guess), ("q", "no", "no"), ("r", "no", "no")]
@@ -288,7 +288,7 @@ def test_a_score_that_one_model_alone_has_is_not_compared(tmp_path: Path) -> Non
     assert [score.score for score in found.scores] == ["toy, Spearman's ρ (%)"]
 
 
-def test_a_score_that_is_not_defined_for_common_items_is_left_out(tmp_path: Path) -> None:
+def test_a_score_that_is_not_defined_for_common_items_is_excluded(tmp_path: Path) -> None:
     """No item with a label in both is positive: there is an accuracy, and no F1."""
     for name, own in zip(MODELS, (0, 1, 1), strict=True):
         guess = ["no", "no", "yes", "yes"]

@@ -71,7 +71,7 @@ def test_evaluations_are_in_the_order_of_pages(folder: Path) -> None:
     assert [each.evaluation for each in main_scores(groups(folder)).scores] == ["zzz", "ppl"]
 
 
-def test_results_of_other_items_are_left_out(folder: Path) -> None:
+def test_results_of_other_items_are_excluded(folder: Path) -> None:
     write_blimp(folder / "other" / "blimp", RIGHT[0][:2], 9, training="z")
     every = [*groups(folder), *by_seed(find_models(folder / "other"))]
     found = main_scores(every)

@@ -321,7 +321,7 @@ def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
         assert pair.family == 2
 
 
-def test_sentences_that_one_lacks_are_left_out_of_all(tmp_path: Path) -> None:
+def test_sentences_that_one_lacks_are_excluded_from_all(tmp_path: Path) -> None:
     brackets = [(1, 2, 2), (2, 2, 2), (1, 3, 3)]
     parse(tmp_path / "a", brackets)
     parse(tmp_path / "b", [*brackets[:2], None])
@@ -525,7 +525,7 @@ def test_each_table_of_each_evaluation_is_a_family(tmp_path: Path) -> None:
     assert {score.pairs[0].family for score in scores if score.level == "overall"} == {2}
 
 
-def test_what_cannot_stand_beside_the_first_is_left_out(tmp_path: Path) -> None:
+def test_what_cannot_stand_beside_the_first_is_excluded(tmp_path: Path) -> None:
     same = {"x": [True, False]}
     a, b = blimp(tmp_path / "a", same), blimp(tmp_path / "b", same, scorer={"beam": 10})
     longer, other = blimp(tmp_path / "c", {"x": [True] * 3}), ppl(tmp_path / "d", [-1.0], [1])

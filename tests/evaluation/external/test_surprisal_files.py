@@ -192,7 +192,7 @@ def test_what_is_between_columns_is_said(tmp_path: Path, name: str, between: str
     assert caught.value.hint == between
 
 
-def test_what_does_not_fit_can_be_left_out(tmp_path: Path) -> None:
+def test_what_does_not_fit_can_be_excluded(tmp_path: Path) -> None:
     first, second = read(tmp_path, OFFSETS, SECOND, on_error="skip")
     assert isinstance(first, Unscorable)
     assert first.reason == "no surprisals"

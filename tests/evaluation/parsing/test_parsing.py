@@ -16,7 +16,7 @@ from pdtools.evaluation.parsing.evaluate import (
     compare_files,
     evaluate_parse,
     prepare,
-    read_left_out,
+    read_excluded,
     read_pairs,
 )
 from pdtools.evaluation.parsing.prm import COMMON, read_parameters
@@ -140,7 +140,7 @@ def test_one_broken_line_is_an_error_among_others(after: str, tmp_path: Path) ->
     assert (counts["errors"], counts["sentences"]) == (2, 4)
 
 
-def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
+def test_excluded_sentences_are_counted_apart(tmp_path: Path) -> None:
     flat = "(X (XX the) (XX dog) (XX barks) (XX .))"
     gold, predicted = write(tmp_path / "g", *GOLD), write(tmp_path / "p", GOLD[0], flat, "")
     record = {
@@ -156,13 +156,13 @@ def test_left_out_sentences_are_counted_apart(tmp_path: Path) -> None:
         2,
         1,
     )
-    results = evaluate_parse(gold, predicted, left_out=read_left_out(rejects))
+    results = evaluate_parse(gold, predicted, excluded=read_excluded(rejects))
     counts = results.counts
     assert (counts["sentences"], counts["scored"], counts["skipped"], counts["left_out"]) == (3, 1, 1, 1)
     assert results.scores["f1"] == 100.0
-    assert results.tables["items"].column("reason").to_pylist()[1] == f"left out: {record['reason']}"
+    assert results.tables["items"].column("reason").to_pylist()[1] == f"excluded: {record['reason']}"
     with pytest.raises(InputError, match="ends after line 3, but line 4 is to be excluded"):
-        evaluate_parse(gold, predicted, left_out={2: "unknown", 4: "unknown"})
+        evaluate_parse(gold, predicted, excluded={2: "unknown", 4: "unknown"})
 
 
 def test_all_counts_and_settings_by_hand(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_all_counts_and_settings_by_hand(tmp_path: Path) -> None:
         delete_labels=frozenset({"TOP", ","}),
         delete_labels_for_length=frozenset({"-NONE-", "Z"}),
     )
-    found = evaluate_parse(gold, predicted, parameters, left_out={3: "long"})
+    found = evaluate_parse(gold, predicted, parameters, excluded={3: "long"})
     whole = {
         **{"sentences": 3, "scored": 2, "errors": 0, "skipped": 0, "left_out": 1, "gold_brackets": 7},
         **{"predicted_brackets": 7, "matched_brackets": 6, "matched_spans": 7, "crossing_brackets": 0},
@@ -208,9 +208,9 @@ def test_all_counts_and_settings_by_hand(tmp_path: Path) -> None:
 
 def test_records_about_several_files_are_refused(tmp_path: Path) -> None:
     records = [json.dumps({"line": n, "reason": "long", "file": file}) for n, file in ((1, "a"), (2, "b"))]
-    assert read_left_out(write(tmp_path / "one", records[0])) == {1: "long"}
+    assert read_excluded(write(tmp_path / "one", records[0])) == {1: "long"}
     with pytest.raises(InputError, match="several files"):
-        read_left_out(write(tmp_path / "two", *records))
+        read_excluded(write(tmp_path / "two", *records))
 
 
 def test_factored_trees_are_compared_by_evalb_too(tmp_path: Path) -> None:
@@ -236,8 +236,8 @@ def test_the_trees_of_items_are_those_that_were_compared(tmp_path: Path, binariz
         "(X (XX dog))",
     )
     gold, mine = write(tmp_path / "g", *GOLD), write(tmp_path / "p", *predicted)
-    left_out = {3: "no parse"}
-    results = evaluate_parse(gold, mine, UNLABELED, binarize=binarize, left_out=left_out)  # type: ignore[arg-type]
+    excluded = {3: "no parse"}
+    results = evaluate_parse(gold, mine, UNLABELED, binarize=binarize, excluded=excluded)  # type: ignore[arg-type]
     rows = results.table("items").to_pylist()
     for row in rows[:2]:
         again = dataclasses.asdict(compare_sentence(row["gold_tree"], row["predicted_tree"], UNLABELED))
@@ -259,7 +259,7 @@ def test_files_of_different_lengths(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["{", '{"line": 1}', "[]", '{"line": "x", "reason": "r", "file": "f"}'])
 def test_bad_rejects(tmp_path: Path, line: str) -> None:
     with pytest.raises(InputError, match=r"r\.jsonl:1"):
-        read_left_out(write(tmp_path / "r.jsonl", line))
+        read_excluded(write(tmp_path / "r.jsonl", line))
 
 
 def test_a_tree_with_tags_keeps_them() -> None:

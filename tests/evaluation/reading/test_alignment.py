@@ -65,7 +65,7 @@ def test_subwords_may_cross_punctuation_but_not_words() -> None:
     assert found.reasons == {1: CROSSING, 2: CROSSING}
 
 
-def test_a_word_that_tokens_leave_out_a_part_of_has_no_value() -> None:
+def test_a_word_with_a_part_outside_of_tokens_has_no_value() -> None:
     written = join_words(["naïve", "cat"], "ptb")
     found = align(written, [(0, score_of(written.text, [(0, 2), (3, 5), (6, 9)]))])
     assert found.reasons == {0: UNCOVERED}

@@ -237,7 +237,7 @@ def test_items_may_be_single_sentences_and_fewer_than_folds() -> None:
     assert set(items.fold.dropna()) == {0, 1, 2, 3}
 
 
-def test_predictors_that_a_model_lacks_are_left_out_of_it_and_said() -> None:
+def test_predictors_that_a_model_lacks_are_excluded_and_said() -> None:
     every, rng = texts(), np.random.default_rng(6)
     surprisal, closed = rng.gamma(2, 3, (2, N_TEXTS, N_WORDS))
     times = times_of(every, 300 + 4 * surprisal)

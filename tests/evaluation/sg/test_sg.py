@@ -384,7 +384,7 @@ def test_items_have_lost_as_much_as_the_sentence_that_lost_most(word_scorer: Any
     assert results.table("items").column("dropped").to_pylist() == [0.25, 0.5]
 
 
-def test_all_regions_leave_out_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
+def test_all_regions_exclude_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
     data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
     results = evaluate_sg(read_suites(write(tmp_path / "toy.json", data)), word_scorer(eos=-7.0))
     assert results.scores["overall"] == 1.0

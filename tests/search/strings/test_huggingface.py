@@ -71,7 +71,7 @@ def test_batches_do_not_matter(folder: Path) -> None:
         assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
 
 
-def test_offsets_leave_out_the_space_before_a_token(folder: Path) -> None:
+def test_offsets_exclude_the_space_before_a_token(folder: Path) -> None:
     for found in score(folder, CORPUS):
         covered = {i for start, end in zip(found.starts, found.ends, strict=True) for i in range(start, end)}
         assert covered == {i for i, character in enumerate(found.text) if not character.isspace()}

@@ -6,13 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pdtools.files import LeftOut
-from pdtools.trees.forms import FORMS, Excluded, ReadOptions, ReadTree, read_block
+from pdtools.files import ExcludedInput
+from pdtools.trees.forms import FORMS, ExcludedByRule, ReadOptions, ReadTree, read_block
 
 
 def read_file(
     name: str, file: Path, counts: Counter[str] | None = None, **options: Any
-) -> tuple[list[ReadTree], list[LeftOut | Excluded]]:
+) -> tuple[list[ReadTree], list[ExcludedInput | ExcludedByRule]]:
     """The trees of a file of a form, and what has none."""
     form, counts = FORMS[name], Counter() if counts is None else counts
     chosen = ReadOptions(**options)

@@ -13,7 +13,7 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import TransformCounts, normalize, read_trees
-from pdtools.trees.forms import Excluded, forms_of
+from pdtools.trees.forms import ExcludedByRule, forms_of
 from trees.forms.reading import read_file, spans_of
 
 LEMMAS = """( (IP-MAT (NP-SBJ (D The-the) (N hound$-hound) (D $s-the))
@@ -84,7 +84,7 @@ def test_asterisks_alone_are_no_sentence(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("( (FRAG (P ***) (NP (D *)) (P ***)) (ID a))\n( (FRAG (N a) (P ***)))\n")
     (read,), (other,) = read_file("penn-historical", tmp_path / "a")
     assert read.tree.words == ("a", "***")
-    assert other == Excluded("asterisks alone (***)")
+    assert other == ExcludedByRule("asterisks alone (***)")
 
 
 LOOSE = """1\t(S\t(NP  (NN\t  (rumah)))  (VP (VB  (pergi))\t(NP (*-1)) (SBAR (0) (S (NP (*T*-2)) (CD (0))))))

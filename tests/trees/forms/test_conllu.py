@@ -124,7 +124,7 @@ def test_a_bad_sentence_is_named_and_the_rest_kept(file: Path, text: str, line: 
     assert other.reason.startswith(reason)
 
 
-def test_a_sentence_in_another_encoding_is_left_out_alone(file: Path) -> None:
+def test_a_sentence_in_another_encoding_is_excluded_alone(file: Path) -> None:
     file.write_bytes(
         rows(("dog", 0)).encode() + rows(("a", 0), ("é", 1)).encode("latin-1") + rows(("é", 0)).encode()
     )
