@@ -1,8 +1,13 @@
-"""Cross-entropy of a linear layer's logits, which on a CPU are never all there at once."""
+"""Cross-entropy of a linear layer's logits, which on a CPU are never all there at once.
+
+Gradients are made in the forward pass, while a block's logits are at hand, as Liger-kernel does
+(Hsu et al. 2024, arXiv:2410.10989): making logits again for them would be a fourth matrix product beside
+three.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -12,8 +17,8 @@ from torch.autograd.function import once_differentiable
 
 # Logits that are made at a time on a CPU: as many as stay in its cache until they are used, but of no fewer
 # positions than it takes until the weights, which every block reads, cost little.
-BLOCK_CELLS = 1 << 20
-BLOCK_ROWS = 256
+BLOCK_CELLS = 1 << 21
+BLOCK_ROWS = 128
 
 # Makes logits (s, V) of some positions -inf in place, where a class is ruled out.
 RuleOut = Callable[[Tensor, slice], None]
@@ -24,8 +29,9 @@ def linear_cross_entropy(
 ) -> Tensor:
     """-log softmax(hidden weight^T + bias)[target], in single precision.
 
-    On a CPU large ones are computed block by block, and once more for the gradients: that takes less memory,
-    and in mixed precision less time than to write all logits to memory, and to read them again.
+    On a CPU large ones are computed block by block: that takes less memory, and less time than to write all
+    logits to memory and to read them again. It is fast where all positions have the same gradient, as those
+    of a sum or a mean: others need the logits a second time, for the gradient of the weights.
 
     Args:
         hidden: (S, D).
@@ -43,7 +49,7 @@ def linear_cross_entropy(
             dtype = torch.get_autocast_dtype("cpu")
         with torch.autocast("cpu", enabled=False):
             given = [x if x is None else x.to(dtype) for x in (hidden, weight, bias)]
-            return _LinearCrossEntropy.apply(*given, targets, rule_out)
+            return _LinearCrossEntropy.apply(*given, targets, rule_out, torch.is_grad_enabled())
     logits = F.linear(hidden, weight, bias).float()
     if rule_out is not None:
         rule_out(logits, slice(0, len(logits)))
@@ -59,52 +65,81 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         rule_out: RuleOut | None,
+        with_gradients: bool,
     ) -> Tensor:
         ctx.rule_out = rule_out
-        found = []
-        for rows in _blocks(hidden, weight):
-            logits = _logits(hidden, weight, bias, rows, rule_out)
-            logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            found.append(F.cross_entropy(logits, targets[rows], reduction="none"))
-        nll = torch.cat(found)
-        ctx.save_for_backward(hidden, weight, bias, targets, nll)
+        wanted = [with_gradients and each for each in ctx.needs_input_grad[:3]]
+        factors = hidden.new_ones(len(hidden))
+        nll, gradients = _in_blocks(hidden, weight, bias, targets, rule_out, factors, wanted)
+        if with_gradients:
+            ctx.save_for_backward(hidden, weight, bias, targets, *gradients)
         return nll.float()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        hidden, weight, bias, targets, nll = ctx.saved_tensors
-        of_hidden, of_weight, of_bias = ctx.needs_input_grad[:3]
-        scale = grad[:, None]  # (S, 1)
-        weighted = (hidden * scale).to(hidden.dtype)  # (S, D)
-        at_target = torch.expm1(-nll)  # (S,)
-        more = torch.promote_types(weight.dtype, torch.float32)
-        grad_hidden = torch.empty_like(hidden) if of_hidden else None
-        grad_weight = torch.zeros_like(weight, dtype=more) if of_weight else None
-        grad_bias = torch.zeros_like(bias, dtype=more) if of_bias else None
-        for rows in _blocks(hidden, weight):
-            # Of each position's -log p by its logits: p, but p - 1 at the target, which narrow numbers don't
-            # give as a difference where p is near 1.
-            by_logits = _logits(hidden, weight, bias, rows, ctx.rule_out).softmax(1)  # (s, V)
-            by_logits.scatter_(1, targets[rows, None], at_target[rows, None].to(by_logits.dtype))
-            if grad_hidden is not None:
-                grad_hidden[rows] = by_logits @ weight * scale[rows]
-            if grad_weight is not None:
-                grad_weight += by_logits.T @ weighted[rows]
-            if grad_bias is not None:
-                grad_bias += by_logits.T @ grad[rows].to(by_logits.dtype)
-        return grad_hidden, grad_weight, grad_bias, None, None
+        *given, by_hidden, by_weight, by_bias = ctx.saved_tensors
+        if by_hidden is not None:
+            by_hidden = by_hidden * grad[:, None].to(by_hidden.dtype)
+        if bool((grad == grad[0]).all()):
+            by_weight, by_bias = (None if each is None else each * grad[0] for each in (by_weight, by_bias))
+        elif by_weight is not None or by_bias is not None:
+            wanted = (False, by_weight is not None, by_bias is not None)
+            _, (_, by_weight, by_bias) = _in_blocks(*given, ctx.rule_out, grad, wanted)
+        return by_hidden, by_weight, by_bias, None, None, None
+
+
+def _in_blocks(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    rule_out: RuleOut | None,
+    factors: Tensor,
+    wanted: Sequence[bool],
+) -> tuple[Tensor, list[Tensor | None]]:
+    """-log p of the targets, (S,), and gradients.
+
+    Args:
+        factors: (S,), of positions in the gradients by the weight and the bias.
+        wanted: whether gradients by hidden (of each position's own -log p), weight and bias are.
+    """
+    more = torch.promote_types(weight.dtype, torch.float32)
+    nll = hidden.new_empty(len(hidden), dtype=more)
+    by_hidden, by_weight, by_bias = (
+        torch.zeros_like(x, dtype=dtype) if is_wanted and x is not None else None
+        for x, dtype, is_wanted in zip((hidden, weight, bias), (hidden.dtype, more, more), wanted, strict=True)
+    )
+    for rows in _blocks(hidden, weight):
+        logits = F.linear(hidden[rows], weight, bias)  # (s, V)
+        if rule_out is not None:
+            rule_out(logits, rows)
+        logprobs, target = logits.log_softmax(1, dtype=more), targets[rows, None]
+        nll[rows] = -logprobs.gather(1, target)[:, 0]
+        if not any(wanted):
+            continue
+        # Of each position's -log p by its logits: p, but p - 1 at the target, which narrow numbers don't
+        # give as a difference where p is near 1.
+        by_logits = logprobs.exp_().scatter_(1, target, torch.expm1(-nll[rows, None])).to(weight.dtype)
+        if by_hidden is not None:
+            torch.mm(by_logits, weight, out=by_hidden[rows])
+        if by_weight is not None:
+            _add_product(by_weight, by_logits.T, (hidden[rows] * factors[rows, None]).to(weight.dtype))
+        if by_bias is not None:
+            by_bias += by_logits.T @ factors[rows].to(weight.dtype)
+    return nll, [by_hidden, by_weight, by_bias]
+
+
+def _add_product(total: Tensor, x: Tensor, y: Tensor) -> None:
+    """Add x y to what may be more precise than they are."""
+    if total.dtype == x.dtype:
+        total.addmm_(x, y)
+    else:
+        total += x @ y
 
 
 def _blocks(hidden: Tensor, weight: Tensor) -> list[slice]:
-    rows = max(BLOCK_ROWS, BLOCK_CELLS // len(weight))
+    """Positions, in blocks of nearly equal length."""
+    number = -(-len(hidden) // max(BLOCK_ROWS, BLOCK_CELLS // len(weight)))
+    rows = -(-len(hidden) // number)
     return [slice(first, first + rows) for first in range(0, len(hidden), rows)]
-
-
-def _logits(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, rows: slice, rule_out: RuleOut | None
-) -> Tensor:
-    logits = F.linear(hidden[rows], weight, bias)  # (s, V)
-    if rule_out is not None:
-        rule_out(logits, rows)
-    return logits

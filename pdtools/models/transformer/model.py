@@ -247,13 +247,13 @@ class TransformerLM(LanguageModel):
         targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
         shift = 1 if self.objective == "causal" else 0
         hidden_before = hidden[:, : hidden.shape[1] - shift]  # (B, N - shift, D)
-        if batch.scored is None or not self._selects():
+        if not self._selects(batch):
             token_logprobs = -self._nll(hidden_before.flatten(0, 1), targets[:, shift:].flatten())
             token_logprobs = F.pad(token_logprobs.view(len(batch.tokens), -1), (shift, 0))  # (B, N)
             token_logprobs = token_logprobs.masked_fill(~batch.predicted(), 0)
         else:
-            # Few are scored: logits, the largest tensor, are made for those alone.
-            scored = batch.scored[:, shift:]  # (B, N - shift)
+            # Logits, the largest tensor, are made where something is scored, which may be few positions.
+            scored = batch.predicted()[:, shift:]  # (B, N - shift)
             found = -self._nll(hidden_before[scored], targets[:, shift:][scored])  # (S,)
             token_logprobs = found.new_zeros(scored.shape).masked_scatter(scored, found)
             token_logprobs = F.pad(token_logprobs, (shift, 0))  # (B, N)
@@ -455,9 +455,10 @@ class TransformerLM(LanguageModel):
         x = self.final_norm(x)
         return x if self.output_transform is None else self.output_transform(x)
 
-    def _selects(self) -> bool:
+    def _selects(self, batch: Batch) -> bool:
         """Whether it is worth it to pick the positions that are scored; a GPU has to be waited for."""
-        return self.device.type == "cpu" or self.vocab_size >= SELECTING_VOCABULARY
+        few = batch.scored is not None and self.vocab_size >= SELECTING_VOCABULARY
+        return few or self.device.type == "cpu"
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
         """-log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""

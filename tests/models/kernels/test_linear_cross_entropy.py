@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -95,16 +93,41 @@ def test_only_gradients_that_are_asked_for(monkeypatch: pytest.MonkeyPatch, aske
     in_blocks_of(monkeypatch, 10 * V)
     given, targets, weight = inputs(torch.float32)
     whole = torch.autograd.grad((linear_cross_entropy(*given, targets) * weight).sum(), given)
-    nll = linear_cross_entropy(*given, targets).detach()
-    context = SimpleNamespace(
-        saved_tensors=(*given, targets, nll),
-        needs_input_grad=[i == asked_for for i in range(3)],
-        rule_out=None,
-    )
+    wanted = [i == asked_for for i in range(3)]
+    tensors = [x.requires_grad_(is_wanted) for x, is_wanted in zip(given, wanted, strict=True)]
+    kept = linear_cross_entropy(*tensors, targets)
+    made = kept.grad_fn.saved_tensors[-3:]
+    assert [grad is not None for grad in made] == wanted
+    (found,) = torch.autograd.grad((kept * weight).sum(), given[asked_for])
+    torch.testing.assert_close(found, whole[asked_for])
+
+
+@pytest.mark.parametrize(("alike", "times"), [(True, 1), (False, 2)])
+def test_logits_are_made_again_only_for_positions_that_count_differently(
+    monkeypatch: pytest.MonkeyPatch, alike: bool, times: int
+) -> None:
+    in_blocks_of(monkeypatch, 10 * V)
+    given, targets, weight = inputs(torch.float64)
+    weight = torch.full_like(weight, 0.3) if alike else weight
+    plain = F.cross_entropy(F.linear(*given), targets, reduction="none")
+    linear, made = F.linear, []
+    monkeypatch.setattr(F, "linear", lambda *args: made.append(len(args[0])) or linear(*args))
+    found = linear_cross_entropy(*given, targets)
+    grads = with_gradients(given, found, weight)
+    assert sum(made) == times * S
+    for one, other in zip(grads, with_gradients(given, plain, weight.double()), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6, check_dtype=False)
+
+
+def test_without_gradients_only_the_loss_is_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks_of(monkeypatch, 10 * V)
+    given, targets, _ = inputs(torch.float32)
+    plain = linear_cross_entropy(*given, targets)
+    monkeypatch.setattr(torch, "mm", None)
     with torch.no_grad():
-        grads = module._LinearCrossEntropy.backward(context, weight)
-    assert [grad is not None for grad in grads[:3]] == [i == asked_for for i in range(3)]
-    torch.testing.assert_close(grads[asked_for], whole[asked_for])
+        found = linear_cross_entropy(*given, targets)
+    assert torch.equal(found, plain)
+    assert not found.requires_grad
 
 
 def test_mixed_precision_leaves_doubles_alone(monkeypatch: pytest.MonkeyPatch) -> None:
