@@ -15,7 +15,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.models.base import initialize, initialize_by_fan_in
 from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_transitions
 from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
-from pdtools.models.grammar.model import GrammarLM, logsumexp_of
+from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.output import logsumexp_of
 from pdtools.models.grammar.state import ActionState, Step
 from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
 from pdtools.models.grammar.transition_state import TransitionState
@@ -158,6 +159,9 @@ class DependencyGrammarLM(GrammarLM):
         column = (targets - self.actions.left).where(targets > self.actions.pop_root, _GEN)
         found = actions.gather(1, column[:, None])[:, 0].index_add(0, generated, -nll)
         return found, actions[:, :_GEN].argmax(1) + self.actions.left
+
+    def _output_parts(self) -> None:
+        """None: tokens share their distribution with pop_root alone."""
 
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
         """See :meth:`GrammarLM._next`."""

@@ -18,8 +18,8 @@ from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.derivations import read_actions
+from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
 from pdtools.models.grammar.state import ActionState, Step
-from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
@@ -211,6 +211,7 @@ class GrammarLM(TransformerLM):
             max_open=config.max_open,
             like=weight,
             has_stack=self.sees_stack,
+            output=self._output_parts(),
         )
         self.feed(state, torch.full((rows,), self.root_id, device=weight.device))
         return state
@@ -256,24 +257,38 @@ class GrammarLM(TransformerLM):
             For openers and closers float (R, labels + closers), and for the tokens float (R,) or (R, V),
             nats; -inf if one is not allowed, or there is no room for more positions.
         """
-        rows = max(1, (LOGIT_CELLS_CPU if self.device.type == "cpu" else LOGIT_CELLS) // self.actions.number)
         prefix = state.prefix()
-        parts = [slice(first, first + rows) for first in range(0, len(state.hidden), rows)]
-        every = [
-            self._next(
-                state.hidden[part],
-                Prefix(*(each[part] for each in prefix)),
-                None if tokens is None else tokens[part],
-            )
-            for part in parts
-        ]
-        structure, chosen = zip(*every, strict=True)
-        found = torch.cat(structure), torch.cat(chosen)
+        if tokens is None or state.output is None:
+            cells = LOGIT_CELLS_CPU if self.device.type == "cpu" else LOGIT_CELLS
+            rows = max(1, cells // self.actions.number)
+            parts = [slice(first, first + rows) for first in range(0, len(state.hidden), rows)]
+            every = [
+                self._next(
+                    state.hidden[part],
+                    Prefix(*(each[part] for each in prefix)),
+                    None if tokens is None else tokens[part],
+                )
+                for part in parts
+            ]
+            structure, chosen = zip(*every, strict=True)
+            found = torch.cat(structure), torch.cat(chosen)
+        else:
+            may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
+            found = state.output.logprobs(state.hidden, may, tokens)
         if self.max_length is not None:
             full = state.read >= self.max_length  # (R,)
             found[0].masked_fill_(full[:, None], -torch.inf)
             found[1].masked_fill_(full if tokens is not None else full[:, None], -torch.inf)
         return found
+
+    def _output_parts(self) -> OutputLayer | None:
+        """The output layer for searches; None if its probabilities are not over all allowed actions."""
+        if self.config.normalize == "all":
+            return None
+        real = torch.ones_like(self.continuing)
+        real[[self.pad_id, self.root_id, self.eos_id]] = False
+        whole = Linear(self._output_weight, self._output_bias)
+        return OutputLayer.of(whole, real & ~self.continuing, real & self.continuing)
 
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
         """Scores as in :meth:`action_logprobs`, for prefixes with room, from hidden states (r, D)."""
@@ -286,11 +301,6 @@ class GrammarLM(TransformerLM):
         of_tokens = logits[:, :v] if tokens is None else logits.gather(1, tokens[:, None])
         chosen = of_tokens - total[:, None]
         return logits[:, v:] - total[:, None], chosen if tokens is None else chosen[:, 0]
-
-
-def logsumexp_of(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, A), in C if possible: (R,)."""
-    return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)
 
 
 def _not_by_token() -> PdtoolsError:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pdtools.models.base import DecoderState
 from pdtools.models.grammar.allowed import Prefix
+from pdtools.models.grammar.output import OutputLayer
 from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
 from pdtools.models.transformer.score_terms import depth_differences
 from pdtools.trees.actions import ActionIds
@@ -110,6 +111,7 @@ class ActionState(DecoderState):
         count: int64 (R,), number of these.
         depths: int16 (R, W), their depths; only with a stack.
         memory: the keys and values of the entries.
+        output: the model's output layer for given tokens; None without one.
         closing: int64 (C,), prefixes whose newest position is the second of two.
     """
 
@@ -123,11 +125,20 @@ class ActionState(DecoderState):
     count: Tensor
     depths: Tensor | None
     memory: Memory
+    output: OutputLayer | None
     closing: Tensor | None = None
 
     @classmethod
     def empty(
-        cls, rows: int, *, layers: int, d_model: int, max_open: int, like: Tensor, has_stack: bool
+        cls,
+        rows: int,
+        *,
+        layers: int,
+        d_model: int,
+        max_open: int,
+        like: Tensor,
+        has_stack: bool,
+        output: OutputLayer | None,
     ) -> Self:
         """Prefixes that have read nothing.
 
@@ -136,6 +147,7 @@ class ActionState(DecoderState):
             layers, d_model, max_open: the model's.
             like: has the vectors' device and dtype.
             has_stack: whether only the stack is visible.
+            output: see the attribute.
         """
         zeros = torch.zeros(rows, dtype=torch.int64, device=like.device)
         table = zeros[:, None].repeat(1, max_open)
@@ -150,6 +162,7 @@ class ActionState(DecoderState):
             count=zeros,
             depths=zeros[:, None].short() if has_stack else None,
             memory=Memory([like.new_empty(rows, 2 * d_model) for _ in range(layers)]),
+            output=output,
         )
 
     def prefix(self) -> Prefix:
@@ -182,7 +195,8 @@ class ActionState(DecoderState):
 
     def _tables(self) -> dict[str, Tensor]:
         """The tensors that have a row for each prefix."""
-        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("memory", "closing")}
+        shared = ("memory", "output", "closing")
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
         return {name: table for name, table in named.items() if table is not None}
 
     @property
@@ -196,7 +210,8 @@ class ActionState(DecoderState):
         real = torch.arange(width, device=self.entries.device) < self.count[:, None]
         kept, place = torch.unique(self.entries[real], return_inverse=True)
         self.entries = torch.zeros_like(self.entries).masked_scatter(real, place)
-        self.memory.values = [values[kept] for values in self.memory.values]
+        for values in self.memory.values:
+            values[: len(kept)] = values[kept]
         self.memory.used = len(kept)
 
     def push(self, actions: Tensor, ids: ActionIds, masked_heads: int | None) -> Step:

@@ -174,10 +174,12 @@ class RelativePositions(ScoreTerm):
 
     def _vectors(self, distances: Tensor) -> Tensor:
         """W_R R of distances (K): (H, K, d_head)."""
-        weight = self.distance_map.weight
-        sinusoids = sinusoids_of(distances + self.nearest, self.d_model, self.timescale).to(weight.dtype)
+        return self._mapped(sinusoids_of(distances + self.nearest, self.d_model, self.timescale))
+
+    def _mapped(self, sinusoids: Tensor) -> Tensor:
+        sinusoids = sinusoids.to(self.distance_map.weight.dtype)
         r = self.distance_map(F.dropout(sinusoids, self.dropout, self.training))  # (K, D)
-        return r.view(len(distances), len(self.content_bias), -1).transpose(0, 1)
+        return r.view(len(sinusoids), len(self.content_bias), -1).transpose(0, 1)
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
         """See :meth:`ScoreTerm.tensors`."""
@@ -202,10 +204,17 @@ class DepthPositions(RelativePositions):
 
     name = "depth-difference"
     form = (*RelativePositions.form, "apart")
+    sinusoids: Tensor
+
+    def __init__(self, d_model: int, heads: int, *, dropout: float = 0.0) -> None:
+        super().__init__(d_model, heads, dropout=dropout)
+        distances = torch.arange(NEAREST, FARTHEST + 1)
+        sinusoids = sinusoids_of(distances, d_model, self.timescale)  # (64, D)
+        self.register_buffer("sinusoids", sinusoids, persistent=False)
 
     def vectors(self, keys: int) -> Tensor:
         """W_R R of the distances from the nearest on: (H, 64, d_head)."""
-        return self._vectors(torch.arange(NEAREST, FARTHEST + 1, device=self.distance_map.weight.device))
+        return self._mapped(self.sinusoids)
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
         """See :meth:`ScoreTerm.tensors`; of a step of decoding."""

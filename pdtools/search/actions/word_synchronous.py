@@ -324,8 +324,9 @@ class _Batch:
         count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
         best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
         before = best[:, 0]  # (c,), the score of the previous best hypothesis
+        every = [(best[:0, 0], count[:0])]  # scores and strings of all that generated the token
         while len(frontier.score):
-            score, row, action, is_goal = self._pool(frontier, tokens, inside)
+            score, row, action, is_goal = self._pool(frontier, tokens, inside, beam.actions)
             string = frontier.string[row]
             rank = _rank(string, n_goals)
             in_beam = rank < beam.actions
@@ -333,13 +334,16 @@ class _Batch:
             late = late[_rank(string[late], n_goals) < beam.fast_track]
             chosen = torch.cat([torch.nonzero(is_goal & in_beam)[:, 0], late]).sort().values
             others = torch.nonzero(~is_goal & in_beam)[:, 0]
-            new = self._extended(frontier, score, row, action, chosen)
-            generated.append(new)
-            count += torch.bincount(new.string, minlength=n_goals)
-            leader = torch.nonzero(_rank(new.string, n_goals) == 0)[:, 0]
-            leader = leader[new.score[leader] > best[new.string[leader], 0]]
-            before = before.index_copy(0, new.string[leader], frontier.score[row[chosen[leader]]])
-            best = _best(best, new.score, new.string)
+            new_score, new_string = score[chosen], string[chosen]
+            every.append((new_score, new_string))
+            count += torch.bincount(new_string, minlength=n_goals)
+            leader = torch.nonzero(_rank(new_string, n_goals) == 0)[:, 0]
+            leader = leader[new_score[leader] > best[new_string[leader], 0]]
+            before = before.index_copy(0, new_string[leader], frontier.score[row[chosen[leader]]])
+            best = _best(best, new_score, new_string)
+            generated.append(
+                self._extended(frontier, score, row, action, chosen[new_score >= best[new_string, -1]])
+            )
             # Continuing makes no hypothesis more probable: once all are behind the kept ones, that will not
             # change.
             leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
@@ -349,14 +353,14 @@ class _Batch:
             others = others[score[others] >= least[string[others]]]
             frontier = self._extended(frontier, score, row, action, others)
             self._read(frontier)
-        every = _Hypotheses.join(generated)
-        order = torch.sort(every.score, descending=True, stable=True).indices
-        order = order[torch.sort(every.string[order], stable=True).indices]
-        kept = order[_rank(every.string[order], n_goals) < beam.words]
-        kept = kept[every.score[kept] >= (best[:, 0] - self.margin)[every.string[kept]]]
-        found = every.taken(kept)
+        last = _Hypotheses.join(generated)
+        order = _best_first(last.score, last.string)
+        kept = order[_rank(last.string[order], n_goals) < beam.words]
+        kept = kept[last.score[kept] >= (best[:, 0] - self.margin)[last.string[kept]]]
+        found = last.taken(kept)
         sums = _sums(found.score, found.string, n_goals)
-        share = sums - _sums(every.score, every.string, n_goals)
+        scores, strings = (torch.cat(each) for each in zip(*every, strict=True))
+        share = sums - _sums(scores, strings, n_goals)
         return found, sums, share.nan_to_num(0.0)  # for prefixes without hypotheses
 
     def _generate_some(self, fed: _Hypotheses, level: Level) -> tuple[_Hypotheses, Tensor, Tensor]:
@@ -417,8 +421,7 @@ class _Batch:
                 each > torch.maximum(least, each.new_tensor(-1e300))[:, None], as_tuple=True
             )
             score = each[row, column]
-            order = torch.sort(score, descending=True, stable=True).indices
-            order = order[torch.sort(frontier.string[row[order]], stable=True).indices]
+            order = _best_first(score, frontier.string[row])
             order = order[_rank(frontier.string[row[order]], prefixes) < self.beam.actions]
             action = self.ids.tokens + column
             frontier = self._extended(frontier, score, row, action, order)
@@ -445,9 +448,11 @@ class _Batch:
         return frontier
 
     def _pool(
-        self, frontier: _Hypotheses, tokens: Tensor, inside: Tensor
+        self, frontier: _Hypotheses, tokens: Tensor, inside: Tensor, most: int | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All next actions of hypotheses that the strings allow, best first in each string.
+        """Next actions of hypotheses that the strings allow, best first in each string.
+
+        All of them, or the `most` best of each string beside those that are waited for.
 
         Actions that a string rules out are dropped, and the rest is not renormalised: their probability
         belongs to other strings.
@@ -471,10 +476,15 @@ class _Batch:
         joint = frontier.score[:, None] + each.double()
         if bool(joint.isnan().any()):
             raise PdtoolsError(NO_NUMBERS)
-        row, column = torch.nonzero(joint > -torch.inf, as_tuple=True)
+        possible = joint > -torch.inf
+        if most is not None:
+            among = joint >= _least_of_best(joint, frontier.string, len(tokens), most)[frontier.string, None]
+            among[:, n_labels] = True
+            among[:, n_labels + 1 :] |= ends[:, None]
+            possible &= among
+        row, column = torch.nonzero(possible, as_tuple=True)
         score = joint[row, column]
-        order = torch.sort(score, descending=True, stable=True).indices
-        order = order[torch.sort(frontier.string[row[order]], stable=True).indices]
+        order = _best_first(score, frontier.string[row])
         score, row, column = score[order], row[order], column[order]
         is_token = column == n_labels
         action = torch.where(is_token, goal[row], ids.tokens + column - (column > n_labels).long())
@@ -540,6 +550,23 @@ def _thinned(score: Tensor, string: Tensor, most: int, uniform: Tensor) -> tuple
     weight = thin(table, torch.full_like(uniform, most, dtype=torch.int64), uniform)[string, rank]
     left = torch.nonzero(weight > -torch.inf)[:, 0]
     return left, weight[left]
+
+
+def _best_first(score: Tensor, string: Tensor) -> Tensor:
+    """The order of rows by string, and within it by score; of equal ones as they are: int64 (R,)."""
+    order = torch.sort(score, descending=True, stable=True).indices
+    return order[torch.sort(string[order], stable=True).indices]
+
+
+def _least_of_best(values: Tensor, string: Tensor, strings: int, most: int) -> Tensor:
+    """The least of the `most` largest values in the rows (R, C) of each string: (strings,); -inf of fewer."""
+    rank = _rank(string, strings)
+    table = values.new_full((strings, int(rank.max()) + 1, values.shape[1]), -torch.inf)
+    table[string, rank] = values
+    table = table.flatten(1)
+    if table.shape[1] < most:
+        return table.new_full((strings,), -torch.inf)
+    return table.topk(most, dim=1, sorted=False).values.amin(1)
 
 
 def _rank(string: Tensor, strings: int) -> Tensor:

@@ -1,0 +1,98 @@
+"""The output layer of a model of actions, in parts that are allowed as a whole: no masks over the vocabulary.
+
+Shapes: R prefixes, D numbers of a hidden state, V tokens, S openers and closers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdtools.models.grammar.allowed import Allowed
+from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
+from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU
+
+
+class Linear(NamedTuple):
+    """Rows of an output layer: weight (A, D), bias (A,)."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def rows(self, which: Tensor | slice) -> Linear:
+        """Some of its rows."""
+        return Linear(self.weight[which], None if self.bias is None else self.bias[which])
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits float (R, A)."""
+        return F.linear(hidden, self.weight, self.bias).float()
+
+    def sums(self, hidden: Tensor) -> Tensor:
+        """Logarithms of the sums of exp of the logits, in blocks of rows: float (R,)."""
+        cells = LOGIT_CELLS_CPU if hidden.device.type == "cpu" else LOGIT_CELLS
+        blocks = hidden.split(max(1, cells // max(1, len(self.weight))))
+        return torch.cat([logsumexp_of(self.logits(block)) for block in blocks])
+
+
+class OutputLayer(NamedTuple):
+    """An output layer and copies of its parts.
+
+    Attributes:
+        whole: all of it, tokens first.
+        structure: openers and closers.
+        beginning, continuing: tokens that begin a word, and the others; special tokens are in neither.
+        begins, continues: bool (V,), which tokens are in these.
+    """
+
+    whole: Linear
+    structure: Linear
+    beginning: Linear
+    continuing: Linear
+    begins: Tensor
+    continues: Tensor
+
+    @classmethod
+    def of(cls, whole: Linear, begins: Tensor, continues: Tensor) -> OutputLayer:
+        """The parts of a layer.
+
+        Args:
+            whole: (V + S, D).
+            begins, continues: see the attributes.
+        """
+        parts = (slice(len(begins), None), torch.nonzero(begins)[:, 0], torch.nonzero(continues)[:, 0])
+        return cls(whole, *map(whole.rows, parts), begins, continues)
+
+    def logprobs(self, hidden: Tensor, may: Allowed, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-probabilities of structure and of one token for each prefix, over the allowed actions.
+
+        Args:
+            hidden: (R, D).
+            may: of R prefixes.
+            tokens: int64 (R,).
+
+        Returns:
+            float (R, S) and (R,), nats; -inf if not allowed.
+        """
+        structure = self.structure.logits(hidden).masked_fill(~may.structure, -torch.inf)
+        sums = torch.stack([structure.logsumexp(1), *hidden.new_full((2, len(hidden)), -torch.inf).float()])
+        for part, place, allowed in ((self.beginning, 1, may.tokens), (self.continuing, 2, may.continuing)):
+            rows = torch.nonzero(allowed)[:, 0]
+            if len(rows) and len(part.weight):
+                sums[place, rows] = part.sums(hidden[rows])
+        total = sums.logsumexp(0)  # (R,)
+        chosen = self.whole.rows(tokens)
+        logit = (hidden.float() * chosen.weight.float()).sum(1)
+        if chosen.bias is not None:
+            logit = logit + chosen.bias.float()
+        # Rounded as the logits in the total are: else in bfloat16 what is nearly certain would be above 1.
+        logit = logit.to(hidden.dtype).float()
+        fits = (self.begins[tokens] & may.tokens) | (self.continues[tokens] & may.continuing)
+        return structure - total[:, None], logit.masked_fill(~fits, -torch.inf) - total
+
+
+def logsumexp_of(logits: Tensor) -> Tensor:
+    """log Σ exp of rows (R, A), in C if possible: (R,)."""
+    return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)
