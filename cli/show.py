@@ -145,7 +145,7 @@ def show(
         description = describe_row(rows, i)
         if actions is not None:
             gilt = actions is Actions.gilt
-            found = describe_graph(rows, i) if gilt else describe_actions(rows, i, actions.value)
+            found = describe_graph(rows, i) if gilt else describe_actions(rows, i, cast(Any, actions.value))
             description |= {"actions": found}
             del description["tokens"]
     if tree is not None:

@@ -161,9 +161,9 @@ def make_rows(
         columns["labels"] = flat.labels, bounds.astype(np.int32)
         columns |= {"opens": (flat.opens, inside), "closes": (flat.closes, inside)}
     if graphs is not None:
-        bounds = np.cumsum([0, *map(len, graphs)], dtype=np.int32)
-        ends_of_arcs = [graph.heads for graph in graphs], [graph.dependents for graph in graphs]
-        columns |= {name: (_joined(some), bounds) for name, some in zip(ARCS, ends_of_arcs, strict=True)}
+        arcs_inside = np.cumsum([0, *map(len, graphs)]).astype(np.int32)
+        nodes = [graph.heads for graph in graphs], [graph.dependents for graph in graphs]
+        columns |= {name: (_joined(some), arcs_inside) for name, some in zip(ARCS, nodes, strict=True)}
     lists = {
         name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
         for name, (values, bounds) in columns.items()

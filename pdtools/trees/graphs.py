@@ -10,6 +10,7 @@ arcs from t, by their dependents 1..t-1. These 2t - 1 are the *candidates* of t.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from pdtools.errors import InputError
 
 Int32 = NDArray[np.int32]
+_Integer = TypeVar("_Integer", np.int32, np.int64)
 _COMPARED_AT_ONCE = 1 << 22  # pairs of arcs
 
 
@@ -178,5 +180,5 @@ class Graph:
         return Graph.of_heads(np.array(parents, dtype=np.int32) + 1), n_lifted
 
 
-def _candidates(heads: NDArray[np.integer], dependents: NDArray[np.integer]) -> NDArray[np.integer]:
-    return np.where(heads < dependents, heads, heads + dependents - 1)
+def _candidates(heads: NDArray[_Integer], dependents: NDArray[_Integer]) -> NDArray[_Integer]:
+    return np.where(heads < dependents, heads, (heads + dependents - 1).astype(heads.dtype))
