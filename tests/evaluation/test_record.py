@@ -323,6 +323,6 @@ def test_results_that_do_not_say_what_they_are_are_of_another_kind(
 
 
 def test_records_of_pdtools_are_in_the_order_of_pages() -> None:
-    names = ["blimp", "sg", "parse", "ppl", "dyck", "cfl", "task", "reading", "classify"]
+    names = ["blimp", "sg", "parse", "dependencies", "ppl", "dyck", "cfl", "task", "reading", "classify"]
     assert [*evaluations()] == names
     assert all(record.name == name for name, record in evaluations().items())
