@@ -78,8 +78,10 @@ def eval_parse(
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
-    Of dependencies, compute UAS and unlabeled arc F1, by the rules of the CoNLL 2018 shared task: words are
-    aligned by their characters.
+    Of dependencies (CoNLL-U), compute UAS as the script of the CoNLL 2018 shared task does. Words are aligned
+    by their characters, so they may be split differently, and sentences too. Arc F1 compares arcs instead of
+    words. It also serves graphs: enhanced ones (DEPS), .sdp files, and predicted graphs without a tree (_ in
+    HEAD).
 
     Predicted trees without tags (pdtools decode writes such trees) get the gold tags, so that punctuation is
     excluded on both sides. They have no labels either, and need --unlabeled. --format evalb compares the
@@ -90,10 +92,10 @@ def eval_parse(
     \b
     Example:
       pdtools eval-parse gold.trees predicted.trees
+      pdtools eval-parse gold.conllu predicted.conllu
       pdtools eval-parse gold.trees predicted.trees --prm COLLINS.prm --format evalb
       pdtools eval-parse gold.trees mine.trees --unlabeled --binarize right \\
           --left-out mine.trees.rejects.jsonl
-      pdtools eval-parse gold.conllu predicted.conllu
     """
     import dataclasses
 

@@ -160,7 +160,7 @@ def test_columns_of_shards_and_their_types() -> None:
 
     tokenizer: Any = SimpleNamespace(text_style="ptb", fingerprint="")
     layouts = [
-        ShardSettings(constituents="labelled"),
+        ShardSettings(constituents="labelled", arcs="unlabelled"),
         ShardSettings(layout="window", window=9, prompts="labels"),
         ShardSettings(layout="window", window=9, prompts="numbers"),
     ]
