@@ -13,6 +13,8 @@ from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Unscorable
 from pdtools.trees import Tree, placeholder
+from pdtools.trees.graph_trees import conllu
+from pdtools.trees.graphs import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +25,18 @@ class Decoded:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
         k_best: the best parses (:attr:`pdtools.search.scorer.Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal, dropped: see :class:`pdtools.search.scorer.Parsed`; None for a placeholder.
+        marginal, dropped, arcs: see :class:`pdtools.search.scorer.Parsed`; None for a placeholder.
     """
 
     tree: Tree
     k_best: tuple[tuple[float | None, Tree], ...]
     marginal: float | None
     dropped: float | None
+    arcs: str | None = None
+
+    def conllu(self) -> str:
+        """The sentence in CoNLL-U; without a parse, without arcs."""
+        return conllu(Graph.from_text(self.arcs or "", len(self.tree)), self.tree.words)
 
 
 def decode(
@@ -60,7 +67,13 @@ def decode(
             yield Decoded(tree=placeholder(sentence.words), k_best=(), marginal=None, dropped=None)
         else:
             best = found.k_best[0][1]
-            yield Decoded(tree=best, k_best=found.k_best, marginal=found.marginal, dropped=found.dropped)
+            yield Decoded(
+                tree=best,
+                k_best=found.k_best,
+                marginal=found.marginal,
+                dropped=found.dropped,
+                arcs=found.arcs,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +85,11 @@ class DecodeCounts:
     placeholders: int
 
 
+def is_conllu(output: str) -> bool:
+    """Whether a file is to be in CoNLL-U, by its name."""
+    return output.removesuffix(".gz").removesuffix(".zst").endswith(".conllu")
+
+
 def write_decoded(
     results: Iterable[Decoded], output: str, *, rejects: Rejects, scores: str | None = None, k_best: int = 1
 ) -> DecodeCounts:
@@ -79,7 +97,8 @@ def write_decoded(
 
     Args:
         results: from :func:`decode`.
-        output: a file (compressed by its suffix) or ``-``. Rejects go beside a file.
+        output: a file (compressed by its suffix) or ``-``. Rejects go beside a file. A ``.conllu`` file gets
+            dependencies, of models of arcs (:func:`is_conllu`).
         scores: a table with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
             and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``; ``dropped``. A placeholder has no
             rows. Not for trees of TreeReg, which have no scores.
@@ -97,7 +116,7 @@ def write_decoded(
             trees += 1
             words += len(result.tree)
             placeholders += not result.k_best
-            lines.write(f"{result.tree}\n")
+            lines.write(result.conllu() if is_conllu(output) else f"{result.tree}\n")
             if write_scores is None:
                 continue
             for rank, (joint, tree) in enumerate(result.k_best, start=1):

@@ -160,6 +160,7 @@ class ParseWork(_SentencesWork[Sequence[Parsed | Unscorable]]):
                 tuple((joint, Tree.from_brackets(text)) for joint, text in one.k_best),
                 one.marginal,
                 one.dropped,
+                one.arcs,
             )
             for one in as_type(record, tuple[_ParsedRecord | Unscorable, ...])
         ]
@@ -172,6 +173,7 @@ class _ParsedRecord:
     k_best: tuple[tuple[float | None, str], ...]
     marginal: float | None
     dropped: float | None
+    arcs: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

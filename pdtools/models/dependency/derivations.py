@@ -14,7 +14,7 @@ from torch import Tensor
 from pdtools.models.dependency.scorer import COUNTS, best_sets, log_polynomials, log_set_sums
 from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.trees import Constituents, Tree
-from pdtools.trees.forms.dependencies import constituents
+from pdtools.trees.graph_trees import graph_tree
 from pdtools.trees.graphs import Graph
 
 if TYPE_CHECKING:
@@ -76,32 +76,6 @@ class ArcKind(TokenwiseKind):
     def read(self, tokens: NDArray[np.int32], given: Graph) -> ArcDerivation:
         """See :meth:`DerivationKind.read`."""
         return ArcDerivation(tokens[1:-1], given)
-
-
-def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
-    """The constituents of a graph: a tree in it, in which a head spans its descendants, flat.
-
-    The tree is made from the root on, breadth first. A word that is not reached, or is another one under the
-    root, hangs on the first. Crossing arcs are lifted. If the words are not the graph's (running
-    text, in which some have no space between them), all hang on the first.
-    """
-    below: list[list[int]] = [[] for _ in range(graph.n_words + 1)]
-    for head, dependent in graph.arcs if graph.n_words == len(words) else ():
-        below[head].append(dependent)
-    parents: list[int | None] = [None] * len(words)
-    order = [0]
-    top = -1  # the first word under the root
-    for node in order:  # which grows
-        for dependent in sorted(below[node]):
-            if parents[dependent - 1] is None:
-                parents[dependent - 1] = node - 1 if node else top
-                top = dependent - 1 if top < 0 else top
-                order.append(dependent)
-        if node == order[-1] and None in parents:
-            below[0] = [parents.index(None) + 1]
-            order.append(0)
-    found, _ = constituents(words, ["_"] * len(words), cast(list[int], parents))
-    return found
 
 
 def too_many(graph: Graph) -> str | None:

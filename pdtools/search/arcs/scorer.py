@@ -18,6 +18,9 @@ from pdtools.tokenization import Sentence
 from pdtools.trees import escape, sentence_problem
 
 
+OTHER_WORDS = "words that begin where no token shows it"
+
+
 class ArcScorer(AttachmentScorer):
     """A :class:`ModelScorer`, and a :class:`Searcher`, over a model of strings and arcs.
 
@@ -53,9 +56,14 @@ class ArcScorer(AttachmentScorer):
             else:
                 words = [escape(word) for word in found.encoded.sentence.words]
                 word_of_token = found.encoded.encoding.word[1:-1].tolist()
-                trees = [(joint, best.tree(words, word_of_token)) for joint, best in arc_derivations(found)]
+                best = arc_derivations(found)
+                if best[0][1].graph.n_words != len(words):
+                    yield Unscorable(found.encoded.sentence.text, OTHER_WORDS)
+                    continue
+                trees = [(joint, each.tree(words, word_of_token)) for joint, each in best]
                 kept = (merged_trees(trees) if merging else trees)[:k_best]
-                yield Parsed(tuple(kept), found.marginal, found.result.dropped)
+                arcs = str(best[0][1].graph)
+                yield Parsed(tuple(kept), found.marginal, found.result.dropped, arcs)
 
 
 def arc_derivations(found: Searched) -> list[tuple[float, ArcDerivation]]:

@@ -110,6 +110,9 @@ def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a b c\nc\n")
     call("decode", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "out.trees")
     assert len((tmp_path / "out.trees").read_text().splitlines()) == 2
+    call("decode", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "out.conllu")
+    call("parse", tmp_path / "out.conllu", "--from", "conllu", "-o", tmp_path / "again.trees")
+    assert [len(line.split()) for line in (tmp_path / "again.trees.arcs").read_text().splitlines()] == [3, 1]
     call("sample", "--model", checkpoint, "-n", 4, "-o", tmp_path / "samples.trees")
     assert len((tmp_path / "samples.trees").read_text().splitlines()) == 4
     call("view", tmp_path / "in.txt", "--model", checkpoint, "-o", tmp_path / "page.html")
