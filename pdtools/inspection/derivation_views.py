@@ -15,10 +15,12 @@ from pdtools.errors import PdtoolsError
 from pdtools.inspection.trace import Derivation as TracedDerivation
 from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
 from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.derivations import AnyDerivation, Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.scorer import ActionScorer, SearchedActions
+from pdtools.search.arcs.scorer import ArcScorer, arc_derivations
 from pdtools.search.attachments.scorer import AttachmentScorer, Searched
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.contexts import NO_CONTEXT
@@ -184,9 +186,41 @@ class ActionView(DerivationView):
         """See :meth:`DerivationView.places`: other actions are no tokens."""
         return np.flatnonzero(read < vocab_size)
 
+class ArcView(DerivationView):
+    """Arcs: the beam after each token."""
 
-# Views by the name of the kind.
-VIEWS: dict[str, DerivationView] = {"attachments": AttachmentView(), "actions": ActionView()}
+    def trace(
+        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
+    ) -> tuple[Trace, Read | None]:
+        scorer = ArcScorer(loaded, search)
+        found: Searched = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
+        joint, best = arc_derivations(found)[0]
+        steps = _steps(found.result.steps, self._arcs)
+        traced = replace(
+            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
+            derivations="arcs",
+            dropped=found.result.dropped,
+            steps=tuple(replace(step, attachment=None) for step in steps),
+            best=replace(
+                self.parse(loaded, encoded, best, joint),
+                derivation=self._arcs(found.result.derivations[0][1]),
+            ),
+        )
+        return traced, None
+
+    @staticmethod
+    def _arcs(history: NDArray[np.int32]) -> TracedDerivation:
+        """The arcs of a history, by positions."""
+        position = np.append(0, np.flatnonzero(history[:, 0]))
+        return tuple(f"{position[h]}-{position[d]}" for h, d in graph_of_history(history).arcs)
+
+
+# By the name of the kind.
+VIEWS: dict[str, DerivationView] = {
+    "attachments": AttachmentView(),
+    "actions": ActionView(),
+    "arcs": ArcView(),
+}
 
 
 def view_of(model: LanguageModel) -> DerivationView:

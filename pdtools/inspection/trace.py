@@ -10,8 +10,9 @@ from typing import Any, Literal
 
 SCHEMA = 1
 
-# For attachments, the position that each token attaches to, its own for a shift; for actions, a token's
-# position, or an opener or closer: "(NP", ")", "NP)".
+# Of attachments the position that each token attaches to, its own for a shift; of actions a token's position,
+# or what opens or closes: "(NP", ")", "NP)"; of arcs the positions of head and dependent, "0-3", their words'
+# first tokens, and 0 for the root.
 Derivation = tuple[int | str, ...]
 
 
@@ -45,7 +46,7 @@ class Step:
         hypotheses: the best of them, best first.
         rest: the share of the others.
         attachment: for each position up to the token's: the probability that the token attaches to it, summed
-            over all hypotheses before any was dropped; null for action models.
+            over all hypotheses before any was dropped; null for models of actions or arcs.
     """
 
     position: int
@@ -118,7 +119,7 @@ class Trace:
 
     Attributes:
         model: ``folder``, and the settings of its scorer: ``model`` (its name), ``kind``, ``beam``.
-        derivations: the kind of derivations: ``none``, ``attachments`` or ``actions``.
+        derivations: what they are made of: ``none``, ``attachments``, ``actions`` or ``arcs``.
         text, words: the sentence as the model read it.
         tokens: text of the token at each position: ROOT (or BOS), the sentence's, end-of-sentence if the
             model has one.
@@ -137,7 +138,7 @@ class Trace:
     """
 
     model: dict[str, Any]
-    derivations: Literal["none", "attachments", "actions"]
+    derivations: Literal["none", "attachments", "actions", "arcs"]
     text: str
     words: tuple[str, ...]
     tokens: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""GiLT's network from its specification, query by query and key by key, with the weights of a model of ours."""
+"""GiLT's network from its specification, query by query and key by key, with a given model's weights."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ for (const [m, model] of page.models.entries()) {
   for (let k = 1; k < (await packed(`trace-0-${m}`)).tokens.length; k++) {
     write(one("input[type=range]"), k);
     await later();
-    named(section("forest"), "LaTeX (forest)").click();
+    named(section("forest"), "LaTeX").click();
     of.trees.push({
       latex: await lastSaved(),
       dashed: one("#panel-forest").querySelectorAll(".notgold").length,

@@ -171,7 +171,7 @@ def test_constituents_in_constituents(traces: dict[str, Trace], tmp_path: Path) 
             assert said == text
             wrong = {(start, end) for start, end in spans_of_text(said)[0] if start < end} - GOLD_SPANS
             assert of["wrong"].endswith(f"({len(wrong)}).")
-    click = "all('button').find((each) => each.textContent === 'LaTeX (forest)').click();"
+    click = "all('button').find((each) => each.textContent === 'LaTeX').click();"
     saved = evaluate(path, f"{click} return await lastSaved();", f"token={N}&hypothesis=2")
     actions = [each for each in steps[-1].hypotheses[1].derivation if each != ")"]
     names = [each[1:] if isinstance(each, str) else one.tokens[each] for each in actions]

@@ -103,6 +103,29 @@ function forestDrawing({ forest, token, places, isGold, name, like = [] }) {
   return make("svg", { width: waiting + 8, height: base + 16, role: "img", "aria-label": name }, parts);
 }
 
+/** Arcs over their words; those of the word `now` are dark. The root's come from above. */
+function arcsDrawing({ arcs, token, places, now, name }) {
+  const centres = new Map();
+  let x = 8;
+  for (const place of places) {
+    const width = Math.max(24, textWidth(token(place)) + 12);
+    centres.set(place, x + width / 2);
+    x += width;
+  }
+  const order = [0, ...places];
+  const level = ([head, dependent]) => (head ? Math.abs(order.indexOf(head) - order.indexOf(dependent)) : 0);
+  const step = 16, base = 34 + step * Math.min(14, Math.max(1, ...arcs.map(level)));
+  const parts = arcs.map((arc) => {
+    const [head, dependent] = arc, to = centres.get(dependent), stroke = Math.max(head, dependent) === now ? "#000" : "#8a8a8a";
+    const from = head ? centres.get(head) + (dependent > head ? 5 : -5) : to;
+    const top = head ? base - 14 - step * Math.min(14, level(arc)) : 8, end = base - 13;
+    const path = head ? `M ${from} ${end} C ${from} ${top}, ${to} ${top}, ${to} ${end}` : `M ${to} ${top} L ${to} ${end}`;
+    return make("g", { class: "arc" }, make("path", { d: path, fill: "none", stroke, "stroke-width": 1.2 }), make("path", { d: `M ${to - 3} ${end - 5} L ${to} ${end} L ${to + 3} ${end - 5} Z`, fill: stroke }));
+  });
+  for (const [at, centre] of centres) parts.push(svgText(centre, base + 4, token(at), { class: at === now ? "word strong" : "word" }));
+  return make("svg", { width: x + 8, height: base + 16, role: "img", "aria-label": name }, parts);
+}
+
 /** The tape as a heat map: row k has the depth of each position after token k; rows up to `now` are drawn. */
 function tapeDrawing({ rows, tokens, now, name }) {
   const size = Math.max(9, Math.min(20, 560 / tokens.length)), left = 88, top = 6;

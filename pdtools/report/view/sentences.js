@@ -135,9 +135,9 @@
       make("button", { class: "pick", "aria-pressed": String(rank === at.hypothesis), "aria-label": `hypothesis ${rank + 1}`, click: () => go({ hypothesis: rank }) }, rank + 1),
       `${percent(each.share)}%`,
       make("span", { class: "share", style: `width: ${(40 * each.share / most).toFixed(1)}px; background: ${family(rank)}` }),
-      make("div", { class: "text", dir: "auto" }, shortened(bracketed(forestOf(each.derivation, now.derivations, eos()), token), rank)),
+      make("div", { class: "text", dir: "auto" }, shortened(written(each.derivation), rank)),
       digits(each.joint, 1), each.surprisal === null ? "" : digits(each.surprisal, 1)]);
-    const listed = table(["", { name: "share", number: true }, "", { name: "on the stack", number: false }, { name: "log2 p", number: true }, { name: "bits", number: true }], rows,
+    const listed = table(["", { name: "share", number: true }, "", { name: isGraph() ? "arcs" : "on the stack", number: false }, { name: "log2 p", number: true }, { name: "bits", number: true }], rows,
       { caption: `${beam.kept} kept, ${percent(beam.rest, 2)}% in those not listed. log2 p: of tokens and derivation so far; bits: the token's surprisal under that hypothesis alone.`, rowClass: (n) => (n === at.hypothesis ? "chosen" : null) });
     listed.classList.add("beam");
     listed.querySelectorAll("tbody tr").forEach((row, rank) => row.addEventListener("click", () => go({ hypothesis: rank })));
@@ -146,6 +146,11 @@
     show("beam", listed);
     if (focused?.startsWith("hypothesis ")) panels.beam.place.querySelector(`[aria-label="hypothesis ${at.hypothesis + 1}"]`)?.focus();
   }
+
+  const isGraph = () => now.derivations === "arcs";
+  const written = (derivation) => (isGraph() ? arcsText(arcsOf(derivation), token) : bracketed(forestOf(derivation, now.derivations, eos()), token));
+  // Positions of nodes of graphs: the root, and the first token of each word.
+  const nodes = (upTo) => [0, ...words(upTo).filter((k) => now.word[k] !== now.word[k - 1])];
 
   /** The end of what stands on a stack, where hypotheses differ; of the chosen one all. */
   const shortened = (text, rank) => (rank === at.hypothesis || text.length <= 120 ? text : `… ${text.slice(-110).replace(/^\S*\s/, "")}`);
@@ -162,12 +167,13 @@
       make("p", { class: "soft" }, `Colours are those of the list above: before “${token(at.token)}”, the hypotheses that became it; after it, those that grew from it. Grey: nothing of it is left, or not listed.`));
   }
 
-  const gold = () => (now.gold?.derivation ? spansOf(forestOf(now.gold.derivation, now.gold.derivation.some((x) => typeof x === "string") ? "actions" : "attachments", now.tokens.length - 1)) : null);
+  const gold = () => (now.gold?.derivation && !isGraph() ? spansOf(forestOf(now.gold.derivation, now.gold.derivation.some((x) => typeof x === "string") ? "actions" : "attachments", now.tokens.length - 1)) : null);
   const isGold = (spans) => (node) => spans === null || node.start === node.end || node.start === undefined || spans.has(`${node.start}-${node.end}`);
   const words = (upTo) => now.tokens.map((_, k) => k).filter((k) => k >= 1 && k <= upTo && now.word[k] >= 0);
 
   function forest(hypothesis) {
     if (!hypothesis) return show("forest");
+    if (isGraph()) return graph(arcsOf(hypothesis.derivation), nodes(at.token));
     const found = forestOf(hypothesis.derivation, now.derivations, eos());
     const spans = gold();
     const wrong = spans && [...spansOf(found)].filter((each) => !spans.has(each) && each.split("-")[0] !== each.split("-")[1]).length;
@@ -177,7 +183,21 @@
       make("p", { class: "soft" }, spans ? `Orange and dashed: constituents that the gold tree does not have (${wrong}).` : "No gold tree was given (--gold)."));
   }
 
+  function graph(arcs, places) {
+    panels.forest.heading.textContent = "The graph of the chosen hypothesis";
+    panels.forest.latex = () => latexOfArcs(arcs, places, token);
+    show("forest", arcsDrawing({ arcs, token, places: places.slice(1), now: places.at(-1), name: `the graph after ${token(at.token)}: ${arcsText(arcs, token)}` }));
+  }
+
+  function graphTapes(hypothesis) {
+    const places = nodes(at.token), tokens = places.map((k) => (k ? token(k) : "root"));
+    panels.tape.heading.textContent = "Degree, depth and distance of each word (column) after each word (row)";
+    const all = graphFeatures(arcsOf(hypothesis.derivation), places);
+    show("tape", Object.entries(all).map(([name, rows]) => [make("div", { class: "soft" }, name), tapeDrawing({ rows, tokens, now: places.length - 1, name: `${name} up to ${token(at.token)}` })]));
+  }
+
   function tape(hypothesis) {
+    if (hypothesis && isGraph()) return graphTapes(hypothesis);
     if (!hypothesis || now.derivations !== "attachments") return show("tape");
     const rows = tapeOf(hypothesis.derivation);
     show("tape", tapeDrawing({ rows, tokens: now.tokens.map((_, k) => token(k)), now: at.token, name: `the tape up to ${token(at.token)}` }),
@@ -349,7 +369,7 @@
 
   // The tree stands beside the hypotheses where it has room there, else above them.
   const broad = make("div"), narrow = make("div");
-  broad.append(panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX (forest)")));
+  broad.append(panel("forest", "The stack of the chosen hypothesis", (place) => saveSvg("tree", place), () => make("button", { click: () => download("tree.tex", panels.forest.latex() + "\n", "text/plain") }, "LaTeX")));
 
   // ---- page --------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,50 @@ function forestOfActions(actions) {
   return bottom.children;
 }
 
+/** Arcs of a derivation, such as "0-3": heads and dependents by the positions of their words' first tokens, 0 the root. */
+const arcsOf = (derivation) => derivation.map((each) => each.split("-").map(Number));
+
+/**
+ * Degree, depth and distance of each node (graph_features.py) after each of them, rows up to the node itself.
+ * `nodes` are positions: 0, the root, and those of words.
+ */
+function graphFeatures(arcs, nodes) {
+  const at = new Map(nodes.map((position, j) => [position, j]));
+  const found = { degree: [], depth: [], distance: [] };
+  nodes.forEach((_, t) => {
+    const own = arcs.map((arc) => arc.map((end) => at.get(end))).filter((arc) => arc.every((j) => j <= t));
+    const paths = (start, down, up) => {
+      const cost = Array(t + 1).fill(Infinity);
+      cost[start] = 0;
+      for (let changed = true; changed;) {
+        changed = false;
+        for (const [head, dependent] of own) for (const [from, to, step] of [[head, dependent, down], [dependent, head, up]]) {
+          if (cost[from] + step >= cost[to]) continue;
+          cost[to] = cost[from] + step;
+          changed = true;
+        }
+      }
+      return cost;
+    };
+    const reached = (cost) => (cost === Infinity ? 0 : cost);
+    found.degree.push(nodes.slice(0, t + 1).map((_, j) => own.reduce((sum, [head, dependent]) => sum + 10 * (head === j) + (dependent === j), 0)));
+    found.depth.push(paths(0, 1, 1).map((cost) => reached(cost + 1)));
+    found.distance.push(paths(t, 10, 1).map(reached));
+  });
+  return found;
+}
+
+/** Arcs as text: head→dependent. */
+const arcsText = (arcs, token) => arcs.map(([head, dependent]) => `${head ? token(head) : "root"}→${token(dependent)}`).join(" ");
+
+/** For LaTeX's tikz-dependency. */
+function latexOfArcs(arcs, nodes, token) {
+  const escape = (text) => text.replace(/[\\{}$&#%_~^]/g, (c) => ({ "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" })[c] ?? `\\${c}`);
+  const words = nodes.filter(Boolean), number = (position) => words.indexOf(position) + 1;
+  const lines = arcs.map(([head, dependent]) => (head ? `\\depedge{${number(head)}}{${number(dependent)}}{}` : `\\deproot{${number(dependent)}}{}`));
+  return `\\begin{dependency}\n\\begin{deptext}\n${words.map((k) => escape(token(k))).join(" \\& ")} \\\\\n\\end{deptext}\n${lines.join("\n")}\n\\end{dependency}`;
+}
+
 /** The forest of a derivation of either kind; positions beyond the sentence (end-of-sentence) are no leaves. */
 function forestOf(derivation, kind, eos) {
   return kind === "actions" ? forestOfActions(derivation) : forestOfAttachments(derivation, eos);

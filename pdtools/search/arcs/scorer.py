@@ -17,7 +17,6 @@ from pdtools.search.scores import PrefixScores, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import escape, sentence_problem
 
-
 OTHER_WORDS = "words that begin where no token shows it"
 
 

@@ -207,7 +207,7 @@ def test_the_loss_is_that_of_the_plain_formulation(plain: Any) -> None:
 @pytest.mark.parametrize("positions", ["relative", "learned"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_token_by_token_equals_one_pass(positions: str, norm: str) -> None:
-    """With a scorer of its own width, for several rows at once; of given graphs, which counts need not reach."""
+    """With a scorer of its own width, of several rows at once; counts need not reach their graphs."""
     model = gilt(positions=positions, norm=norm, scorer_width=4, layers=3)
     strings = [[3, 4, 5, 3, 4], [4, 5, 5, 3, 3]]
     graphs = [random_graph(4, seed=2), random_graph(3, seed=3)]
