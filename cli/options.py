@@ -117,7 +117,7 @@ def complete_recipes(incomplete: str) -> list[str]:
     return [name for name in bundled_recipes() if name.startswith(incomplete)]
 
 
-_KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "sclm", "gilt", "rnn")
+_KINDS = ("pushdown", "transformer", "plm", "plm-mask", "tg", "dtg", "sclm", "gilt", "rnn")
 models_folder = partial(
     model_option, "--model", metavar="DIR", callback=named_model, autocompletion=complete_models
 )
@@ -180,7 +180,7 @@ ModelKindOption = Annotated[
         "--model",
         metavar="NAME",
         autocompletion=complete_kinds,
-        help="pushdown (default), transformer, plm, plm-mask, tg, sclm, gilt, rnn.",
+        help="pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.",
     ),
 ]
 VocabSizeOption = Annotated[

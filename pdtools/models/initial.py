@@ -135,9 +135,9 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
             f"{folder}: the data's tokenizer does not extend this model's, of which {token!r} has another"
             f" number there, or none (make the shards with --tokenizer {folder})"
         )
-    if loaded.model.reads_labels and (loaded.tokenizer.fingerprint, loaded.config["labels"]) != (
-        tokenizer.fingerprint,
-        list(tokenizer.labels),
+    labels = list(tokenizer.labels) if loaded.model.reads_labels else []
+    if isinstance(loaded.model.config, ActionModelConfig) and (
+        loaded.tokenizer.fingerprint != tokenizer.fingerprint or loaded.config.get("labels", []) != labels
     ):
         raise PdtoolsError(
             f"{folder}: an action model has the tokens and labels of its own training shards"

@@ -27,6 +27,7 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("plm", {**SMALL, "n_labels": 3}),
     ("plm-mask", {**SMALL, "n_labels": 3, "positions": "learned"}),
     ("tg", {**SMALL, "n_labels": 3, "output_bias": True}),
+    ("dtg", SMALL),
     ("gilt", SMALL),
     ("gilt", {**SMALL, "scorer_width": 4, "positions": "none"}),
     ("sclm", {**SMALL, "runs": ["", "(S"]}),

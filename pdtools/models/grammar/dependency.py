@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -25,11 +24,9 @@ from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.block import activation
 from pdtools.tokenization import Tokenizer
 from pdtools.trees.arc_rows import ArcIds
-from pdtools.trees.arc_standard import ArcActions
 
 if TYPE_CHECKING:
     from pdtools.models.grammar.config import DependencyGrammarConfig
-    from pdtools.shards import ShardSet
 
 # Columns of the action's distribution: left_arc and right_arc in the order of their numbers, then GEN.
 _GEN = 2
@@ -69,55 +66,15 @@ class DependencyGrammarLM(GrammarLM):
             )
         super().use_tokenizer(tokenizer)
 
-    def pack(self, rows: Sequence[tuple[Any, Any]]) -> TransitionBatch:
-        """See :meth:`LanguageModel.pack`: (tokens, :class:`~pdtools.trees.arc_standard.ArcActions`)."""
-        return TransitionBatch.of_transitions(rows, self.actions, self.root_id, self.pad_id)
-
-    def derivation_of(self, shards: ShardSet, row: int) -> ArcActions:
-        """See :meth:`LanguageModel.derivation_of`: the actions of its dependency tree.
-
-        Raises:
-            PdtoolsError: if the row is unfit.
-        """
-        found = self._of_row(shards, row)
-        if isinstance(found, str):
-            raise PdtoolsError(found)
-        return found
-
-    def _of_row(self, shards: ShardSet, row: int) -> ArcActions | str:
-        """The actions of a row, or the reason why it is unfit."""
-        kind = self.config.derivation_kind
-        found = kind.of_graph(shards.graph(row), shards.word(row))
-        if isinstance(found, str):
-            return found
-        if not np.array_equal(found.begins, ~self._continues[shards.tokens(row)[1:-1]]):
-            return "words that begin where no token shows it"
-        return kind.problem(self, found) or found
-
     @property
-    def _continues(self) -> NDArray[np.bool_]:
+    def continues(self) -> NDArray[np.bool_]:
+        """Bool (V,), tokens that continue a word."""
         found: NDArray[np.bool_] = self.continuing.cpu().numpy()
         return found
 
-    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
-        """See :meth:`LanguageModel.unfit_rows`."""
-        found = np.array(
-            [each if isinstance(each := self._of_row(shards, row), str) else "" for row in range(len(shards))]
-        )
-        return [(found == reason, reason) for reason in sorted({*found.tolist()} - {""})]
-
-    def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
-        """See :meth:`LanguageModel.row_lengths`: its actions, arcs twice."""
-        words = [int(shards.word(row).max()) + 1 for row in range(len(shards))]
-        return self.actions.positions(np.asarray(shards.lengths) - 2, np.array(words, np.int64))
-
-    def row_length(self, tokens: Any, derivation: Any) -> int:
-        """See :meth:`LanguageModel.row_length`: its actions, arcs twice."""
-        return int(self.actions.positions(len(tokens) - 2, derivation.begins.sum()))
-
     def read_derivation(self, actions: NDArray[np.integer]) -> TransitionDerivation:
         """See :meth:`GrammarLM.read_derivation`."""
-        return read_transitions(actions, self.actions, self._continues)
+        return read_transitions(actions, self.actions, self.continues)
 
     # --- input --------------------------------------------------------------------------------
 
