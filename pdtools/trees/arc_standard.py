@@ -93,7 +93,7 @@ def dependency_text(words: Sequence[str], heads: Sequence[int]) -> str:
     """Each word with its dependents in parentheses, such as ``((the) cat) saw ((a) dog)``; what is on the
     stack between bars."""
     dependents: list[list[int]] = [[] for _ in heads]
-    roots = []
+    roots: list[int] = []
     for word, head in enumerate(heads):
         (roots if head < 0 else dependents[head]).append(word)
     text = list(words)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from pdtools.models import build_model, make_config
-from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.trees.arc_standard import ArcActions
 
 L, R, POP = "L", "R", "pop"
@@ -88,7 +88,7 @@ def oracle_by_hand(heads: Sequence[int]) -> list[str]:
             made.append(L)
             del stack[-2]
             waiting[top] -= 1  # type: ignore[index]
-        elif second is not None and heads[top] == second and not waiting[top]:  # type: ignore[index]
+        elif second is not None and heads[top] == second and not waiting[top]:
             made.append(R)
             stack.pop()
             waiting[second] -= 1
@@ -160,14 +160,16 @@ def positions_by_hand(tokens: Sequence[int], actions: ArcActions, start: int) ->
     return row
 
 
-def arc_model(*, words: int = 3, continuing: int = 0, zero: bool = False, **settings: object) -> GrammarLM:
+def arc_model(
+    *, words: int = 3, continuing: int = 0, zero: bool = False, **settings: Any
+) -> DependencyGrammarLM:
     """A model whose tokens are 3, 4, …; the first ``continuing`` of them continue words. With ``zero`` all
     that is allowed is as likely."""
     torch.manual_seed(0)
     special = {"vocab_size": 3 + words, "pad_id": 0, "root_id": 1, "eos_id": 2}
     shape = {"layers": 2, "d_model": 16, "heads": 4, "d_ff": 32}
     model = build_model("dtg", make_config("dtg", {**special, **shape, **settings})).eval()
-    assert isinstance(model, GrammarLM)
+    assert isinstance(model, DependencyGrammarLM)
     model.continuing[3 : 3 + continuing] = True
     with torch.no_grad():
         for parameter in model.parameters():

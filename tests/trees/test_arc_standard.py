@@ -101,7 +101,9 @@ def test_rows_are_what_a_stack_says(drawn: list[tuple[list[int], ArcActions]]) -
     for (tokens, actions), begin, end in zip(drawn, rows.begins, rows.begins[1:], strict=False):
         row, part = positions_by_hand(tokens, actions, START), slice(begin, end)
         assert len(row) == end - begin == IDS.positions(len(tokens), int(actions.begins.sum()))
-        assert rows.actions[part].tolist() == [names.get(each.action, each.action) for each in row]  # type: ignore[call-overload]
+        assert rows.actions[part].tolist() == [
+            names[each.action] if isinstance(each.action, str) else each.action for each in row
+        ]
         assert rows.head[part].tolist() == [-1 if each.head is None else each.head for each in row]
         assert rows.n_open[part].tolist() == rows.depth[part].tolist() == [each.n_words for each in row]
         pop = rows.pop[part]

@@ -47,7 +47,7 @@ class ActionBatch(Batch):
         return cls._of(made, pad, doubled=ids.doubled)
 
     @classmethod
-    def _of_nothing(cls, start: int, pad: int, **more: Tensor) -> Self:
+    def _of_nothing(cls, start: int, pad: int, **more: Any) -> Self:
         one, two = torch.tensor([1]), torch.tensor([[start, pad]])
         zero = torch.zeros(1, 2, dtype=torch.int32)
         own = torch.arange(2, dtype=torch.int32)[None]
@@ -57,7 +57,7 @@ class ActionBatch(Batch):
         )
 
     @classmethod
-    def _of(cls, made: ActionRows, pad: int, *, doubled: bool, **more: Tensor) -> Self:
+    def _of(cls, made: ActionRows, pad: int, *, doubled: bool, **more: Any) -> Self:
         lengths = np.diff(made.begins)
         position = np.arange(int(lengths.max()))
         pop = padded(made, made.pop, None)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.models.derivations import DerivationKind, Derivations
+from pdtools.models.derivations import AnyDerivation, DerivationKind, Derivations
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
 from pdtools.trees.actions import ActionIds
@@ -148,7 +148,7 @@ class ActionKind(DerivationKind):
         """See :meth:`DerivationKind.content`."""
         return b"".join(array.tobytes() for array in (given.labels, given.opens, given.closes))
 
-    def read(self, tokens: NDArray[np.int32], given: Any) -> ActionDerivation:
+    def read(self, tokens: NDArray[np.int32], given: Any) -> AnyDerivation:
         """See :meth:`DerivationKind.read`."""
         return ActionDerivation(tokens[1:-1], given.labels, given.opens, given.closes)
 

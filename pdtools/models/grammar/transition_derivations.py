@@ -57,7 +57,8 @@ class TransitionDerivation(ArcActions):
     ) -> Tree:
         """See :class:`~pdtools.models.derivations.AnyDerivation`.
 
-        Each head with dependents spans all that it dominates. Items left on the stack depend on the items beneath them.
+        Each head with dependents spans all that it dominates. Items left on the stack depend on the items
+        beneath them.
         """
         heads = heads_of(self).tolist()
         roots = [word for word, head in enumerate(heads) if head < 0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -74,7 +75,7 @@ def test_what_has_ended_and_what_has_not_add_up_to_one(continuing: int, max_open
         {"tie_embeddings": False, "attention_bias": False, "embedding_norm": True, "output_transform": True},
     ],
 )
-def test_action_by_action_is_one_pass(shape: dict[str, object]) -> None:
+def test_action_by_action_is_one_pass(shape: dict[str, Any]) -> None:
     model = arc_model(continuing=1, **shape)
     for ids in ([1, 4, 5, 3, 5, 4, 2], [1, 4, 3, 3, 2]):
         joints, rows = rows_of(model, ids)
@@ -119,11 +120,12 @@ def test_in_c_and_by_torch_gradients_are_the_same(monkeypatch: pytest.MonkeyPatc
     found = []
     calls: list[object] = []
     apply = grammar_attention.NativeGrammarAttention.apply
-    monkeypatch.setattr(
-        grammar_attention.NativeGrammarAttention,
-        "apply",
-        lambda *given: (calls.append(given), apply(*given))[1],
-    )
+
+    def counted(*given: Any) -> Any:
+        calls.append(given)
+        return apply(*given)
+
+    monkeypatch.setattr(grammar_attention.NativeGrammarAttention, "apply", counted)
     for by_torch in (False, True):
         if by_torch:
             if not calls:
@@ -164,7 +166,7 @@ def test_trees_of_derivations() -> None:
     oracle = static_oracle(heads, np.array([1, 2, 1, 1]))
     found = model.config.derivation_kind.read(np.array([1, 4, 5, 3, 4, 5, 2], np.int32), oracle)
     word_of_token = [0, 1, 1, 2, 3]
-    assert found.text(["the", "cat", "s", "saw", "dogs"]) == "((the) cats) saw (dogs)"  # type: ignore[attr-defined]
+    assert found.text(["the", "cat", "s", "saw", "dogs"]) == "((the) cats) saw (dogs)"
     tree = found.tree(words, word_of_token, None)
     assert tree.to_brackets() == "(X (X (XX the) (XX cats)) (XX saw) (XX dogs))"
     # Cut off: what is left depends on what lies beneath it.
@@ -220,6 +222,6 @@ def test_draws_are_those_of_the_distribution() -> None:
         ({"objective": "masked"}, "causal"),
     ],
 )
-def test_settings_that_make_no_model(settings: dict[str, object], problem: str) -> None:
+def test_settings_that_make_no_model(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(PdtoolsError, match=problem):
         arc_model(**settings)
