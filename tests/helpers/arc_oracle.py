@@ -83,12 +83,13 @@ def oracle_by_hand(heads: Sequence[int]) -> list[str]:
     made: list[str] = []
     n = 0
     while n < len(heads) or len(stack) > 1:
-        top, second = stack[-1] if stack else None, stack[-2] if len(stack) > 1 else None
-        if second is not None and heads[second] == top:
+        has_two = len(stack) > 1
+        top, second = stack[-2:][::-1] if has_two else (-1, -1)
+        if has_two and heads[second] == top:
             made.append(L)
             del stack[-2]
-            waiting[top] -= 1  # type: ignore[index]
-        elif second is not None and heads[top] == second and not waiting[top]:
+            waiting[top] -= 1
+        elif has_two and heads[top] == second and not waiting[top]:
             made.append(R)
             stack.pop()
             waiting[second] -= 1
