@@ -6,7 +6,7 @@ What the search of pdtools has to give, and is timed against: no cache, no batch
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -49,7 +49,13 @@ def whole_logprob(model: GrammarLM, ids: Sequence[int], actions: Sequence[int]) 
 
 
 def search(
-    model: GrammarLM, ids: Sequence[int], beam: ActionBeam, margin: float = math.inf
+    model: GrammarLM,
+    ids: Sequence[int],
+    beam: ActionBeam,
+    margin: float = math.inf,
+    *,
+    following: Callable[[Sequence[int]], Sequence[float]] | None = None,
+    opened: Callable[[int], int] | None = None,
 ) -> tuple[list[float], list[Hypothesis], int]:
     """Search one string.
 
@@ -58,6 +64,8 @@ def search(
         ids: ROOT, the tokens, end-of-sentence.
         beam: how many hypotheses are kept.
         margin: nats that they may be behind the best.
+        following: log p of every action after others; by default the model's.
+        opened: how an action changes the number of open constituents; by default openers and closers do.
 
     Returns:
         A_0, …, A_n, A_end; the hypotheses at the end, best first; how many actions' successors were asked
@@ -71,13 +79,17 @@ def search(
         while frontier:
             pool = []
             for hypothesis in frontier:
-                logprobs = next_logprobs(model, hypothesis.actions).tolist()
+                if following is None:
+                    logprobs: Sequence[float] = next_logprobs(model, hypothesis.actions).tolist()
+                else:
+                    logprobs = following(hypothesis.actions)
                 expanded += 1
                 openers = [] if ends else range(names.tokens, names.first_closer)
                 closers = range(names.first_closer, names.number) if ends or hypothesis.n_open > 1 else []
                 for action in [*openers, *([] if ends else [token]), *closers]:
                     if logprobs[action] > -math.inf:
                         step = (names.tokens <= action < names.first_closer) - (action >= names.first_closer)
+                        step = step if opened is None else opened(action)
                         longer = [*hypothesis.actions, action]
                         score = hypothesis.score + logprobs[action]
                         pool.append(Hypothesis(longer, score, hypothesis.score, hypothesis.n_open + step))

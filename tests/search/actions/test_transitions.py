@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from arc_oracle import arc_model, sequences
 from toy_grammar_lm import enumerate_derivations
 
+from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.search.actions.word_synchronous import word_synchronous_search
 from pdtools.search.derivation_search import ToEstimate
 from pdtools.search.kinds import search_of
@@ -43,6 +50,50 @@ def test_a_beam_for_all_derivations_is_the_enumeration() -> None:
             whole = model.forward_parts(model.pack([(row(string), found.derivations[0][1])]))
         joint = float((whole.token_logprobs + whole.attach_logprobs).sum())
         assert joint == pytest.approx(found.derivations[0][0], abs=2e-5)
+
+
+def plain_search(model: DependencyGrammarLM, tokens: list[int], beam: ActionBeam, margin: float) -> Any:
+    """The plain formulation of the model in a plain search."""
+    folder = str(Path(__file__).parents[3] / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        from plain import dependency_grammar, word_synchronous
+    finally:
+        sys.path.remove(folder)
+    network = dependency_grammar.Network(
+        model.state_dict(), heads=model.config.heads, continues=model.continues.tolist(), special=[0, 1, 2]
+    )
+    return word_synchronous.search(
+        model,
+        [1, *tokens, 2],
+        beam,
+        margin,
+        following=lambda actions: network.next_logprobs(actions, 1),
+        opened=network.opened,
+    )
+
+
+@pytest.mark.parametrize(
+    ("beam", "margin", "strings"),
+    [
+        (EVERYTHING, math.inf, [[4, 5, 4], [4, 3, 3, 5]]),
+        (ActionBeam(actions=6, words=3, fast_track=2), math.inf, STRINGS),
+        (ActionBeam(actions=4, words=2, fast_track=0), 1.0, STRINGS),
+    ],
+)
+def test_the_search_is_the_plain_formulation(
+    beam: ActionBeam, margin: float, strings: list[list[int]]
+) -> None:
+    model = arc_model(continuing=1)
+    found = word_synchronous_search(
+        model, [row(s) for s in strings], beam=replace(beam, margin=margin), k_best=beam.words
+    )
+    for string, own in zip(strings, found, strict=True):
+        sums, kept, _ = plain_search(model, string, beam, margin)
+        assert own.prefix_logprobs == pytest.approx(sums, abs=2e-5)
+        assert [score for score, _ in own.derivations] == pytest.approx([h.score for h in kept], abs=2e-5)
+        best = model.read_derivation(np.array(kept[0].actions))
+        assert own.derivations[0][1].closes.tolist() == best.arcs.tolist()
 
 
 @pytest.mark.parametrize("beam", [EVERYTHING, ActionBeam(actions=6, words=3, fast_track=2)])
