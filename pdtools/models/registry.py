@@ -30,9 +30,9 @@ from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_fields, mis
 
 
 class ModelKind(NamedTuple):
-    """A configuration dataclass, what makes a model of it, and whether several are computed as one.
+    """A configuration dataclass, its builder, and whether several models are computed as one.
 
-    These (:meth:`LanguageModel.losses`) draw no random numbers in training, so that each learns as if alone.
+    Such models (:meth:`LanguageModel.losses`) draw no random numbers in training: each learns as if alone.
     """
 
     config_class: type
@@ -48,7 +48,7 @@ MODELS: dict[str, ModelKind] = {}
 def register(
     name: str, config_class: type, build: Callable[[Any], LanguageModel], *, side_by_side: bool = False
 ) -> None:
-    """Make a kind of model known under a name."""
+    """Register a kind of model under a name."""
     MODELS[name] = ModelKind(config_class, build, side_by_side)
 
 
@@ -64,10 +64,10 @@ register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)
 
 
 def model_kind(name: str) -> ModelKind:
-    """Look a kind of model up.
+    """Look up a kind of model.
 
     Raises:
-        PdtoolsError: if there is no such kind, naming those that there are.
+        PdtoolsError: if there is no such kind; the message names the known ones.
     """
     if name not in MODELS:
         raise PdtoolsError(f"unknown model {name!r} (known: {', '.join(sorted(MODELS))})")
@@ -80,7 +80,7 @@ def model_name(config: Any) -> str:
 
 
 def make_config(name: str, values: Mapping[str, Any]) -> Any:
-    """A model configuration from plain values, as a TOML or JSON file holds them.
+    """Make a model configuration from plain values, as a TOML or JSON file holds them.
 
     Raises:
         PdtoolsError: for an unknown model or key, a missing key, or a value of the wrong type or range.
@@ -100,7 +100,7 @@ def make_config(name: str, values: Mapping[str, Any]) -> Any:
 
 
 class _Unfilled(TorchFunctionMode):
-    """Passes over random values: to draw them for tensors without memory, torch loads its compiler."""
+    """A mode that skips random initialization: for tensors without memory, torch would load its compiler."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -112,7 +112,7 @@ class _Unfilled(TorchFunctionMode):
 
 
 def empty_model(name: str, config: Any) -> LanguageModel:
-    """A model whose tensors have shapes but no values, and take no memory, whatever their size.
+    """Make a model whose tensors have shapes but no values, and take no memory, whatever their size.
 
     Raises:
         PdtoolsError: for shapes that no tensor has, and more than ``MOST_LAYERS`` layers.
@@ -130,5 +130,5 @@ def empty_model(name: str, config: Any) -> LanguageModel:
 
 
 def build_model(name: str, config: Any) -> LanguageModel:
-    """A model with random weights (from torch's global generator: seed it for repeatable ones)."""
+    """Build a model with random weights (from torch's global generator: seed it for repeatable ones)."""
     return model_kind(name).build(config)

@@ -25,11 +25,11 @@ _PARTS = rf"{re.escape(RECORD)}|{MAIN}|chck_\d+[Mk]?|step-\d+"
 def revisions_of(run: str | Path) -> dict[str, Path]:
     """The checkpoints of a run by the names of revisions, in the order of training; ``main`` is the best one.
 
-    What was kept for a number of words (``train.keep_at``) is called as in BabyLM, such as ``chck_1M``; one
-    that was kept for several has several names. Others are called as their folders, ``step-N``.
+    Checkpoints kept after a number of words (``train.keep_at``) are named as in BabyLM, such as ``chck_1M``;
+    one kept for several numbers has several names. Others are named as their folders, ``step-N``.
 
     Raises:
-        InputError: if it is no run, or kept no checkpoint.
+        InputError: if the folder is no run, or kept no checkpoint.
     """
     run = Path(run)
     if not (run / "run.json").is_file():
@@ -46,7 +46,7 @@ def revisions_of(run: str | Path) -> dict[str, Path]:
 
 
 def _short(number: int) -> str:
-    """1M, 250k: with the largest unit that leaves a whole number."""
+    """Format a number as 1M or 250k: with the largest unit that leaves an integer."""
     for unit, letter in ((10**6, "M"), (10**3, "k")):
         if number % unit == 0:
             return f"{number // unit}{letter}"
@@ -54,15 +54,15 @@ def _short(number: int) -> str:
 
 
 def revisions_to_write(output: str | Path, names: Sequence[str], about: Mapping[str, Any]) -> Iterator[str]:
-    """Begin a folder of revisions, or go on with one that was begun: those that it does not hold yet.
+    """Begin or continue a folder of revisions, and yield the revisions that it does not hold yet.
 
     Args:
         output: the folder. Each revision is to appear in it whole.
-        names: of all revisions.
-        about: what they are made of and how; recorded, and compared with what was recorded.
+        names: the names of all revisions.
+        about: their sources and settings; recorded, and compared with the record.
 
     Raises:
-        PdtoolsError: if something else is there.
+        PdtoolsError: if the folder holds something else.
     """
     folder, recorded = Path(output), {**about, "revisions": list(names)}
     if (folder / RECORD).is_file():

@@ -1,8 +1,8 @@
 """Language models with a structural scaffold, ScLM-next and ScLM-past (Qian et al. 2021).
 
-A linear layer on the final states says which run of actions stands between two tokens: what is closed after
-one and opened before the next, such as ``) ) (VP``. That is learned beside the next token, and not used
-afterwards: p(x) is that of a plain language model.
+A linear layer on the final states predicts the run of actions between two tokens: the constituents closed
+after one and opened before the next, such as ``) ) (VP``. That is learned beside the next token, and not
+used afterwards: p(x) is a plain language model's.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScaffoldConfig(TransformerConfig):
-    """Shape of an ScLM: a transformer, with
+    """Shape of an ScLM: a transformer, with two more settings.
 
     Attributes:
-        scaffold: which run a token predicts: the "next" one, before the token that follows (after the last
-            token, what is closed there); or the one in the "past", before the token itself.
-        runs: those that are told apart, most frequent first, "" for none: those of the training shards.
+        scaffold: the run that a token predicts: the "next" one, before the token that follows (after the last
+            token, the constituents closed there); or the one in the "past", before the token itself.
+        runs: the known runs, most frequent first, "" for none: those of the training shards.
     """
 
     scaffold: Literal["next", "past"] = "next"
@@ -60,14 +60,14 @@ class ScaffoldBatch(Batch):
     """Rows with the runs that their tokens predict.
 
     Attributes:
-        run: int64 (B, N), numbers of runs; -1 where none is predicted, or it is not one of the model's.
+        run: int64 (B, N), indices of runs; -1 if none is predicted, or it is not one of the model's.
     """
 
     run: Tensor
 
 
 class ScaffoldLM(TransformerLM):
-    """The decoder with a classifier of runs, of which nothing but the loss knows."""
+    """The decoder with a classifier of runs, which only the loss uses."""
 
     config: ScaffoldConfig
 
@@ -84,8 +84,8 @@ class ScaffoldLM(TransformerLM):
         return "scaffold"
 
     def derivation_of(self, shards: ShardSet, row: int) -> NDArray[np.int64]:
-        """See :meth:`LanguageModel.derivation_of`: numbers of its runs (n + 1), -1 for those that are none of
-        the model's; (0) of shards without labelled constituents."""
+        """See :meth:`LanguageModel.derivation_of`: indices of its runs (n + 1), -1 for runs unknown to
+        the model; (0) for shards without labelled constituents."""
         runs = runs_of(shards.constituents(row), shards.labels) if shards.has_constituents else []
         return np.array([self._number.get(run, -1) for run in runs], dtype=np.int64)
 
@@ -94,7 +94,7 @@ class ScaffoldLM(TransformerLM):
         return np.zeros(0, dtype=np.int64)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> ScaffoldBatch:
-        """See :meth:`LanguageModel.pack`: (tokens, numbers of runs)."""
+        """See :meth:`LanguageModel.pack`: (tokens, indices of runs)."""
         plain = empty_batch(self.root_id, self.pad_id)
         if rows:
             plain = collate([(tokens, np.arange(len(tokens))) for tokens, _ in rows], self.pad_id)
@@ -129,7 +129,7 @@ def runs_of(tree: Constituents, labels: Sequence[str]) -> list[str]:
     """The n + 1 runs of a sentence: before each of n tokens, and after the last one.
 
     Args:
-        tree: over the tokens.
+        tree: its constituents, over the tokens.
         labels: names of its labels; an unknown one is "?".
     """
     openers = [f"({labels[label]}" if label >= 0 else "?" for label in tree.labels.tolist()]

@@ -1,4 +1,4 @@
-"""Strings without derivations, token by token."""
+"""Derivations of models of strings alone: token by token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class StringKind(DerivationKind):
-    """None: strings alone."""
+    """The kind without derivations: strings alone."""
 
     name = "none"
     exist = False
@@ -32,7 +32,7 @@ class StringDerivations(Derivations):
     """Strings without derivations: every choice is a token."""
 
     def __init__(self, model: LanguageModel, rows: int, length: int) -> None:
-        """ROOT is read; there is room for ``length`` positions, ROOT and end-of-sentence included."""
+        """Read ROOT; there is room for ``length`` positions, ROOT and end-of-sentence included."""
         self._model = model
         self._position = 0
         self._state = model.start(rows, length)
@@ -45,7 +45,7 @@ class StringDerivations(Derivations):
         self._model.advance(self._state, tokens, no_tape)
 
     def logprobs(self) -> Tensor:
-        """See :meth:`Derivations.logprobs`. What little probability padding and ROOT are given is lost."""
+        """See :meth:`Derivations.logprobs`. The small probabilities of padding and ROOT are lost."""
         logprobs = self._model.next_token_logprobs(self._state)  # (R, V)
         logprobs = logprobs.to(widest_float(logprobs.device))
         logprobs[:, self._never] = -torch.inf

@@ -1,4 +1,4 @@
-"""Derivations in which one choice follows each token: what a beam search in lock-step works on.
+"""Derivations in which one choice follows each token, as beam search in lock-step needs them.
 
 p(x, y) = Π p(x_k | x_<k, y_<k) · p(y_k | x_≤k, y_<k): a token, its choice, then the model reads both. So all
 hypotheses of a string stand at the same token. A kind of such derivations supplies two classes, which beam
@@ -6,9 +6,9 @@ search (:func:`pdtools.search.beam_search`), sampling and particles use:
 
 - a :class:`TokenwiseKind`: ``derive``; ``widths``, if hypotheses are few at first;
 - a :class:`TokenwiseDerivations`: ``legal`` and ``choice_logprobs`` (the distribution of choices), ``extend``
-  (a choice is made, its token read), ``select`` for what it keeps beside the model's state, ``derivation``.
+  (a choice is made, its token read), ``select`` for tensors kept beside the model's state, ``derivation``.
 
-The model supplies ``start``, ``next_token_logprobs`` and, where that is faster, ``token_logprobs``.
+The model supplies ``start``, ``next_token_logprobs`` and, if that is faster, ``token_logprobs``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class TokenwiseKind(DerivationKind):
     """A kind whose derivations have one choice after each token.
 
     Attributes:
-        regular: whether :meth:`widths` is exact: after k tokens all strings have as many derivations.
+        regular: whether :meth:`widths` is exact: after k tokens all strings have the same number of
+            derivations.
     """
 
     regular: ClassVar[bool] = False
@@ -56,7 +57,7 @@ class TokenwiseKind(DerivationKind):
         """See :meth:`DerivationKind.derive`; ``entries`` as in :meth:`pdtools.models.LanguageModel.start`."""
 
     def widths(self, beam: int, length: int) -> list[int]:
-        """The most hypotheses of a string after token k (ROOT is 0), at most ``beam``, for k < ``length``."""
+        """Maximal numbers of hypotheses after token k < ``length`` (ROOT is 0), at most ``beam``."""
         return [1, *[beam] * (length - 1)][:length]
 
 
@@ -64,10 +65,11 @@ class TokenwiseDerivations(Derivations):
     """R unfinished derivations: in turns a token and its choice, or both at once (:meth:`extend`).
 
     Attributes:
-        model: whose derivations they are.
-        state: what it remembers of the tokens that it has read.
+        model: the model that they are derivations of.
+        state: the model's state after the tokens that it has read.
         windows: whether rows may hold several sentences, each after its own ROOT.
-        history: int32 (R, length, …), what was chosen at each position; 0 at ROOT and where nothing is yet.
+        history: int32 (R, length, …), the choice at each position; 0 at ROOT and at positions not reached
+            yet.
     """
 
     model: LanguageModel
@@ -86,16 +88,16 @@ class TokenwiseDerivations(Derivations):
         self._never = [model.pad_id, model.root_id]
         self.step, self.most_steps = 2, 2 * length
 
-    # --- what a kind supplies -----------------------------------------------------------------
+    # --- supplied by a kind -------------------------------------------------------------------
 
     @abstractmethod
     def legal(self, tokens: Tensor) -> Tensor:
-        """Which choices the next tokens, int64 (R,), have: bool (R, C), one at least."""
+        """Return the choices that the next tokens, int64 (R,), have: bool (R, C), one at least."""
 
     @abstractmethod
     def choice_logprobs(self, tokens: Tensor, legal: Tensor) -> Tensor:
-        """Log-probabilities of the choices of the next tokens, int64 (R,): float (R, C), nats; −inf where
-        they are not legal. Rows may be selected before :meth:`extend`."""
+        """Log-probabilities of the choices of the next tokens, int64 (R,): float (R, C), nats; −inf for
+        illegal ones. Rows may be selected before :meth:`extend`."""
 
     @abstractmethod
     def extend(self, tokens: Tensor, choices: Tensor) -> None:
@@ -109,15 +111,15 @@ class TokenwiseDerivations(Derivations):
         self._next = None if self._next is None else self._next[rows]
 
     def left(self, legal: Tensor, ends: Tensor) -> Tensor:
-        """The legal choices (R, C) that a string leaves; the others are dropped, not renormalised.
+        """Return the legal choices (R, C) that a string leaves; the others are dropped, not renormalised.
 
         Args:
-            ends: bool (R,), in windows whether the next token is its sentence's last; elsewhere all false.
+            ends: bool (R,), in windows True if the next token is its sentence's last; elsewhere all false.
         """
         return legal
 
     def closed(self) -> Tensor:
-        """How many constituents the choices made last have closed: int (R,).
+        """The number of constituents that the choices made last have closed: int (R,).
 
         Raises:
             PdtoolsError: if choices of this kind close none.
@@ -127,7 +129,7 @@ class TokenwiseDerivations(Derivations):
     # --- choice by choice ---------------------------------------------------------------------
 
     def logprobs(self) -> Tensor:
-        """See :meth:`Derivations.logprobs`. What little probability padding and ROOT are given is lost."""
+        """See :meth:`Derivations.logprobs`. The small probabilities of padding and ROOT are lost."""
         if self._next is not None:
             return self.choice_logprobs(self._next, self.legal(self._next)).double()  # (R, C)
         logprobs = self.model.next_token_logprobs(self.state).double()  # (R, V)

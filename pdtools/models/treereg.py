@@ -1,15 +1,15 @@
-"""TreeReg (Nandi, Manning and Murty 2025): hidden states that come apart where a tree splits.
+"""TreeReg (Nandi, Manning and Murty 2025): a loss that separates hidden states where a tree splits.
 
-A loss beside that of a plain language model, in training only: p(x) stays what it is. Of the states h_j after
-tokens j = 1..n, ``O[i, j] = ‖h_j − (h_j · ĥ_i) ĥ_i‖``, ĥ = h / ‖h‖, is what h_j has beside the direction of
-h_i; ``O[0, ·]`` is 0. A node over tokens a..b that splits after token q is scored
-``s(q) = O[a − 1, q] + O[q, q + 1] + O[q, b]``, and the gold split competes, by a softmax, with all splits at
-word edges. A binary node is known by where it splits: the gap k, between tokens k and k + 1.
+The loss is added to a plain language model's, in training only: p(x) is not changed. For the states h_j after
+tokens j = 1..n, ``O[i, j] = ‖h_j − (h_j · ĥ_i) ĥ_i‖``, ĥ = h / ‖h‖, is the norm of h_j's part orthogonal to
+h_i; ``O[0, ·]`` is 0. A node over tokens a..b that splits after token q is scored ``s(q) = O[a − 1, q] + O[q,
+q + 1] + O[q, b]``, and the gold split competes, by a softmax, with all splits at word edges. A binary node is
+known by where it splits: the gap k, between tokens k and k + 1.
 
-In windows every sentence is taken by itself: its own ROOT, whose state is not looked at, is its beginning.
+In windows every sentence is taken by itself: its own ROOT, whose state is not used, is its beginning.
 
-States are not normalised: their scale is the temperature of the softmax. Read from the released code
-(``O[q, q + 1]`` included) and from figure 1 of the paper.
+States are not normalised: their scale is the temperature of the softmax. The formula is taken from the
+released code (``O[q, q + 1]`` included) and from figure 1 of the paper.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-# Squares below this count as 0, where a root has no gradient.
+# Squares below this count as 0, for which a root has no gradient.
 _ZERO = 1e-30
 
 
@@ -32,10 +32,10 @@ class TreeRegParts:
     """Sums over a batch, 0-dimensional tensors; they add up over batches and workers.
 
     Attributes:
-        treereg_sum: float64, of each sentence the mean cross-entropy of its nodes' splits, nats.
+        treereg_sum: float64, the sum over sentences of the mean cross-entropy of their nodes' splits, nats.
         n_trees: sentences that have a node with two candidates or more.
-        n_splits: such nodes.
-        n_splits_correct: of these, whose best candidate (the first of equal ones) is the gold split.
+        n_splits: the number of such nodes.
+        n_splits_correct: nodes among these whose best candidate (the first of equal ones) is the gold split.
     """
 
     treereg_sum: Tensor
@@ -47,14 +47,14 @@ class TreeRegParts:
 def treereg(
     states: Tensor, attach: Tensor, lengths: Tensor, edges: Tensor, places: Tensor | None = None
 ) -> TreeRegParts:
-    """The loss of a batch.
+    """Return the loss of a batch.
 
     Args:
-        states: float (B, N, d), of each position; that of ROOT is not looked at.
+        states: float (B, N, d), of each position; ROOT's is not used.
         attach: int64 (B, N); padding shifts.
         lengths: int64 (B,), positions of each row, ROOT and end-of-sentence included.
         edges: bool (B, N), see :func:`word_edges`.
-        places: of windows, see :func:`sentence_places`; None: rows are sentences.
+        places: for windows, see :func:`sentence_places`; None: rows are sentences.
     """
     if places is not None:
         states = states.flatten(0, 1)[places.clamp(min=0)]  # (S, L, d)
@@ -77,7 +77,7 @@ def treereg(
 
 
 def count_trees(attach: Tensor, lengths: Tensor, edges: Tensor, places: Tensor | None = None) -> Tensor:
-    """Sentences that have a loss, int64 (): what :func:`treereg` counts, without states."""
+    """Count the sentences that have a loss, int64 (), as :func:`treereg` does, without states."""
     if places is not None:
         attach, lengths, edges = _sentences(attach, edges, places)
     candidates = split_candidates(*gold_nodes(attach, lengths), edges)
@@ -85,10 +85,10 @@ def count_trees(attach: Tensor, lengths: Tensor, edges: Tensor, places: Tensor |
 
 
 def word_edges(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
-    """After which tokens a node may split: those whose next token begins another word of their sentence.
+    """Return the tokens after which a node may split: those whose next token begins another word.
 
     Args:
-        words: of each row int32, which word a token belongs to; -1 for ROOTs and end-of-sentence.
+        words: for each row int32, the word that each token belongs to; -1 for ROOTs and end-of-sentence.
         width: N, at least the longest row's.
 
     Returns:
@@ -102,7 +102,7 @@ def word_edges(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
 
 
 def sentence_places(words: Sequence[NDArray[np.int32]], width: int) -> Tensor:
-    """Where the sentences of windows are.
+    """Return the positions of the sentences in windows.
 
     Args:
         words, width: see :func:`word_edges`.
@@ -135,7 +135,7 @@ def _sentences(attach: Tensor, edges: Tensor, places: Tensor) -> tuple[Tensor, T
 
 
 def gold_nodes(attach: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """The node of every gap of a tree; what is left on the stack at the end branches to the right.
+    """The node of every gap of a tree; items left on the stack at the end branch to the right.
 
     The left child of gap k's node is the widest constituent that ends at k. It begins where attachments,
     followed from k on, come to an end; the node ends at the first token after k that attaches to k or before.
@@ -159,14 +159,14 @@ def gold_nodes(attach: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def split_candidates(start: Tensor, end: Tensor, edges: Tensor) -> Tensor:
-    """Where the node of each gap may split: at word edges, bool (B, N, N); nowhere for gaps within words."""
+    """Return the splits allowed for each gap's node: at word edges, bool (B, N, N); none within words."""
     position = torch.arange(edges.shape[1], device=edges.device)
     is_inside = (position >= start[:, :, None]) & (position < end[:, :, None])  # (B, N, N)
     return is_inside & edges[:, None] & edges[:, :, None]
 
 
 def residual_norms(states: Tensor) -> Tensor:
-    """O: what each state has beside the direction of each other one, float64 (B, N, N).
+    """O: the norm of each state's part orthogonal to each other one, float64 (B, N, N).
 
     ``O[i, j]² = G_jj − G_ij² / G_ii``, G the states' products: in single precision that errs by 13% at an
     angle of .001.
@@ -220,7 +220,7 @@ class SentenceScores:
         self._across = norms[places[:-1], places[:-1] + 1]  # (m)
 
     def of(self, first: int, past: int) -> NDArray[np.float64]:
-        """s of the node over words first..past − 1 for right children that begin at first + 1..past − 1."""
+        """Scores s of the node over words first..past − 1, for right children from first + 1..past − 1 on."""
         splits = slice(first + 1, past)
         scores: NDArray[np.float64] = (
             self._outer[first, splits] + self._across[splits] + self._outer[splits, past]
@@ -229,7 +229,7 @@ class SentenceScores:
 
 
 def greedy_tree(scores: SentenceScores) -> list[Node]:
-    """The nodes that come of taking the best split of each, from the top down, in pre-order; O(m²)."""
+    """The nodes that result from the best split of each, from the top down, in pre-order; O(m²)."""
     return _top_down(scores.words, lambda first, past: first + 1 + int(scores.of(first, past).argmax()))
 
 

@@ -1,11 +1,12 @@
 """Attention with depths, relative positions or ALiBi for CUDA, without an n x n x heads tensor.
 
-After FlashAttention-2 (Dao 2023): a program owns a block of rows (or, for the gradients of keys and values, a
+FlashAttention-2 (Dao 2023): a program owns a block of rows (or, for the gradients of keys and values, a
 block of keys) and passes over the other side block by block, with the softmax's running maximum and sum
-(:mod:`pdtools.models.kernels.fused_kernels`). The scores of all depths are made before, (B, H, N, depths);
-a cell's is picked by the tape, one byte a cell, as its block is computed. ALiBi's penalty, a slope of the
-head times the distance, is computed there too. Relative positions: of a block, products with the window of
-distances that it meets, moved to their keys. The backward pass computes the weights again.
+(:mod:`pdtools.models.kernels.fused_kernels`). The scores of all depths are computed before, (B, H, N,
+depths); the tape, one byte a cell, picks a cell's as its block is computed. ALiBi's penalty, the head's slope
+times the distance, is computed there too. For relative positions, a block is multiplied by the window of
+distances that it meets, and the products are moved to their keys. The backward pass computes the weights
+again.
 """
 
 from __future__ import annotations
@@ -37,19 +38,18 @@ def fused_attention(
 ) -> Tensor:
     """Causal attention; scores (q_k·k_j + by_depth_k[W_k[j]] + p_k·r_{k-j}) / sqrt(d_head) - slope·(k - j).
 
-    Depths are those of Murty et al. 2023, fig. 7; slopes those of Press et al. 2022; p and r are q + v and
-    W_R R of Dai et al. 2019, section 3.3. Products are summed up
-    in float32. The same inputs give the same output and gradients to the bit, but dropout takes its numbers
-    from the device's random generator.
+    Depths are defined in Murty et al. 2023, fig. 7; slopes in Press et al. 2022; p and r are q + v and
+    W_R R of Dai et al. 2019, section 3.3. Products are summed in float32. The same inputs give the same
+    output and gradients to the bit, except that dropout draws its numbers from the device's random generator.
 
     Args:
         q, k, v: (B, H, N, d_head), float32, float16 or bfloat16; d_head 16, 32, 64 or 128.
-        by_depth: (B, H, N, depths), of the same type: the scores q_k·e of all depths; None: there are none.
-        tape: an integer type (one byte a cell is the fastest), (B, N, N), depths below ``by_depth``'s.
+        by_depth: (B, H, N, depths), of the same type: the scores q_k·e of all depths; None without depths.
+        tape: an integer type (one byte a cell is the fastest), (B, N, N), depths below ``by_depth``'s number.
         slopes: float32 (H), one for each head, not learned; None: distances do not matter.
-        dropout: of the attention weights, from 0 to below 1.
-        p: (B, H, N, d_head), of the same type, what meets distances; None: nothing does.
-        r: (H, N, d_head), of the same type: distances 0, 1, …, N - 1.
+        dropout: the share of attention weights dropped, from 0 to below 1.
+        p: (B, H, N, d_head), of the same type, the queries that distances are scored with; None without them.
+        r: (H, N, d_head), of the same type: vectors of the distances 0, 1, …, N - 1.
 
     Returns:
         (B, H, N, d_head). It can be differentiated once.
@@ -79,7 +79,7 @@ class _FusedAttention(torch.autograd.Function):
         dropout: float,
     ) -> Tensor:
         batch, heads, n, d_head = q.shape
-        # Heads side by side, as the output layer takes them.
+        # Heads are concatenated, as the output layer takes them.
         mixed = q.new_empty(batch, n, heads, d_head).transpose(1, 2)  # (B, H, N, d_head)
         log_sums = q.new_empty(batch, heads, n, dtype=torch.float32)
         block = _block(q, r is not None)
@@ -135,18 +135,18 @@ def _block(q: Tensor, has_distances: bool) -> dict[str, int]:
 
 
 def _grid(q: Tensor, block: dict[str, int]) -> tuple[int]:
-    """A program for each block of each head, in one dimension: CUDA's others end at 65,535."""
+    """One program for each block of each head: in one dimension, as CUDA's others end at 65,535."""
     batch, heads, n, _ = q.shape
     return (triton.cdiv(n, block["BLOCK"]) * batch * heads,)
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """The same, with the numbers of a head side by side."""
+    """Return the tensor with the numbers of a head contiguous."""
     return tensor if tensor.stride(3) == 1 else tensor.contiguous()
 
 
 def _strides(*tensors: Tensor) -> list[int]:
-    """Steps from sentence to sentence, head to head and row to row of each."""
+    """Steps from sentence to sentence, head to head and row to row of each tensor."""
     return [stride for t in tensors for stride in t.stride()[:3]]
 
 
@@ -155,5 +155,5 @@ def _depths(by_depth: Tensor | None) -> int:
 
 
 def _scale(q: Tensor) -> float:
-    """The kernels' exponentials are powers of 2."""
+    """The factor of the scores, for exponentials that are powers of 2 in the kernels."""
     return _LOG2_E / math.sqrt(q.shape[3])

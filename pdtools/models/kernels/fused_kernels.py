@@ -1,8 +1,8 @@
-"""The kernels of :mod:`pdtools.models.kernels.fused_attention`.
+"""Triton kernels of :mod:`pdtools.models.kernels.fused_attention`.
 
 A program owns BLOCK rows (or keys, or distances) and passes over the keys (or rows) that they meet, STEP at a
-time. A tile is the cells of the two, of one head of one sentence; what the program owns is down, the rest
-across. Sums of products are float32.
+time. A tile is the cells of the two, for one head of one sentence; the program's own block is down, the other
+side across. Sums of products are float32.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import triton.language as tl
 
 @triton.jit
 def _place(n, BLOCK: tl.constexpr):
-    """Of this program: its block, and its head, counted over all sentences."""
+    """The block of this program, and its head, counted over all sentences."""
     blocks = (n + BLOCK - 1) // BLOCK
     return tl.program_id(0) % blocks, (tl.program_id(0) // blocks).to(tl.int64)
 
 
 @triton.jit
 def _load_rows(start, stride, rows, n, D_HEAD: tl.constexpr):
-    """(rows, D_HEAD), zeros for rows that there are not."""
+    """Load rows, (rows, D_HEAD), with zeros for rows outside the sentence."""
     places = start + rows[:, None] * stride + tl.arange(0, D_HEAD)[None, :]
     return tl.load(places, mask=(rows[:, None] >= 0) & (rows[:, None] < n), other=0.0)
 
@@ -33,7 +33,7 @@ def _store_rows(start, stride, rows, n, values, D_HEAD: tl.constexpr):
 
 @triton.jit
 def _own_depths(by_depth, tape, b, head, n, depths):
-    """Of this sentence: the scores of all depths, and the tape."""
+    """Return this sentence's scores of all depths, and its tape."""
     if by_depth is None:
         return None, None
     else:
@@ -59,8 +59,8 @@ def _scores(products, by_depth, tape, slopes, h, rows, keys, n, depths, scale):
 
 @triton.jit
 def _slide(products, DOWN: tl.constexpr, ACROSS: tl.constexpr, AXIS: tl.constexpr):
-    """A tile (DOWN, ACROSS) out of products with a window of neighbours, whose place is the difference of the
-    tile's two places: along the rows of (DOWN, window), or the columns of (window, ACROSS)."""
+    """Pick a tile (DOWN, ACROSS) out of products with a window of neighbours, by differences of positions:
+    along the rows of (DOWN, window), or the columns of (window, ACROSS)."""
     down, across = tl.arange(0, DOWN)[:, None], tl.arange(0, ACROSS)[None, :]
     place = down - across + (ACROSS - 1) if AXIS == 1 else across - down + (DOWN - 1)
     return tl.gather(products, place, AXIS)
@@ -68,7 +68,7 @@ def _slide(products, DOWN: tl.constexpr, ACROSS: tl.constexpr, AXIS: tl.constexp
 
 @triton.jit
 def _unslide(tile, DOWN: tl.constexpr, ACROSS: tl.constexpr, WINDOW: tl.constexpr):
-    """A tile (DOWN, ACROSS) by the window's places: (DOWN, WINDOW), the transpose of what _slide does."""
+    """Return a tile (DOWN, ACROSS) by the window's positions, (DOWN, WINDOW): the transpose of _slide."""
     place = tl.arange(0, DOWN)[:, None] - tl.arange(0, WINDOW)[None, :] + (ACROSS - 1)
     inside = (place >= 0) & (place < ACROSS)
     return tl.where(inside, tl.gather(tile, tl.where(inside, place, 0), 1), 0.0)
@@ -76,7 +76,7 @@ def _unslide(tile, DOWN: tl.constexpr, ACROSS: tl.constexpr, WINDOW: tl.constexp
 
 @triton.jit
 def _kept(seed, head, rows, keys, n, dropout: tl.constexpr):
-    """What dropout multiplies the weights of a tile by; the same for the same cell, whoever asks."""
+    """Dropout's factors of a tile's weights; every program computes the same for a cell."""
     chance = tl.rand(tl.load(seed) + head, rows * n + keys)
     return tl.where(chance >= dropout, 1 / (1 - dropout), 0.0)
 
@@ -88,7 +88,7 @@ def forward_kernel(
     heads, n, depths, scale,
     dropout: tl.constexpr, D_HEAD: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """One block of rows."""
+    """Compute the attention of one block of rows."""
     WINDOW: tl.constexpr = 2 * BLOCK
     block, head = _place(n, BLOCK)
     b, h = head // heads, head % heads
@@ -134,7 +134,7 @@ def rows_kernel(
     heads, n, depths, scale,
     dropout: tl.constexpr, D_HEAD: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of one block of rows: of its queries (q and p), and of its scores by depth."""
+    """Gradients of one block of rows: its queries (q and p), and its scores by depth."""
     WINDOW: tl.constexpr = 2 * BLOCK
     block, head = _place(n, BLOCK)
     b, h = head // heads, head % heads
@@ -243,7 +243,7 @@ def distances_kernel(
     heads, n, depths, scale,
     dropout: tl.constexpr, D_HEAD: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of one block of distances, of one sentence: a cell's key is its row less its distance."""
+    """Gradients of one block of distances in one sentence: a cell's key is its row less its distance."""
     WINDOW: tl.constexpr = 2 * BLOCK
     block, head = _place(n, BLOCK)
     b, h = head // heads, head % heads

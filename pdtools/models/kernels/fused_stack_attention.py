@@ -1,6 +1,6 @@
 """Stack attention's recurrence for CUDA: a program goes through all positions of one row, in one launch.
 
-Torch's own operations take five launches a position, which is what they spend their time on.
+Torch's own operations take five launches a position, and most of their time goes to these.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _forward_kernel(actions, alpha, n, BLOCK: tl.constexpr, STEP: tl.constexpr):
 
 @triton.jit
 def _backward_kernel(actions, alpha, rows, n, BLOCK: tl.constexpr, STEP: tl.constexpr):
-    """Complete the gradients of rows in place; see the torch formulation for what is gathered."""
+    """Complete the gradients of rows in place; the torch formulation says which terms are summed."""
     b = tl.program_id(0).to(tl.int64)
     actions += b * n * 3
     alpha += b * n * n

@@ -1,4 +1,4 @@
-"""Whether the fused kernels for CUDA work on this machine."""
+"""A test whether the fused kernels for CUDA work on this machine."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 
 from pdtools.models.kernels.self_test import agrees
 
-# Forms of terms that they compute, with heads of whole tiles of numbers, and depths that a byte can name.
+# Forms of terms that the kernels compute, with heads of whole tiles of numbers, and depths that fit a byte.
 TAKES = ("content_bias", "position_bias", "distance", "table", "tape", "alibi")
 HEAD_SIZES = (16, 32, 64, 128)
 
-# What rounding may change, as a share of the largest number: products may be made in TF32.
+# Rounding may change this share of the largest number: products may be computed in TF32.
 _TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-_LENGTH = 80  # of the rows that it is tried on: more than a block of keys
+_LENGTH = 80  # of the rows tried: more than a block of keys
 
 
 @cache
 def kernels_work(device: torch.device, dtype: torch.dtype, d_head: int, has_distances: bool) -> bool:
-    """Whether the kernels compile, run, and compute what torch's operations do.
+    """Return whether the kernels compile, run, and agree with torch's operations.
 
-    They may not: Triton may be missing, or a C compiler for it, or the GPU may be too old.
+    They fail without Triton, without a C compiler for it, or on a GPU that is too old.
 
     Raises:
         torch.OutOfMemoryError: if there is no memory even for that.
@@ -64,7 +64,7 @@ def plain_attention(
     p: Tensor | None,
     r: Tensor | None,
 ) -> Tensor:
-    """What ``fused_attention`` computes, by torch's operations in float32; shapes as there."""
+    """Compute ``fused_attention`` by torch's operations in float32; shapes as there."""
     n, d_head = q.shape[2:]
     scores = q.float() @ k.float().mT + by_depth.float().gather(3, tape[:, None].long())
     position = torch.arange(n, device=q.device)

@@ -1,7 +1,7 @@
 """Attention of Transformer Grammars (Sartran et al. 2022): from integers, without a mask.
 
-A position sees what is on the stack, or, where a constituent is composed, that constituent: eleven keys of
-eighty in sentences of newspapers. In training it is computed in C where there is a compiler
+A position sees the stack, or, if a constituent is composed, that constituent: eleven keys of eighty in
+sentences of newspapers. In training it is computed in C if there is a compiler
 (:mod:`pdtools.models.kernels.native_grammar_attention`), for these keys alone.
 """
 
@@ -21,7 +21,7 @@ from pdtools.models.kernels.native_grammar_attention import NativeGrammarAttenti
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import Terms
 
-# Differences of depth, query's minus key's, that are told apart; others count as the nearest of them.
+# The differences of depth, query's minus key's, that are distinguished; others are clipped to these.
 NEAREST, FARTHEST = -1, 62
 DISTANCES = FARTHEST - NEAREST + 1
 
@@ -30,10 +30,10 @@ _DTYPES = (torch.float32, torch.float64)
 
 @dataclass(frozen=True)
 class Visible:
-    """Which keys each query of a batch sees, one list after the other: made once, for all layers and heads.
+    """Keys that each query of a batch sees, concatenated: computed once, for all layers and heads.
 
     Attributes:
-        offsets: int64 (B N + 1), where the keys of each query begin.
+        offsets: int64 (B N + 1), the index at which the keys of each query begin.
         keys: int32 (cells), ascending for each query, positions in its row; always with the query itself.
         distances: uint8 (cells), relative positions: 0 for ``NEAREST``, up to ``DISTANCES`` - 1.
         n: positions in a row.
@@ -46,7 +46,7 @@ class Visible:
 
     @cached_property
     def dense(self) -> tuple[Tensor, Tensor]:
-        """For torch's operations: relative positions, uint8 (B, N, N), and what is seen, bool (B, N, N)."""
+        """For torch's operations: relative positions, uint8 (B, N, N), and visible keys, bool (B, N, N)."""
         rows = len(self.offsets) - 1
         row = torch.arange(rows, device=self.keys.device).repeat_interleave(self.offsets.diff())
         distances = torch.zeros(rows, self.n, dtype=torch.uint8, device=self.keys.device)
@@ -58,15 +58,16 @@ class Visible:
 
 
 def visible_keys(pop: Tensor, compose: Tensor, depth: Tensor, mirrored: Tensor | None = None) -> Visible:
-    """What the positions of Transformer Grammars see: themselves, and what has not been popped before.
+    """Return the keys that positions of Transformer Grammars see: themselves, and those not popped before.
 
     Args:
         pop: int (B, N), the COMPOSE step that removes a position from the stack; the row's length or more if
-            none does, at most the position itself if it is never on the stack. Of padding, at the end: any.
-        compose: bool (B, N), whether a position is a COMPOSE step, which sees only what it pops.
-        depth: int (B, N), constituents that are open, those that the position opens or closes included.
-        mirrored: bool (B, N), COMPOSE steps whose distances 0 and -1, but for their own, are exchanged: of
-            arcs to the left, whose dependent is the lower item. None: there are none.
+            none does, at most the position itself if it is never on the stack. Padding, at the end, may have
+            any.
+        compose: bool (B, N), True for COMPOSE steps, which see only the items that they pop.
+        depth: int (B, N), open constituents, the one that the position opens or closes included.
+        mirrored: bool (B, N), COMPOSE steps whose distances 0 and -1 to other keys are exchanged: arcs to the
+            left, whose dependent is the lower item. None without such steps.
     """
     batch, n = pop.shape
     row = torch.arange(n, device=pop.device)
@@ -106,12 +107,12 @@ def grammar_attention(
 
     Args:
         q, k, v: float (B, H, N, d_head).
-        visible: of this batch.
+        visible: the visible keys of this batch.
         distance: r, the vectors W_R R of relative positions ``NEAREST`` to ``FARTHEST``: float
             (H, ``DISTANCES``, d_head).
         content_bias, position_bias: u and v of Transformer-XL (Dai et al. 2019, section 3.3): float
             (H, 1, d_head).
-        dropout: of the attention weights.
+        dropout: the share of attention weights dropped.
 
     Returns:
         float (B, H, N, d_head).
@@ -133,11 +134,11 @@ def _by_torch(
     position_bias: Tensor,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The same without the lists: in blocks of rows on CPUs, elsewhere with a mask."""
+    """Compute :func:`grammar_attention` without lists: in blocks of rows on CPUs, elsewhere with a mask."""
     learned = distance, content_bias, position_bias
     distances, seen = visible.dense
     if q.device.type == "cpu" and (q.dtype in _DTYPES or torch.is_autocast_enabled("cpu")):
-        # A relative position is to a query what a depth is in pushdown layers, but for the query's bias.
+        # A relative position is to a query as a depth is in pushdown layers, but for the query's bias.
         terms = Terms(content_bias=content_bias - position_bias, table=distance, tape=distances, seen=seen)
         return block_attention(q + position_bias, k, v, terms, dropout=dropout)
     return masked_grammar_attention(q, k, v, distances[:, None], seen[:, None], *learned, dropout)
@@ -154,13 +155,13 @@ def masked_grammar_attention(
     position_bias: Tensor,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The same of Q queries with any K keys: float (B, H, Q, d_head).
+    """Compute :func:`grammar_attention` for Q queries with any K keys: float (B, H, Q, d_head).
 
     Args:
         q: float (B, H, Q, d_head).
         k, v: float (B, H, K, d_head).
         distances: int (B, 1, Q, K), relative positions: 0 for ``NEAREST``, up to ``DISTANCES`` - 1.
-        seen: bool (B, 1, Q, K).
+        seen: bool (B, 1, Q, K), True for visible keys.
         distance, content_bias, position_bias, dropout: see :func:`grammar_attention`.
     """
     # einsum folds batch and queries into one matrix; matmul would first copy the distances for every row.
@@ -171,7 +172,7 @@ def masked_grammar_attention(
 
 
 def native_takes(q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> bool:
-    """Whether the functions in C compute this, and work here: they are compiled for training alone."""
+    """Return whether the functions in C can compute this and work here: they serve training alone."""
     floats = {x.dtype for x in (q, k, v, *learned)}
     if torch.is_autocast_enabled("cpu"):
         dtype, fits = torch.float32, torch.float64 not in floats  # all others are converted
@@ -191,7 +192,7 @@ def native_takes(q: Tensor, k: Tensor, v: Tensor, *learned: Tensor) -> bool:
 
 @cache
 def _native_works(dtype: torch.dtype) -> bool:
-    """Whether the functions in C compile, and compute what torch's operations do.
+    """Return whether the functions in C compile, and agree with torch's operations.
 
     Args:
         dtype: float32 or float64.
@@ -218,7 +219,7 @@ def _native_works(dtype: torch.dtype) -> bool:
             )
         )
         yield from zip(ours, plain, strict=True)
-        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
+        # A result linear in the values is its own derivative by them, if both passes drop the same weights.
         dropped = (NativeGrammarAttention.apply(*lists, q, k, v, *learned, 0.5) * weight).sum()
         (by_values,) = torch.autograd.grad(dropped, v)
         yield dropped, (by_values * v).sum()

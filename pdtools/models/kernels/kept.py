@@ -1,8 +1,8 @@
 """Compiled libraries, kept for later processes of one user.
 
-They lie in the folder that ``PDTOOLS_CACHE`` names (``off``: nowhere), by default ``pdtools`` in the user's
-cache. The name of a file has two digests: of all that it was made from, with the processor, and of its
-content. A folder that others can write is not used; of Windows, which does not say so, only one in the home.
+They lie in the folder that ``PDTOOLS_CACHE`` names (``off``: none is kept), by default ``pdtools`` in the
+user's cache. The name of a file has two digests: one of its sources with the processor, and one of its
+content. A folder that others can write is not used; on Windows, which does not say so, only one in the home.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from functools import cache
 from hashlib import sha256
 from pathlib import Path
 
-# Lines of Linux' list that tell processors apart; the rest is their numbers and present speed.
+# Lines of Linux' list that distinguish processors; the rest are their numbers and present speed.
 _OF_PROCESSOR = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features")
 _OF_ARM = ("CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision")
 
 
 def kept_as(command: Sequence[str], sources: Mapping[str, bytes]) -> str | None:
-    """The digest of what a library is made from; None where the processor that it is for is not known.
+    """Return the digest of a library's sources and processor; None if the processor is not known.
 
     Args:
         command: the compiler's path, and its options.
@@ -39,11 +39,11 @@ def kept_as(command: Sequence[str], sources: Mapping[str, bytes]) -> str | None:
 
 
 def kept_file(name: str, made_from: str) -> Path | None:
-    """The library of this name that was made from the same, if it is kept whole.
+    """Return the library of this name with this digest of sources, if an intact one is kept.
 
     Args:
-        name: of the library.
-        made_from: of :func:`kept_as`.
+        name: the library's name.
+        made_from: the result of :func:`kept_as`.
     """
     folder = kept_folder()
     for file in () if folder is None else folder.glob(f"{name}-{made_from}-*.so"):
@@ -54,11 +54,11 @@ def kept_file(name: str, made_from: str) -> Path | None:
 
 
 def keep(library: Path, name: str, made_from: str) -> None:
-    """Keep a library that works, if there is a place for it.
+    """Keep a library that works, if there is a folder for it.
 
     Args:
         library: its file.
-        name, made_from: as of :func:`kept_file`.
+        name, made_from: as for :func:`kept_file`.
     """
     if (folder := kept_folder()) is None:
         return
@@ -75,7 +75,7 @@ def keep(library: Path, name: str, made_from: str) -> None:
 
 
 def kept_folder() -> Path | None:
-    """Where libraries are kept; None: nowhere."""
+    """The folder of kept libraries; None if none are kept."""
     given = os.environ.get("PDTOOLS_CACHE")
     if given == "off":
         return None
@@ -85,7 +85,7 @@ def kept_folder() -> Path | None:
         folder = Path(given) if given else caches / "pdtools"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
-    except (OSError, RuntimeError):  # the latter: nobody knows where the user is at home
+    except (OSError, RuntimeError):  # the latter: the user has no known home
         return None
     if hasattr(os, "getuid"):
         is_own = found.st_uid == os.getuid() and not found.st_mode & 0o022
@@ -100,7 +100,7 @@ def _processor() -> str | None:
         return platform.processor() or None
     try:
         if sys.platform == "darwin":
-            names = ("machdep.cpu.brand_string", "machdep.cpu.features")  # of ARM there is the first alone
+            names = ("machdep.cpu.brand_string", "machdep.cpu.features")  # ARM has the first alone
             said = subprocess.run(["sysctl", "-n", *names], capture_output=True, text=True, timeout=5)
             return said.stdout or None
         first, _, _ = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")

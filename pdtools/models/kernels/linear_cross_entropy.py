@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 BLOCK_CELLS = 1 << 21
 BLOCK_ROWS = 128
 
-# Makes logits (s, V) of some positions -inf in place, where a class is ruled out.
+# A function that sets logits (s, V) of some positions to -inf in place, for classes ruled out.
 RuleOut = Callable[[Tensor, slice], None]
 
 
@@ -38,7 +38,7 @@ def linear_cross_entropy(
         weight: (V, D).
         bias: (V,), or None.
         targets: int64 (S,).
-        rule_out: of the positions of a block; no gradient goes through it.
+        rule_out: called with each block's logits and positions; no gradient goes through it.
 
     Returns:
         float32 (S,).

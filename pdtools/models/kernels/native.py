@@ -1,4 +1,4 @@
-"""Functions in C for CPUs, compiled when they are first wanted, where there is a compiler.
+"""Functions in C for CPUs, compiled when they are first needed, if there is a compiler.
 
 A library is built for the processor at hand, in half a second to two, and kept for later processes
 (:mod:`pdtools.models.kernels.kept`). Windows deletes no library that is loaded: it stays among the temporary
@@ -43,12 +43,12 @@ def flags() -> Iterator[tuple[str, ...]]:
 
 @cache
 def native_library(package: str, name: str, functions: tuple[str, ...], *options: str) -> ctypes.CDLL | None:
-    """The functions of a file in C; None where there is no compiler, or what it makes cannot be loaded.
+    """Return the functions of a file in C; None without a compiler, or if the library cannot be loaded.
 
     Args:
-        package: that the file is in.
-        name: of the file, without ``.c``.
-        functions: that it has.
+        package: the package with the file.
+        name: the name of the file, without ``.c``.
+        functions: the names of its functions.
         options: for the compiler.
     """
     for compiler, told in product(filter(None, map(shutil.which, COMPILERS)), flags()):
@@ -61,7 +61,7 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
 
 @cache
 def _say_that_there_is_none() -> None:
-    """Once in a process: for a user it is one thing that is missing, whatever it is wanted for."""
+    """Warn once in a process that there is no compiler: a user misses one thing, whatever needs it."""
     warnings.warn(
         f"no C compiler that works ({', '.join(COMPILERS)}): attention and stacks are computed by torch's"
         " operations; results are the same up to rounding, and training and search take longer",
@@ -76,7 +76,7 @@ def _compiled(told: tuple[str, ...], package: str, name: str, functions: tuple[s
     command = list(told)
     made_from = kept_as(command, sources)
     if made_from is not None and (kept := kept_file(name, made_from)) is not None:
-        with contextlib.suppress(OSError, AttributeError):  # of another system that has the same home
+        with contextlib.suppress(OSError, AttributeError):  # compiled on another system with the same home
             return _loaded(kept, functions)
     with tempfile.TemporaryDirectory(prefix="pdtools-", ignore_cleanup_errors=True) as folder:
         for file_name, content in sources.items():
@@ -98,13 +98,13 @@ def _loaded(file: Path, functions: tuple[str, ...]) -> ctypes.CDLL:
 
 
 def parts_of(batch: int, heads: int) -> int:
-    """Parts that sentences are divided into, so that parts × heads is a multiple of the threads."""
+    """The number of parts to divide sentences into, so that parts × heads is a multiple of the threads."""
     threads = torch.get_num_threads()
     return min(batch, threads // math.gcd(threads, heads))
 
 
 def share_among_threads(number: int, call: Callable[[slice], None], most: int | None = None) -> None:
-    """Call a function on some of ``number`` things in each of torch's threads, or of ``most`` of them."""
+    """Call a function on slices of ``number`` things in each of torch's threads, or ``most`` of them."""
     if number == 0:
         return
     at_most = torch.get_num_threads() if most is None else min(torch.get_num_threads(), most)

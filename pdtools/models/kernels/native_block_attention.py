@@ -1,7 +1,7 @@
 """Attention in blocks of rows in C, for training on CPUs.
 
-It is worth it because torch goes through the scores a dozen times, once for each term, softmax and dropout,
-and what is left of its time is the cost of many small calls.
+C is worth it because torch goes through the scores a dozen times, once for each term, softmax and dropout,
+and the rest of its time is the cost of many small calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from pdtools.models.kernels.native import native_library, parts_of, share_among_threads
 from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
-# Forms of terms that are computed here. A query sees all before it, or by openers.
+# Forms of terms that are computed here. A query sees all keys before it, or by openers.
 TAKES = all_but("seen", "apart")
 
 # ``attention`` in block_attention.c, in its order.
@@ -40,7 +40,7 @@ class _Arguments(ctypes.Structure):
 
 
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The compiled functions for float32 or float64; None where they cannot be had."""
+    """Return the compiled functions for float32 or float64; None if they cannot be compiled."""
     # Without fused multiply-adds, which C99 leaves out by default, products take a quarter more time.
     options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
     return native_library(__package__, "block_attention", ("forward", "backward"), *options)
@@ -52,7 +52,7 @@ def native_block_attention(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropou
     Args:
         q, k, v: float32 or float64 (B, H, N, d_head); under mixed precision any.
         terms: of the same precision, without ``alibi`` and ``seen``.
-        dropout: of the attention weights.
+        dropout: the share of attention weights dropped.
     """
     table = None if terms.table is None else terms.table.expand(q.shape[1], -1, -1)  # (H, depths, d_head)
     given = terms._replace(table=table)
@@ -70,7 +70,7 @@ class _NativeBlockAttention(torch.autograd.Function):
         terms = [None if term is None else term.contiguous() for term in given]
         ctx.seed = int(torch.randint(2**62, ())) if ctx.dropout else 0
         batch, heads, n, d_head = q.shape
-        # Heads side by side, as the output layer takes them.
+        # Heads are concatenated, as the output layer takes them.
         mixed = q.new_empty(batch, n, heads, d_head)
         softmax = q.new_empty(batch, heads, n, 2)
         inputs = dict(zip(_INPUTS, (q, k, v, *terms), strict=True))

@@ -1,4 +1,4 @@
-"""Attention of Transformer Grammars in C, for training on CPUs: of each query with the keys that it sees."""
+"""Attention of Transformer Grammars in C, for training on CPUs: each query with the keys that it sees."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Arguments(ctypes.Structure):
 
 
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
-    """The compiled functions for float32 or float64; None where they cannot be had."""
+    """Return the compiled functions for float32 or float64; None if they cannot be compiled."""
     options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
     return native_library(__package__, "grammar_attention", ("forward", "backward"), *options)
 
@@ -40,7 +40,7 @@ def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
 class NativeGrammarAttention(torch.autograd.Function):
     """See :func:`pdtools.models.kernels.grammar_attention.grammar_attention`.
 
-    Its arguments are the lists of what is visible; q, k, v, the vectors of distances and both biases, all
+    Its arguments are the lists of visible keys; q, k, v, the vectors of distances and both biases, all
     float32 or all float64 (under mixed precision any); and dropout.
     """
 
@@ -56,7 +56,7 @@ class NativeGrammarAttention(torch.autograd.Function):
         inputs.update({name: inputs[name].contiguous() for name in _LEARNED})
         ctx.seed = int(torch.randint(2**62, ())) if ctx.dropout else 0
         batch, heads, n, d_head = q.shape
-        # Heads side by side, as the output layer takes them.
+        # Heads are concatenated, as the output layer takes them.
         mixed = q.new_empty(batch, n, heads, d_head)
         weights = q.new_empty(heads, len(inputs["keys"]))
         _call("forward", ctx, {**inputs, "mixed": mixed, "weights": weights})

@@ -1,6 +1,6 @@
 """Stack attention's recurrence in C, for CPUs.
 
-It is worth it because the recurrence is many small steps, each of which costs torch more than its numbers.
+C is worth it because the recurrence is many small steps, each of which costs torch more than its numbers.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _LANES = 16  # as in stack_attention.c: rows begin at multiples of it
 
 
 def stack_library() -> ctypes.CDLL | None:
-    """The compiled functions, or None."""
+    """Return the compiled functions, or None."""
     functions = tuple(f"{name}_{kind}" for name in ("forward", "backward") for kind in _NAMES.values())
     return native_library(__package__, "stack_attention", functions)
 
 
 def native_takes(actions: Tensor) -> bool:
-    """Whether :func:`native_stack_attention` computes this."""
+    """Return whether :func:`native_stack_attention` can compute this."""
     return actions.device.type == "cpu" and actions.dtype in _NAMES and stack_library() is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether a fast path computes what the plain one does, on this machine: tried before it is used."""
+"""Tests whether a fast implementation agrees with the plain one on this machine, before it is used."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-# Gradients smaller than this are held to it.
+# The tolerance for gradients smaller than this is the one for gradients of this size.
 _SMALL = 1e-3
 
 Pairs = Callable[[torch.Generator], Iterable[tuple[Tensor, Tensor]]]
 
 
 def agrees(pairs: Pairs, what: str, how: str, *, tolerance: float, device: str = "cpu") -> bool:
-    """Whether the numbers of a fast path, forward and backward, are those of the plain one; else a warning.
+    """Return whether a fast implementation's numbers, forward and backward, are the plain one's; else warn.
 
-    A fast path may not compile, or not run here, or be made into something else by a faulty compiler.
+    A fast implementation may not compile, not run here, or be miscompiled.
 
     Args:
-        pairs: makes random numbers and computes with both: (fast, plain), floats of equal shape.
-        what: is computed, as the warning names it: "attention is".
-        how: it is computed fast: "in C".
-        tolerance: what rounding may change, as a share of the plain path's largest number.
-        device: its type, where both compute.
+        pairs: computes on random numbers with both: yields (fast, plain), floats of equal shape.
+        what: the thing computed, as the warning names it: "attention is".
+        how: the fast way: "in C".
+        tolerance: the largest change by rounding, as a share of the plain result's largest number.
+        device: the type of device that both compute on.
 
     Raises:
         torch.OutOfMemoryError, MemoryError: if there is no memory even for that.
     """
     reason = ""
-    # Whoever asks may be computing elsewhere, without gradients, in another precision, with a seed's numbers.
+    # The caller may be computing elsewhere, without gradients, in another precision, with a seed's numbers.
     with (
         torch.device("cpu"),
         torch.inference_mode(False),

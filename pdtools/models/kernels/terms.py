@@ -1,4 +1,4 @@
-"""What is added to attention scores, and which count, as kernels take it: plain tensors, the same for all."""
+"""Terms of attention scores, and visible keys, as kernels take them: plain tensors, the same for all."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Terms(NamedTuple):
         distance: its r = W_R R: float (H, N, d_head), the farthest first.
         table: e, the depths' vectors (Murty et al. 2023, fig. 7): float (H or 1, depths, d_head).
         tape: W: uint8, or another int for more depths than that, (B, N, N), within the table.
-        slopes: m times sqrt(d_head), of open tokens above a key in the stack: float (H).
+        slopes: m times sqrt(d_head), for open tokens above a key in the stack: float (H).
         open: s, their number: int16 (B, N, N).
         fixed: added to q·k before scaling, with nothing to learn: float (H, N, N).
-        innermost: the position of the innermost open constituent's opener after each position, from 1 on; or
-            -1: int32 (B, N). Where there is one, head 0 sees keys before it, and head 1 keys from it on
+        innermost: the position of the innermost open constituent's opener after each position, from 1 on, or
+            -1: int32 (B, N). If it is given, head 0 sees keys before it, and head 1 keys from it on
             (PLM-mask of Qian et al. 2021).
         seen: keys that count, of those up to the query, which is always among them: bool (B, N, N).
         alibi: l, ALiBi's slopes (Press et al. 2022), which are not learned: float (H).
-        apart: which vector of ``distance`` is r, where their places don't say: int16 (B, N, N). Of steps of
-            decoding alone.
+        apart: the index of r in ``distance``, if it does not follow from the positions: int16 (B, N, N).
+            Given in decoding steps alone.
     """
 
     content_bias: Tensor | None = None
@@ -51,10 +51,10 @@ class Form(NamedTuple):
     """The form of a tensor, on which kernels in C rely.
 
     Attributes:
-        shape: its dimensions, of ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head, and
+        shape: its dimensions: ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head, and
             ``1``; None if there are several.
-        dtype: of integers; None: that of queries.
-        learned: whether it has a gradient.
+        dtype: the type of integers; None for the type of queries.
+        learned: True if it has a gradient.
     """
 
     shape: str | None
@@ -79,5 +79,5 @@ FORMS = {
 
 
 def all_but(*names: str) -> tuple[str, ...]:
-    """The names of terms, in order, without some."""
+    """The names of all terms, in order, except some."""
     return tuple(name for name in FORMS if name not in names)

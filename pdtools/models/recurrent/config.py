@@ -31,21 +31,22 @@ class RecurrentConfig:
     Attributes:
         vocab_size, pad_id, root_id, eos_id: the tokenizer's.
         controller: "lstm", or "rnn": h = tanh(W x + U h + V r + b); "rnn-relu" has max(0, ·) for tanh.
-        hidden_size: the controller's.
-        embedding_size: of the tokens; 0 for one-hot vectors.
+        hidden_size: the size of the controller's hidden state.
+        embedding_size: the size of token embeddings; 0 for one-hot vectors.
         stack: "none", "stratification" (Grefenstette et al., 2015), "superposition" (Joulin and Mikolov,
             2015), or "nondeterministic" (DuSell and Chiang, 2020, 2022).
-        stack_vector: numbers in what the first two push.
+        stack_vector: the size of the vectors that the first two push.
         stack_depth: most elements of their stacks, the lowest are lost; 0 for no limit.
-        stack_push: what superposition pushes: "learned" vectors, made by a layer and the logistic function;
-            "linear", without that function; or the "hidden" state (``stack_vector`` is ignored).
-        stack_states, stack_symbols: of the nondeterministic stack's automaton.
+        stack_push: the vectors that superposition pushes: "learned", made by a layer and the logistic
+            function; "linear", without that function; or the "hidden" state (``stack_vector`` is ignored).
+        stack_states, stack_symbols: numbers of states and symbols of the nondeterministic stack's automaton.
         stack_unnormalized: whether its transitions' weights are exponentials, not distributions.
-        stack_states_in_reading: whether its reading tells states apart.
+        stack_states_in_reading: whether its reading distinguishes states.
         stack_window: tokens that a symbol on it is remembered for at most; 0 for no limit.
-        first_input: what the controller reads before the first prediction: "none" (which is then made from
+        first_input: the controller's input before the first prediction: "none" (the prediction is made from
             h = 0), "root", or "eos".
-        objective: "causal": the token at k is predicted from those before it; "masked": from those up to k.
+        objective: "causal": the token at k is predicted from the tokens before it; "masked": from those up to
+            k.
         initialization: of all weights: "uniform", as the next two say; or "fan-in": Haiku's truncated normal
             of deviation 1 / sqrt(inputs), biases 0.
         initial_range: controller and action layer are at first uniform within plus or minus this.
@@ -115,7 +116,7 @@ class RecurrentConfig:
 
 
 def build_stack(config: RecurrentConfig) -> Stack | None:
-    """The stack that a configuration names; None for none."""
+    """Return the stack that a configuration names; None for none."""
     if config.stack == "stratification":
         return StratificationStack(config.stack_vector, config.stack_depth)
     if config.stack == "superposition":

@@ -13,12 +13,12 @@ GATES = {"lstm": 4, "rnn": 1, "rnn-relu": 1}
 
 
 class CellRun(ABC):
-    """One cell for each of B rows, moved on in lock-step.
+    """A recurrent cell for each of B rows, advanced in lock-step.
 
     Args:
-        weight: (G, H + R) or (M, G, H + R), what the hidden state and the reading are multiplied by.
+        weight: (G, H + R) or (M, G, H + R), the weight of the hidden state and the reading.
         hidden: (B, H), at the start.
-        memory: (B, H), the LSTM's c at the start; of other cells nothing but carried.
+        memory: (B, H), the LSTM's c at the start; other cells only carry it.
         keep: whether there will be a backward pass.
     """
 
@@ -31,15 +31,15 @@ class CellRun(ABC):
 
     @abstractmethod
     def step(self, inputs: Tensor, reading: Tensor | None) -> Tensor:
-        """The next hidden state (B, H), from the input's part of the gates (B, G) and the reading (B, R)."""
+        """Return the next hidden state (B, H), from the input's part of the gates (B, G) and the reading."""
 
     @abstractmethod
     def prepare_backward(self) -> None:
-        """To be called once between the last step and the first :meth:`backward`."""
+        """Prepare the backward pass: called once between the last step and the first :meth:`backward`."""
 
     @abstractmethod
     def backward(self, d_hidden: Tensor) -> Tensor:
-        """The gradient of the gates' inputs (B, G) of the last step that has had no backward pass yet."""
+        """Return the gradient of the gates' inputs (B, G) at the last step without a backward pass yet."""
 
     def select(self, rows: Tensor) -> None:
         """Go on with copies of the given rows."""
@@ -53,7 +53,7 @@ class CellRun(ABC):
 
 
 class LSTMRun(CellRun):
-    """Hochreiter and Schmidhuber (1997), with forget gates. The gates are input, forget, output and cell."""
+    """The LSTM of Hochreiter and Schmidhuber (1997), with input, forget, output and cell gates."""
 
     def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
         super().__init__(weight, hidden, memory, keep)
@@ -78,7 +78,7 @@ class LSTMRun(CellRun):
         """See :meth:`CellRun.prepare_backward`."""
         gates, before, squashed = (torch.stack(parts) for parts in zip(*self._steps, strict=True))
         input_gate, forget, output, cell = gates.chunk(4, 2)  # (T, B, H)
-        # What dc, or for the output gate dh, is multiplied by.
+        # The factors of dc, or for the output gate of dh.
         factors = [
             cell * input_gate * (1 - input_gate),
             before * forget * (1 - forget),
@@ -104,7 +104,7 @@ class LSTMRun(CellRun):
 
 
 class SimpleRun(CellRun):
-    """h = f(inputs + W [h; r])."""
+    """A simple recurrent cell, h = f(inputs + W [h; r])."""
 
     def __init__(self, weight: Tensor, hidden: Tensor, memory: Tensor, keep: bool) -> None:
         super().__init__(weight, hidden, memory, keep)
@@ -126,15 +126,15 @@ class SimpleRun(CellRun):
 
     @abstractmethod
     def _activate(self, gates: Tensor) -> Tensor:
-        """f, in place."""
+        """Apply f in place."""
 
     @abstractmethod
     def _slope(self, hidden: Tensor) -> Tensor:
-        """f', from what f gave."""
+        """The derivative f', from the value of f."""
 
 
 class TanhRun(SimpleRun):
-    """f = tanh."""
+    """A simple cell with f = tanh."""
 
     def _activate(self, gates: Tensor) -> Tensor:
         return gates.tanh_()
@@ -144,7 +144,7 @@ class TanhRun(SimpleRun):
 
 
 class ReLURun(SimpleRun):
-    """f = max(0, ·)."""
+    """A simple cell with f = max(0, ·)."""
 
     def _activate(self, gates: Tensor) -> Tensor:
         return gates.relu_()

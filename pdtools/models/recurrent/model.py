@@ -26,19 +26,19 @@ from pdtools.models.recurrent.reader import RecurrentReader
 from pdtools.models.recurrent.recurrence import Carry, SequenceRun, sequence_bytes
 from pdtools.models.recurrent.stacks import NondeterministicStack
 
-# Memory of the stacks of rows that are read side by side where no gradient is asked for.
+# Memory for stacks of rows that are read together without gradients.
 STACK_BYTES = 1 << 28
 
 
 @dataclass
 class RecurrentState(DecoderState):
-    """What a recurrent model remembers of R hypotheses.
+    """The memory of a recurrent model for R hypotheses.
 
     Attributes:
-        position: the last position that was fed; -1 at the start.
-        length: the most positions.
+        position: the last position fed; -1 at the start.
+        length: the maximal number of positions.
         rows: R.
-        reader: the model's parameters.
+        reader: the computation with the model's parameters.
         run: controllers and stacks.
     """
 
@@ -62,11 +62,12 @@ class RecurrentState(DecoderState):
 
 
 class RecurrentLM(LanguageModel):
-    """Controller, stack and output layer (section 2.1 of the nondeterministic-stacks paper).
+    """A language model of controller, stack and output layer.
 
-    Position k's hidden state h_k is made from token k and the reading r_{k-1}; it gives the actions that make
-    the stack s_k, and predicts token k + 1 (with the masked objective, token k). There are two biases on the
-    gates, as in the paper's implementation, so that the numbers of parameters are the paper's.
+    Section 2.1 of the nondeterministic-stacks paper describes it. Position k's hidden state h_k is made from
+    token k and the reading r_{k-1}; it gives the actions that make the stack s_k, and predicts token k + 1
+    (with the masked objective, token k). There are two biases on the gates, as in the paper's implementation,
+    so that the numbers of parameters are the paper's.
     """
 
     config: RecurrentConfig
@@ -74,10 +75,10 @@ class RecurrentLM(LanguageModel):
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__()
         self.config = config
-        # Without limit a stack would grow with the stream.
+        # Without a limit a stack would grow with the stream.
         limit = config.stack_window if config.stack == "nondeterministic" else config.stack_depth
         self.reads_streams = config.objective == "causal" and (config.stack == "none" or limit > 0)
-        # What the last batch of streams left, by whether the model was in training.
+        # The state after the last batch of streams, by whether the model was in training.
         self._carries: dict[bool, Carry | None] = {}
         self.max_length = None
         self.stack = build_stack(config)
@@ -165,7 +166,7 @@ class RecurrentLM(LanguageModel):
     @classmethod
     def losses(cls, models: Sequence[RecurrentLM], batches: Sequence[Batch]) -> list[LossParts]:
         """See :meth:`LanguageModel.losses`. Models of one configuration are computed as one, with products of
-        the rows of each by its own weights, where that is faster."""
+        the rows of each by its own weights, if that is faster."""
         first = models[0]
         alone = first._reader()
         if (
@@ -198,7 +199,7 @@ class RecurrentLM(LanguageModel):
         return reader.target_logprobs(hidden, targets), after
 
     def loss(self, batch: Batch) -> LossParts:
-        """See :meth:`LanguageModel.loss`. Of streams, training and evaluation go on separately."""
+        """See :meth:`LanguageModel.loss`. In streams, training and evaluation go on separately."""
         if batch.continues is None:
             return super().loss(batch)
         assert batch.targets is not None
@@ -255,7 +256,7 @@ class RecurrentLM(LanguageModel):
 
     @property
     def needs_float64(self) -> bool:
-        """Stacks do."""
+        """True: stacks are computed in float64."""
         return True
 
     def _reader(self) -> RecurrentReader:
@@ -263,10 +264,10 @@ class RecurrentLM(LanguageModel):
 
 
 def faster_as_one(model: RecurrentLM) -> bool:
-    """Whether most of the time of a model goes to the start of many small operations.
+    """Return whether most of a model's time goes to the start of many small operations.
 
     On a CPU it does not with a nondeterministic stack, whose work grows with the cube of the length: it would
-    be lost on strings that are filled up to the longest.
+    be lost on strings padded to the longest.
     """
     return model.device.type != "cpu" or not isinstance(model.stack, NondeterministicStack)
 

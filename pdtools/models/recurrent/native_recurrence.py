@@ -1,7 +1,7 @@
 """An LSTM with a nondeterministic stack over a whole sequence in C, for CPUs.
 
-Row after row, so that a row's stack stays in the processor's cache: with all rows in lock-step, as in
-``recurrence.py``, each step waits for the stacks of all rows to come from memory.
+It goes row after row, so that a row's stack stays in the processor's cache: with all rows in lock-step, as
+in ``recurrence.py``, each step waits for the stacks of all rows to come from memory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _ARRAYS = (
     *("recurrent", "recurrent_across", "action", "action_across", "action_bias"),
     *("gates", "hidden", "memory", "d_hidden", "d_inputs"),
 )
-# Wider controllers are better off with products of all rows at once.
+# Wider controllers are faster with products of all rows at once.
 WIDEST = 64
 ONE_BACKWARD = "gradients of a recurrent model can be computed only once per forward pass"
 
 
 def native_takes(controller: str, stack: Stack | None, width: int, device: torch.device) -> bool:
-    """Whether :func:`native_sequence` can read with a controller of H = ``width`` units and a stack."""
+    """Return whether :func:`native_sequence` takes a controller of H = ``width`` units and this stack."""
     return (
         controller == "lstm"
         and isinstance(stack, NondeterministicStack)
@@ -48,7 +48,7 @@ def native_takes(controller: str, stack: Stack | None, width: int, device: torch
 
 
 def native_bytes(stack: NondeterministicStack, width: int, steps: int) -> int:
-    """Memory of each row in :func:`native_sequence` without gradients; of stacks there is one a thread."""
+    """Memory of each row in :func:`native_sequence` without gradients; there is one stack a thread."""
     kinds = stack.action_size * (1 if stack.unnormalized else 2)
     return 8 * (steps + 1) * (kinds + 2 * stack.configurations + stack.reading_size + 6 * width)
 
@@ -72,11 +72,11 @@ def native_sequence(
 ) -> Tensor:
     """Read a sequence with an LSTM and an empty stack; see :func:`.recurrence.run_sequence`.
 
-    What is read and given is of any precision; in between it is float64.
+    Inputs and outputs are of any precision; in between it is float64.
 
     Args:
         stack: one that :func:`native_takes`.
-        inputs: (T, B, 4 H), what the inputs add to the gates; T at least 1.
+        inputs: (T, B, 4 H), the inputs' part of the gates; T at least 1.
         recurrent: (4 H, H + R).
         action: (A, H).
         action_bias: (A).
@@ -90,13 +90,13 @@ def native_sequence(
 
 
 # Memory that the last backward pass has left for the next sequence: a step takes up to a quarter longer
-# where it comes anew from the system, page by page. What is larger than this is given back.
+# if the system gives it anew, page by page. Larger tensors than this are given back.
 _spare: list[Tensor] = []
 _LARGEST_SPARE = 2**28  # bytes
 
 
 def _room_for(numbers: int) -> Tensor:
-    """Room for so many float64 numbers, or more; what is in it may be anything."""
+    """Room for this many float64 numbers, or more, with arbitrary content."""
     with contextlib.suppress(IndexError):
         spare = _spare.pop()
         if len(spare) >= numbers:
@@ -119,7 +119,7 @@ class _NativeSequence(torch.autograd.Function):
     ) -> Tensor:
         steps, rows, gates = inputs.shape
         q, s, c, width = stack.states, stack.symbols, stack.configurations, gates // 4
-        # Copies: whoever changes the weights, or what is returned, does not change the backward pass.
+        # Copies: later changes to the weights or to the output do not change the backward pass.
         weights = {
             name: weight.to(torch.float64, copy=True, memory_format=torch.contiguous_format)
             for name, weight in (("recurrent", recurrent), ("action", action))
@@ -166,7 +166,7 @@ class _NativeSequence(torch.autograd.Function):
         arrays["d_inputs"] = d_inputs = torch.empty_like(gates)  # (B, T, 4 H)
         stacks["d_logits"] = d_actions = torch.empty_like(
             stacks["scaled"]
-        )  # (B, T, A), of the readings after it
+        )  # (B, T, A), for the readings after it
         d_actions[:, 0] = 0
         _call("sequence_backward", stack, arrays, stacks)
         if stacks["columns"].nbytes <= _LARGEST_SPARE:

@@ -1,6 +1,6 @@
-"""Rows times a weight: of one model, or of M models at once, each with its own weight and its own rows.
+"""Products of rows with a weight: one model's, or M models' at once, each with its own weight and rows.
 
-Of several models the rows are in one tensor, equally many of each, one model's after the other's.
+The rows of several models are in one tensor, equally many of each, one model's after the other's.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from torch.autograd.function import once_differentiable
 
 
 def times(rows: Tensor, weight: Tensor, added: Tensor | None = None) -> Tensor:
-    """Rows times their model's weight.
+    """Multiply rows by their model's weight.
 
     Args:
         rows: (B, X).
         weight: (X, Y), or (M, X, Y).
-        added: what the products are added to: (B, Y), or a bias, (Y,) or (M, 1, Y).
+        added: added to the products: (B, Y), or a bias, (Y,) or (M, 1, Y).
 
     Returns:
         (B, Y).
@@ -39,12 +39,12 @@ def weight_gradient(d_products: Tensor, rows: Tensor, weight: Tensor) -> Tensor:
     """The gradient of a weight that rows of T steps were multiplied by, transposed.
 
     Args:
-        d_products: (T, B, Y), of the products.
+        d_products: (T, B, Y), the gradient of the products.
         rows: (T, B, X).
         weight: (Y, X), or (M, Y, X).
 
     Returns:
-        As the weight.
+        The gradient, of the weight's shape.
     """
     if weight.ndim == 2:
         return d_products.flatten(0, 1).T @ rows.flatten(0, 1)
@@ -64,7 +64,7 @@ def bias_gradient(d_products: Tensor, weight: Tensor) -> Tensor:
 class _Stack(torch.autograd.Function):
     """``torch.stack``, whose gradients share no memory with others, so that they can be changed in place.
 
-    (The two biases of a controller have one gradient, which would be that of both.)
+    (The two biases of a controller have one gradient, which would be shared by both.)
     """
 
     @staticmethod
@@ -78,18 +78,18 @@ class _Stack(torch.autograd.Function):
 
 
 def stack_parameters(models: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """The parameters of M models of one shape by their names, each (M, …)."""
+    """Stack the parameters of M models of one shape, by their names, each (M, …)."""
     named = [dict(model.named_parameters()) for model in models]
     return {name: _Stack.apply(*(parameters[name] for parameters in named)) for name in named[0]}
 
 
 def look_up(tokens: Tensor, table: Tensor, added: Tensor | None = None) -> Tensor:
-    """The rows of tokens in their model's table.
+    """Return the rows of tokens in their model's table.
 
     Args:
-        tokens: int64 (B, T), of one model's rows after the other's.
+        tokens: int64 (B, T), one model's rows after the other's.
         table: (V, X), or (M, V, X).
-        added: to each of them: (X,) or (M, 1, X).
+        added: added to each row: (X,) or (M, 1, X).
 
     Returns:
         (B, T, X).
@@ -104,5 +104,5 @@ def look_up(tokens: Tensor, table: Tensor, added: Tensor | None = None) -> Tenso
 
 
 def by_model(rows: Tensor, weight: Tensor, dim: int) -> Tensor:
-    """The rows of a dimension divided among the models of a weight (M, …): (…, B, …) to (…, M, B / M, …)."""
+    """Divide a dimension among the models of a weight (M, …): (…, B, …) to (…, M, B / M, …)."""
     return rows.unflatten(dim, (len(weight), -1))

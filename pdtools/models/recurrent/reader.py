@@ -1,4 +1,4 @@
-"""What recurrent language models compute, from their parameters: of one model, or of several side by side."""
+"""The computation of recurrent language models from their parameters: one model, or several together."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pdtools.models.recurrent.stacks import Stack
 
 
 class RecurrentReader:
-    """Controller, stack and output layer (section 2.1 of the nondeterministic-stacks paper).
+    """The controller, stack and output layer (section 2.1 of the nondeterministic-stacks paper).
 
-    Of M models all parameters have one more dimension in front, of M; rows are in the order of the models,
-    equally many of each.
+    For M models all parameters have one more dimension in front, of size M; rows are in the order of the
+    models, equally many of each.
 
     Args:
         config: of the model, or of every one of them.
-        stack: that it names.
+        stack: the stack that it names.
         parameters: by their names in :class:`pdtools.models.RecurrentLM`.
     """
 
@@ -35,12 +35,12 @@ class RecurrentReader:
         self._parameters = parameters
 
     def empty(self, rows: int) -> Carry:
-        """What reading begins with."""
+        """Return the state before the first token."""
         hidden = self._parameters["hidden_weight"].new_zeros(rows, self.config.hidden_size)
         return Carry(hidden, torch.zeros_like(hidden))
 
     def run(self, rows: int, steps: int) -> SequenceRun:
-        """Rows to be read step by step, without gradients."""
+        """Start rows that are read step by step, without gradients."""
         return SequenceRun(
             self.config.controller, self.stack, self._weights(), self.empty(rows), steps, keep=False
         )
@@ -48,11 +48,11 @@ class RecurrentReader:
     def read(
         self, tokens: Tensor, carry: Carry | None = None, *, carries: bool = False
     ) -> tuple[Tensor, Carry | None]:
-        """Hidden states (B, T, H) after each of the tokens (B, T), and what the next sequence starts from.
+        """Return hidden states (B, T, H) after each token (B, T), and the state for the next sequence.
 
         Args:
-            tokens: that are read.
-            carry: what is gone on from; None for nothing.
+            tokens: the tokens to read.
+            carry: the state to go on from; None for the empty one.
             carries: whether there is a next sequence.
         """
         carry = carry or self.empty(len(tokens))
@@ -71,35 +71,35 @@ class RecurrentReader:
         return hidden.transpose(0, 1), carry_out
 
     def fed(self, tokens: Tensor) -> Tensor:
-        """What is read of rows (B, N): the token before the first prediction, where there is one, and the
+        """Return the inputs for rows (B, N): the token before the first prediction, if there is one, and the
         tokens after ROOT; (B, N) or (B, N - 1)."""
         if self.config.first_input == "none":
             return tokens[:, 1:]
         return torch.cat([self.first_input(tokens[:, :1]), tokens[:, 1:]], 1)
 
     def first_input(self, like: Tensor) -> Tensor:
-        """The token that is read before the first prediction."""
+        """The token read before the first prediction."""
         first = self.config.root_id if self.config.first_input == "root" else self.config.eos_id
         return torch.full_like(like, first)
 
     def at_positions(self, hidden: Tensor) -> Tensor:
-        """Hidden states after what is :meth:`fed`, by position of the row: (B, N, H)."""
+        """Hidden states after the inputs of :meth:`fed`, by position of the row: (B, N, H)."""
         return F.pad(hidden, (0, 0, 1, 0)) if self.config.first_input == "none" else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of hidden states (B, T, H): (B, T, V)."""
+        """Logits (B, T, V) from hidden states (B, T, H)."""
         weight, bias = self._parameters["output.weight"], self._bias(self._parameters["output.bias"])
         return times(hidden.flatten(0, 1), weight.mT, bias).unflatten(0, hidden.shape[:2])
 
     def target_logprobs(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """log p of targets (B, T) from hidden states (B, T, H)."""
+        """The log p of targets (B, T) from hidden states (B, T, H)."""
         logits = self.logits(hidden)
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
         return -nll.view_as(targets)
 
     def token_logprobs(self, batch: Batch, hidden: Tensor) -> Tensor:
-        """log p of a batch's targets (B, N), 0 where nothing is scored.
+        """The log p of a batch's targets (B, N), 0 for positions that are not scored.
 
         Args:
             batch: rows of N positions.
@@ -111,11 +111,11 @@ class RecurrentReader:
         return F.pad(logprobs, (shift, 0)).masked_fill(~batch.predicted(), 0)
 
     def scored_part(self, batch: Batch) -> Tensor:
-        """The tokens that predictions are made after: all but the last where the next one is predicted."""
+        """The tokens that predictions are made after: all but the last if the next one is predicted."""
         return batch.tokens[:, :-1] if self.config.objective == "causal" else batch.tokens
 
     def inputs(self, tokens: Tensor) -> Tensor:
-        """What tokens (B, T) add to the gates: (B, T, G)."""
+        """The part of tokens (B, T) in the gates: (B, T, G)."""
         weight = self._parameters["input_weight"]
         bias = self._bias(self._parameters["input_bias"] + self._parameters["hidden_bias"])
         if "embedding.weight" not in self._parameters:
@@ -134,5 +134,5 @@ class RecurrentReader:
 
     @staticmethod
     def _bias(bias: Tensor) -> Tensor:
-        """(Y,) as it is, (M, Y) as (M, 1, Y)."""
+        """Return a bias (Y,) as it is, (M, Y) as (M, 1, Y)."""
         return bias if bias.ndim == 1 else bias[:, None]

@@ -25,11 +25,11 @@ from pdtools.models.recurrent.stacks import NondeterministicStack, Stack, StackC
 
 @dataclass(frozen=True)
 class Carry:
-    """What a sequence leaves to the next one, without a graph.
+    """The state that a sequence leaves to the next one, without a graph.
 
     Attributes:
         hidden, memory: (B, H), the controller's.
-        stack: None where there is no stack, or it is empty.
+        stack: None without a stack, or with an empty one.
     """
 
     hidden: Tensor
@@ -39,7 +39,7 @@ class Carry:
 
 @dataclass(frozen=True)
 class Weights:
-    """What is used at every step: of one model, or of M models that read side by side (``products.py``).
+    """The weights used at every step, for one model, or M models read together (``products.py``).
 
     Attributes:
         recurrent: (G, H + R) or (M, G, H + R), the gates' weights of the hidden state and the reading.
@@ -53,17 +53,17 @@ class Weights:
 
 
 class SequenceRun:
-    """Controllers and stacks of B rows, moved on in lock-step.
+    """Controllers and stacks of B rows, advanced in lock-step.
 
     At every step the actions of the last hidden state are done, and the controller reads the input with the
-    stack's reading; so the actions of the last hidden state of all are not done, but by :meth:`carried`.
+    stack's reading; so the actions of the very last hidden state are not done, except by :meth:`carried`.
 
     Args:
         controller: its kind.
         stack: or None.
         weights: of controller and action layer.
-        carry: what to start from.
-        steps: the most inputs.
+        carry: the state to start from.
+        steps: the maximal number of inputs.
         keep: whether there will be a backward pass.
     """
 
@@ -80,13 +80,13 @@ class SequenceRun:
         self._has_actions = False
 
     def step(self, inputs: Tensor) -> Tensor:
-        """The hidden state (B, H) after one more input, of which the gates' part (B, G) is given."""
+        """Return the hidden state (B, H) after one more input, given the input's part of the gates (B, G)."""
         self._act()
         self._has_actions = True
         return self.cell.step(inputs, None if self.stack_run is None else self.stack_run.reading)
 
     def actions(self) -> Tensor:
-        """The actions of the hidden state, (B, A), and the hidden state itself where the stack pushes it."""
+        """The actions of the hidden state, (B, A), with that state appended if the stack pushes it."""
         assert self.stack is not None
         assert self.weights.action is not None
         assert self.weights.action_bias is not None
@@ -107,11 +107,11 @@ class SequenceRun:
 
     @property
     def nbytes(self) -> int:
-        """Memory between steps."""
+        """The memory between steps, in bytes."""
         return 2 * self.cell.hidden.nbytes + (0 if self.stack_run is None else self.stack_run.nbytes)
 
     def carried(self) -> Carry:
-        """What the next sequence starts from, the actions of the last hidden state done."""
+        """Return the state for the next sequence, with the actions of the last hidden state done."""
         self._act()
         stack = None if self.stack_run is None else self.stack_run.carried()
         return Carry(self.cell.hidden.detach(), self.cell.memory.detach(), stack)
@@ -120,7 +120,7 @@ class SequenceRun:
         """Gradients of all inputs (T, B, G), and of all actions that a reading was made with, (T - 1, B, A).
 
         Args:
-            d_hidden: (T, B, H), of all hidden states.
+            d_hidden: (T, B, H), the gradient of all hidden states.
         """
         recurrent, action = self.weights.recurrent, self.weights.action
         size = d_hidden.shape[2]
@@ -129,7 +129,7 @@ class SequenceRun:
         self.cell.prepare_backward()
         if self.stack_run is not None:
             self.stack_run.prepare_backward()
-            if not self._has_actions:  # they were done for what comes after the sequence: no gradient
+            if not self._has_actions:  # they were done for the next sequence: no gradient
                 self.stack_run.backward(torch.zeros_like(self.stack_run.reading))
         d_next = torch.zeros_like(d_hidden[0])
         for t, d_own in reversed(list(enumerate(d_hidden.unbind()))):
@@ -147,7 +147,7 @@ class SequenceRun:
 
 
 class _Recurrence(torch.autograd.Function):
-    """Hidden states of a run, (T, B, H)."""
+    """The hidden states of a run, (T, B, H)."""
 
     @staticmethod
     def forward(
@@ -191,7 +191,7 @@ def run_sequence(
     *,
     carries: bool = False,
 ) -> tuple[Tensor, Carry | None]:
-    """Read a sequence.
+    """Read a sequence with a controller and a stack.
 
     The graph goes through it once: gradients can be computed once, and not differentiated.
 
@@ -199,12 +199,12 @@ def run_sequence(
         controller: its kind, see :data:`pdtools.models.recurrent.controllers.CELLS`.
         stack: or None.
         weights: of controller and action layer.
-        inputs: (T, B, G), what the inputs add to the gates; T at least 1.
-        carry: what to start from; it gets no gradient.
+        inputs: (T, B, G), the inputs' part of the gates; T at least 1.
+        carry: the state to start from; it gets no gradient.
         carries: whether the sequence goes on.
 
     Returns:
-        Hidden states (T, B, H), and what the next sequence starts from, or None.
+        Hidden states (T, B, H), and the state for the next sequence, or None.
     """
     one_model = weights.recurrent.ndim == 2
     if one_model and not carries and carry.stack is None and row_by_row(controller, stack, carry.hidden):
@@ -217,12 +217,12 @@ def run_sequence(
 
 
 def row_by_row(controller: str, stack: Stack | None, hidden: Tensor) -> bool:
-    """Whether sequences are read in C, one row after the other, from empty stacks on.
+    """Return whether sequences are read in C, one row after the other, from empty stacks on.
 
     Args:
         controller: its kind.
         stack: or None.
-        hidden: (B, H), its state.
+        hidden: (B, H), the controller's state.
     """
     return native_takes(controller, stack, hidden.shape[1], hidden.device) and _native_works()
 
@@ -247,7 +247,7 @@ def _lock_step(
 
 @cache
 def _native_works() -> bool:
-    """Whether whole sequences in C are what the steps are: tried once, in some 10 ms."""
+    """Return whether whole sequences in C agree with the steps: tried once, in some 10 ms."""
     return agrees(_pairs, "recurrent models are", "in C", tolerance=1e-9)
 
 

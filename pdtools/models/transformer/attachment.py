@@ -1,4 +1,4 @@
-"""The attachment head: what the next token is reduced with (Murty et al. 2023, eq. 5 and fig. 8)."""
+"""The attachment head: a distribution of the next token's reduction (Murty et al. 2023, eq. 5 and fig. 8)."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class AttachmentHead(nn.Module):
     W_j[j] that it had when it arrived, so here the network runs once per token.
 
     Args:
-        d_model: width of hidden states, and of what is seen of the next token.
+        d_model: width of hidden states, and of the next token's representation.
         depths: rows of the head's own depth table; None for a model without a tape, whose keys then
-            know no depth.
+            have no depth.
         stack_distances: whether candidates get a learned penalty on their distance from the top of the stack
             (:class:`pdtools.models.transformer.score_terms.StackDistances`).
-        next_norm: of what is seen of the next token, where that is not its embedding.
+        next_norm: norm of the next token's representation, if that is not its embedding.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class AttachmentHead(nn.Module):
         self.scale = 1 / math.sqrt(d_model)
 
     def queries_and_keys(self, hidden: Tensor, depth: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The part that depends on tokens already read.
+        """Compute the part that depends on tokens already read.
 
         Args:
             hidden: (…, D), final hidden states.
@@ -71,7 +71,7 @@ class AttachmentHead(nn.Module):
         return q, self.key(k)
 
     def next_queries_and_keys(self, q: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-        """The part that depends on the next token: its query, and its own key, for the shift; each (…, D)."""
+        """Compute the part for the next token: its query, and its key, for the shift; (…, D) each."""
         seen = seen if self.next_norm is None else self.next_norm(seen)
         both = torch.cat([q, seen], dim=-1)  # (…, 2D)
         return self.next_query(both), self.next_key(both)
@@ -89,8 +89,8 @@ class AttachmentHead(nn.Module):
         Args:
             hidden: (B, N, D).
             depth: int (B, N), W_j[j]; None without a depth table.
-            seen: (B, N, D), what is seen of each token when it attaches: its embedding, or what was made of
-                it and the tokens before.
+            seen: (B, N, D), the representation of each token as it attaches: its embedding, or one computed
+                from it and the tokens before.
             legal: bool (B, N, N), its diagonal (the shift) true.
             stack_distance: (B, N, N), after each token; None will do for a head without stack distances.
 
@@ -107,7 +107,7 @@ class AttachmentHead(nn.Module):
             assert stack_distance is not None
             before = F.pad(
                 stack_distance[:, :-1], (0, 0, 1, 0)
-            )  # (B, N, N): row k is of the stack after k - 1
+            )  # (B, N, N): row k is for the stack after k - 1
             scores = scores - self.log_slope.exp() * before  # nothing for the shift: no token comes after it
         return _legal_logprobs(scores, legal)
 
@@ -117,9 +117,9 @@ class AttachmentHead(nn.Module):
         """Attachment log-probabilities of one next token per hypothesis.
 
         Args:
-            q: (R, D), of the last token.
-            keys: D wide, of all tokens so far.
-            seen: (R, D), of the next token.
+            q: (R, D), the last token's.
+            keys: D wide, those of all tokens so far.
+            seen: (R, D), the representation of the next token.
             legal: bool (R, k + 2), the shift last.
             stack_distance: (R, k + 1); None will do for a head without stack distances.
 

@@ -1,4 +1,4 @@
-"""Derivations of attachments: a token, then what it attaches to (Murty et al. 2023, section 3 and eq. 5)."""
+"""Derivations of attachments: a token, then its attachment (Murty et al. 2023, section 3 and eq. 5)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class AttachmentKind(TokenwiseKind):
-    """Attachments, which make trees without labels."""
+    """The kind of attachments, which make trees without labels."""
 
     name = "attachments"
     regular = True
@@ -41,10 +41,10 @@ class AttachmentKind(TokenwiseKind):
 
 
 class AttachmentDerivations(TokenwiseDerivations):
-    """Strings with attachments: a choice is a position, that of the token itself for a shift."""
+    """Strings with attachments: a choice is a position, the token's own for a shift."""
 
     def __init__(self, model: LanguageModel, rows: int, length: int, entries: int | None = None) -> None:
-        """ROOT is read; there is room for ``length`` positions, ROOT and end-of-sentence included."""
+        """Read ROOT; there is room for ``length`` positions, ROOT and end-of-sentence included."""
         super().__init__(model, rows, length, entries)
         self._stack = StackState.start(rows, length, model.device, windows=self.windows)
         self._height = self._stack.height  # int16 (R,), before the last choices

@@ -1,6 +1,6 @@
-"""One multi-head attention; what is special about a model is a list of terms added to its scores.
+"""Multi-head attention; models differ in a list of terms added to its scores.
 
-What computes it is picked by :mod:`pdtools.models.transformer.backends`.
+The implementation is picked by :mod:`pdtools.models.transformer.backends`.
 
 Shapes: B sentences or R hypotheses, N positions, Q queries, K keys, H heads, D numbers, d_head of each head.
 """
@@ -27,7 +27,8 @@ class Attention(nn.Module):
 
     Args:
         bias: whether queries, keys, values and the output have biases.
-        rotate: what turns queries and keys by their positions, the first of which is terms.
+        rotate: the function that rotates queries and keys by their positions; its second argument is the
+            first position.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Attention(nn.Module):
         inputs: ScoreInputs,
         dropout: float,
     ) -> Tensor:
-        """From queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
+        """Attend from queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
         keys = q.expand(-1, -1, cache.entries.shape[1], -1)  # terms look at its shape alone
         step = Work(q, keys, keys, terms, key_map, inputs, dropout, cache)
         if IN_CACHE.takes(step):
@@ -92,7 +93,7 @@ class Attention(nn.Module):
         """The attention weights within x (B, N, D), by the plain formulation: (B, H, N, N).
 
         Args:
-            without: a score term by its name; the scores are made without it. Queries and keys stay.
+            without: a score term by its name; the scores are computed without it. Queries and keys stay.
         """
         qkv = self.qkv(x)  # (B, N, 3D)
         if self.rotate is not None:
@@ -110,7 +111,7 @@ class Attention(nn.Module):
         return scores.softmax(3)
 
     def _rotated(self, qkv: Tensor, first: int) -> Tensor:
-        """The same with queries and keys turned: (B, Q, 3D)."""
+        """Return queries, keys and values with queries and keys rotated: (B, Q, 3D)."""
         assert self.rotate is not None
         by_head = self._by_head(qkv)  # (3, B, H, Q, d_head)
         turned = self.rotate(by_head[:2].flatten(0, 1), first).view(by_head[:2].shape)

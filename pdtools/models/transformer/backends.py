@@ -1,7 +1,7 @@
-"""How attention is computed: the first backend of a table that takes the work does it.
+"""Backends of attention: the first one of a table that takes the work does it.
 
-Each term and mask says what it is to kernels (:attr:`ScoreTerm.form`, :meth:`ScoreInputs.mask`), each kernel
-what it takes of that (``TAKES`` in its module). Torch takes all, from the terms' own ``forward``.
+Each term and mask says which form it has for kernels (:attr:`ScoreTerm.form`, :meth:`ScoreInputs.mask`), each
+kernel which forms it takes (``TAKES`` in its module). Torch takes all, from the terms' own ``forward``.
 
 Shapes: B sentences, H heads, Q queries, K keys (Q = K = N of whole rows), d numbers of a head.
 """
@@ -37,12 +37,12 @@ class Work:
 
     Attributes:
         q: (B, H, Q, d).
-        k, v: (B, H, K, d). Of a step from the cache, their shape alone.
-        terms: to add to the scores.
+        k, v: (B, H, K, d). In a step from the cache, only their shape is used.
+        terms: the terms added to the scores.
         key_map: (D, D), the weight of the layer's key projection.
-        inputs: of this pass.
-        dropout: of the attention weights.
-        cache: where keys and values of a step of decoding lie, if not in k and v.
+        inputs: the inputs of this pass.
+        dropout: the share of attention weights dropped.
+        cache: keys and values in a step of decoding, if they are not in k and v.
     """
 
     q: Tensor
@@ -56,13 +56,13 @@ class Work:
 
     @cached_property
     def given(self) -> Terms:
-        """Terms and mask as kernels take them. Made once: it may draw random numbers, for dropout."""
+        """Terms and mask as kernels take them, computed once: it may draw random numbers, for dropout."""
         shares = [term.tensors(self.q, self.k, self.key_map, self.inputs) for term in self.terms]
         shares.append(self.inputs.mask())
         return Terms(**{name: tensor for share in shares for name, tensor in share.items()})
 
     def is_made_of(self, taken: Collection[str]) -> bool:
-        """Whether all terms, of each field one, and the mask have a form of these fields."""
+        """Return whether all terms, one for each field, and the mask have a form of these fields."""
         names: list[str] = []
         for term in self.terms:
             if not term.form:
@@ -73,7 +73,7 @@ class Work:
 
 
 class Backend(NamedTuple):
-    """One way to compute attention: takes work or not; gives (B, H, Q, d)."""
+    """One way to compute attention: a test whether it takes the work, and a function to (B, H, Q, d)."""
 
     name: str
     takes: Callable[[Work], bool]
@@ -95,7 +95,7 @@ def attend(
 
 
 def backend_of(work: Work) -> Backend:
-    """The first that takes it."""
+    """Return the first backend that takes the work."""
     return next(backend for backend in BACKENDS if backend.takes(work))
 
 
@@ -117,7 +117,7 @@ def _attend_to_entries(work: Work) -> Tensor:
     return decoding.attend_to_entries(work.q[:, :, 0], cache.values, cache.entries, work.given)[:, :, None]
 
 
-# --- what is on the stack: Transformer Grammars -----------------------------------------------
+# --- keys on the stack: Transformer Grammars --------------------------------------------------
 
 
 def _learned_of_depths(work: Work) -> tuple[Tensor, Tensor, Tensor]:
@@ -152,7 +152,7 @@ def _is_for_cpu(work: Work) -> bool:
 
 
 def _is_bare(work: Work) -> bool:
-    """Whether nothing is added, dropped or masked but causally: torch has kernels for that."""
+    """Return whether nothing is added, dropped or masked but causally: torch has kernels for that."""
     return not work.terms and not work.dropout and work.inputs.innermost is None
 
 
@@ -198,7 +198,7 @@ def _takes_in_triton(work: Work) -> bool:
 
 
 def works_in_triton(work: Work) -> bool:
-    """Whether the kernels for CUDA work on this machine."""
+    """Return whether the kernels for CUDA work on this machine."""
     has_distances = any("distance" in term.form for term in work.terms)
     return fused_works.kernels_work(work.q.device, work.q.dtype, work.q.shape[3], has_distances)
 
@@ -229,7 +229,7 @@ def _attend_by_torch(work: Work) -> Tensor:
 
 
 def _bias(work: Work) -> Tensor | None:
-    """All terms, scaled and masked: (B, H, Q, K); without terms what is seen, bool; None: all."""
+    """All terms, scaled and masked: (B, H, Q, K); without terms the visible keys, bool; None: all."""
     q = work.q
     seen = work.inputs.seen(q.shape[1])
     if not work.terms:
@@ -243,7 +243,7 @@ IN_CACHE = Backend("C, from the cache", _takes_step, _attend_to_entries)
 IN_TRITON = Backend("Triton", _takes_in_triton, _attend_in_triton)
 BY_TORCH = Backend("torch", lambda work: True, _attend_by_torch)
 
-# In this order. Without a cache, or where C does not take it, keys and values are laid out first.
+# In this order. Without a cache, or if C does not take it, keys and values are laid out first.
 BACKENDS = (
     Backend("keys on the stack", lambda work: work.inputs.on_stack is not None, _attend_on_stack),
     Backend("C", _takes_in_c, _attend_in_c),

@@ -19,7 +19,7 @@ class Block(nn.Module):
     """Attention and a feed-forward network, each added to its input, before or after a layer norm.
 
     Args:
-        config: of the model.
+        config: the configuration of the model.
         terms: added to the attention scores.
         has_stack: whether stack attention follows, added to its input without a norm.
     """
@@ -53,7 +53,7 @@ class Block(nn.Module):
         cache: Cache | None = None,
         stack_cache: StackCache | None = None,
     ) -> Tensor:
-        """(B, N, D) to (B, N, D); with caches, the next position of every hypothesis (R, 1, D)."""
+        """Compute the output (B, N, D); with caches, for the next position of hypotheses (R, 1, D)."""
         if self.is_post_norm:
             x = self.attention_norm(x + self.attention(x, inputs, cache))
             x = self.feed_forward_norm(x + self.feed_forward(x))
@@ -64,7 +64,7 @@ class Block(nn.Module):
 
 
 def activation(name: Activation) -> nn.Module:
-    """The function of that name."""
+    """Return the activation function of that name."""
     if name == "relu":
         return nn.ReLU()
     return nn.GELU(approximate="tanh" if name == "gelu" else "none")

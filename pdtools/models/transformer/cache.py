@@ -1,4 +1,4 @@
-"""What a decoder keeps of the tokens it has read, for many hypotheses that share most of their past."""
+"""A decoder's memory of the tokens it has read, for many hypotheses that share most of their past."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from torch import Tensor
 from pdtools.models.errors import NoRoomError
 from pdtools.models.kernels.decoding import decodes_in_c, multiply_by_entries
 
-# Values (hypotheses × tokens × width) that are laid out side by side at a time: on a CPU as many as stay in
+# Values (hypotheses × tokens × width) that are laid out contiguously at a time: on a CPU as many as stay in
 # its cache until they are used.
 READ_CELLS = 1 << 26
 READ_CELLS_CPU = 1 << 19
 
 
 class Past:
-    """Which tokens each of R hypotheses has read.
+    """The tokens that each of R hypotheses has read.
 
     Every token that is fed to a hypothesis is one *entry*, written once into the :class:`Cache` of every
-    layer. A hypothesis is a row of entry numbers, so copies of a hypothesis share its entries, and to
-    select hypotheses moves numbers only.
+    layer. A hypothesis is a row of entry numbers, so copies of a hypothesis share its entries, and selecting
+    hypotheses moves numbers only.
 
     Attributes:
         entries: int64 (R, k + 1), the entry of every token up to the last.
     """
 
     def __init__(self, rows: int, entries: int, like: Tensor) -> None:
-        """Nothing read yet.
+        """Begin with nothing read.
 
         Args:
             rows: R.
-            entries: the most tokens that are fed to all hypotheses together.
-            like: whose device the caches have, and whose dtype, where they have none of their own.
+            entries: the maximal number of tokens that are fed to all hypotheses together.
+            like: a tensor with the device of the caches, and the dtype of those that have none of their own.
         """
         self.entries = torch.empty(rows, 0, dtype=torch.int64, device=like.device)
         self._most = entries
@@ -46,21 +46,21 @@ class Past:
 
     @property
     def position(self) -> int:
-        """Of the token that was fed last; -1 before the first."""
+        """The position of the token fed last; -1 before the first."""
         return self.entries.shape[1] - 1
 
     @property
     def nbytes(self) -> int:
-        """Memory of the caches."""
+        """The memory of the caches, in bytes."""
         return sum(values.nbytes for values in self._caches)
 
     def cache(self, width: int, dtype: torch.dtype | None = None) -> Cache:
-        """Room for a vector of each entry."""
+        """Make room for a vector of each entry."""
         self._caches.append(self._like.new_empty(self._most, width, dtype=dtype))
         return Cache(self, self._caches[-1])
 
     def feed(self) -> None:
-        """One more token for every hypothesis.
+        """Feed one more token to every hypothesis.
 
         Raises:
             NoRoomError: if there is no room for them, nor without the entries that no hypothesis refers to.
@@ -78,7 +78,7 @@ class Past:
         self._used += rows
 
     def _forget(self) -> None:
-        """Make room where entries are that no hypothesis refers to."""
+        """Free the entries that no hypothesis refers to."""
         known, self.entries = torch.unique(self.entries, return_inverse=True)
         for values in self._caches:
             values[: len(known)] = values[known]
@@ -89,7 +89,7 @@ class Past:
         self.entries = self.entries[rows]
 
     def unfeed(self) -> None:
-        """As if the last token had not been fed."""
+        """Undo the last :meth:`feed`."""
         self.entries = self.entries[:, :-1]
 
     def newest(self) -> slice:
@@ -97,13 +97,13 @@ class Past:
         return slice(self._used - len(self.entries), self._used)
 
     def blocks(self, width: int) -> Iterator[slice]:
-        """All hypotheses, so many at a time as vectors of this width can be read for."""
+        """All hypotheses, in blocks that vectors of this width can be read for."""
         rows = max(1, self._cells // (width * self.entries.shape[1]))
         for first in range(0, len(self.entries), rows):
             yield slice(first, first + rows)
 
     def scratch(self, cells: int, dtype: torch.dtype) -> Tensor:
-        """Memory that every read overwrites: fresh memory costs a CPU more than what is done with it."""
+        """Memory that every read overwrites: fresh memory costs a CPU more than the work on it."""
         found = self._scratch.get(dtype)
         if found is None or found.numel() < cells:
             most = max(cells, self._cells) if self._like.device.type == "cpu" else cells
@@ -120,7 +120,7 @@ class Cache:
 
     @property
     def entries(self) -> Tensor:
-        """Those of all tokens of each hypothesis: int64 (R, k + 1)."""
+        """Entries of all tokens of each hypothesis: int64 (R, k + 1)."""
         return self.past.entries
 
     def write(self, new: Tensor) -> None:
@@ -128,13 +128,13 @@ class Cache:
         self.values[self.past.newest()] = new
 
     def times(self, x: Tensor) -> Tensor:
-        """Products of a vector for each hypothesis (R, width) with those of all its tokens: (R, k + 1)."""
+        """Products of each hypothesis's vector (R, width) with the vectors of all its tokens: (R, k + 1)."""
         if decodes_in_c(x, self.values):
             return multiply_by_entries(x, self.values, self.past.entries)
         return torch.cat([(self.read(rows) @ x[rows, :, None])[:, :, 0] for rows in self.blocks()])
 
     def blocks(self) -> Iterator[slice]:
-        """All hypotheses, in blocks that :meth:`read` is made for."""
+        """All hypotheses, in blocks for :meth:`read`."""
         return self.past.blocks(self.values.shape[1])
 
     def read(self, rows: slice) -> Tensor:

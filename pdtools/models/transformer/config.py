@@ -26,9 +26,9 @@ class TransformerConfig:
 
     Attributes:
         vocab_size, pad_id, root_id, eos_id: the tokenizer's.
-        layers, d_model, heads, d_ff: the trunk.
+        layers, d_model, heads, d_ff: numbers and widths of the layers.
         positions: "learned" (an embedding per position, added to the input), "sincos" (fixed ones),
-            "relative" (Transformer-XL), "rotary" (queries and keys are turned by their positions),
+            "relative" (Transformer-XL), "rotary" (queries and keys are rotated by their positions),
             "alibi" (a fixed penalty on distance), or "none".
         max_length: positions that learned embeddings exist for; the other kinds have no limit and ignore it.
         input_dropout: on the embeddings.
@@ -36,33 +36,34 @@ class TransformerConfig:
         output_dropout: on the output of every sub-layer.
         tie_embeddings: the output layer is the token embedding.
         attachment_head: score attachments too.
-        layout: of the rows that it learns from: "sentence": one sentence, end-of-sentence after it; "window":
-            whole sentences, each with its own ROOT, of which the last token attaches to it. That of the
-            training data.
+        layout: the rows that it learns from: "sentence": one sentence, end-of-sentence after it; "window":
+            whole sentences, each with its own ROOT, to which its last token attaches. The training data
+            decide it.
         window_roots: whether the ROOT after a sentence is "predicted", like any other token, or "given": it
-            follows with probability 1 where a sentence has ended, and no token else has a share of its
-            probability. Default: given where an attachment ends the sentence, predicted without a head.
-        objective: "causal": the token at k is predicted from those before it; "masked": from the whole row,
-            at its own position.
-        norm: of a sub-layer's input ("pre"), or of the sum of its input and output ("post").
+            follows with probability 1 after a sentence's end, and no token else has a share of its
+            probability. Default: given if an attachment ends the sentence, predicted without a head.
+        objective: "causal": the token at k is predicted from the tokens before it; "masked": from the whole
+            row, at its own position.
+        norm: the position of layer norms: on a sub-layer's input ("pre"), or on the sum of its input and
+            output ("post").
         norm_eps: added to variances by layer norms.
-        activation: of the feed-forward network; "gelu" is GPT-2's, approximated with tanh.
+        activation: the feed-forward network's; "gelu" is GPT-2's, approximated with tanh.
         attention_bias: whether the maps to queries, keys, values and from the heads have biases.
         output_bias: whether the output layer has one.
         scale_embeddings: multiply token embeddings by the root of d_model.
-        embedding_norm: a layer norm of the input.
+        embedding_norm: a layer norm on the input.
         output_transform: a feed-forward layer with a norm before the output layer (RoBERTa).
-        initialization: "gpt2": normal, deviation 0.02, smaller where the residual stream is added to;
+        initialization: "gpt2": normal, deviation 0.02, smaller for maps that add to the residual stream;
             "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
             embeddings and 1 / sqrt(inputs) for matrices.
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
-        treereg_layer: TreeReg (Nandi et al. 2025): the layer, from 1 on, whose output is trained to come
-            apart where trees split; 0 for none. For causal models without tapes or actions.
+        treereg_layer: the layer, from 1 on, whose output TreeReg (Nandi et al. 2025) trains to separate
+            where trees split; 0 for none. For causal models without tapes or actions.
         treereg_share: the share of that output, its first values, at least two.
-        regression: give a number for each row, a linear function of the last token's final state. That of
+        regression: predict a number for each row, a linear function of the last token's final state. Set by
             prompts that ask for numbers.
-        as_released: where stack attention's released code differs from the paper, do as the code does:
+        as_released: if stack attention's released code differs from the paper, do as the code does:
             sincos positions are counted down to 1; relative has the timescale of sincos, distances of causal
             models from 1 on, and biases that are not 0 at first; alibi takes half a step off distances to the
             past; masked models do not read ROOT; causal models predict the token at k from those before
@@ -161,23 +162,26 @@ class TransformerConfig:
 
     @property
     def relative_to(self) -> Literal["places", "depths"]:
-        """What relative positions are differences of."""
+        """The quantity that relative positions are differences of."""
         return "places"
 
     @property
     def position_dropout(self) -> float:
-        """Of the sinusoids of relative positions."""
+        """The dropout of relative positions' sinusoids."""
         return 0.0
 
     @property
     def n_inputs(self) -> int:
-        """What can be read at a position: the tokens."""
+        """The number of symbols that can be read at a position: the tokens."""
         return self.vocab_size
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """Attachments if there is a head for them, which do not reach the tokens; in windows they end
-        sentences, and so tell which tokens may follow."""
+        """The kind of attachments if there is a head for them.
+
+        They do not reach the tokens, but in windows they end sentences, and so decide the tokens that may
+        follow.
+        """
         return (
             AttachmentKind(conditions_tokens=self.layout == "window")
             if self.attachment_head
@@ -186,7 +190,7 @@ class TransformerConfig:
 
     @property
     def predicts_roots(self) -> bool:
-        """Whether, in windows, the ROOT after a sentence is a token like others."""
+        """Return whether, in windows, the ROOT after a sentence is predicted like other tokens."""
         default = not self.attachment_head
         return self.layout == "window" and (
             default if self.window_roots == "default" else self.window_roots == "predicted"
@@ -194,7 +198,7 @@ class TransformerConfig:
 
     @property
     def treereg_width(self) -> int:
-        """Values of each state that TreeReg looks at."""
+        """The number of values of each state that TreeReg uses."""
         return round(self.treereg_share * self.d_model)
 
     @property

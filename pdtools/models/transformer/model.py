@@ -1,4 +1,4 @@
-"""A transformer; pushdown layers, stack attention and the attachment head are parts that it may be given."""
+"""The transformer language model; pushdown layers, stack attention and an attachment head are optional."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from pdtools.models.treereg import treereg
 if TYPE_CHECKING:
     from pdtools.shards import ShardSet
 
-# Logits (hypotheses × vocabulary) that are made at a time where only one token's probability is asked for:
+# Logits (hypotheses × vocabulary) that are computed at a time if only one token's probability is needed:
 # on a CPU as many as stay in its cache.
 LOGIT_CELLS = 1 << 26
 LOGIT_CELLS_CPU = 1 << 20
-# Where few positions are scored, their logits alone are made on a GPU if there are so many of each.
+# If few positions are scored, a GPU computes the logits of those alone from this vocabulary size on.
 SELECTING_VOCABULARY = 1 << 10
 
 
 class TransformerLM(LanguageModel):
-    """The decoder.
+    """A transformer language model.
 
     Args:
-        config: its shape.
+        config: its configuration.
         extra_terms: score terms of single layers (from 0), besides those for positions.
         depths: rows of the depth tables of those terms and of the attachment head; None: no tape is used.
-        head_distances: whether the attachment head looks at distances in the stack.
-        head_reads_prefix: whether the attachment head sees of a token what the layers below those terms make
-            of it, not its embedding.
+        head_distances: whether the attachment head uses distances in the stack.
+        head_reads_prefix: whether the attachment head represents a token by the output of the layers below
+            those terms, not by its embedding.
     """
 
     config: TransformerConfig
@@ -70,7 +70,7 @@ class TransformerLM(LanguageModel):
         extra_terms = extra_terms or {}
         self.config = config
         self.depths = depths
-        # Readings of the tape besides depths, for terms and the head.
+        # Functions of the tape besides depths, for terms and the head.
         self.reads = dict(StackDistances.reads) if head_distances else {}
         for term in itertools.chain(*extra_terms.values()):
             self.reads |= term.reads
@@ -118,7 +118,7 @@ class TransformerLM(LanguageModel):
             never = torch.zeros(config.n_inputs)
             never[list(special)] = -torch.inf
         self.register_buffer("_never", never, persistent=False)
-        # One that has a share of the probability.
+        # A token that has a share of the probability.
         self._token = next((token for token in range(config.n_inputs) if token not in special), 0)
         self.head = (
             AttachmentHead(
@@ -156,12 +156,12 @@ class TransformerLM(LanguageModel):
     # --- whole sentences ----------------------------------------------------------------------
 
     def hidden_states(self, embedding: Tensor, lengths: Tensor, view: View) -> Tensor:
-        """Final hidden states.
+        """Final hidden states of embedded rows.
 
         Args:
             embedding: (B, N, D), of the tokens.
             lengths: int64 (B,), positions that are not padding.
-            view: of the rows.
+            view: the tape of the rows.
 
         Returns:
             float (B, N, D).
@@ -169,7 +169,7 @@ class TransformerLM(LanguageModel):
         return self._final(self._residual_stream(embedding, lengths, view).last)
 
     def treereg_states(self, batch: Batch) -> Tensor:
-        """What TreeReg shapes: a part of the output of its layer, float (B, N, treereg_width)."""
+        """The states that TreeReg trains: a part of its layer's output, float (B, N, treereg_width)."""
         self.check_length(batch.tokens.shape[1])
         layers = self.config.treereg_layer
         states = self._residual_stream(self.embedding(batch.tokens), batch.lengths, View(), layers).treereg
@@ -179,7 +179,7 @@ class TransformerLM(LanguageModel):
     def _residual_stream(
         self, embedding: Tensor, lengths: Tensor, view: View, layers: int | None = None
     ) -> _Stream:
-        """What goes through all layers, or through the first so many."""
+        """Run all layers, or the first few, and return their outputs."""
         n = embedding.shape[1]
         causal = real = None
         if self.objective == "causal":
@@ -198,7 +198,7 @@ class TransformerLM(LanguageModel):
         return _Stream(x, plain, treereg_states)
 
     def pack(self, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """See :meth:`LanguageModel.pack`. Where ROOT is predicted, one more follows each window."""
+        """See :meth:`LanguageModel.pack`. If ROOT is predicted, one more follows each window."""
         if self.config.layout != "window" or not rows:
             return super().pack(rows)
         if self.config.predicts_roots:
@@ -241,7 +241,7 @@ class TransformerLM(LanguageModel):
         embedding = self.embedding(tokens)  # (B, N, D): once, so that it has one gradient
         stream = self._residual_stream(embedding, lengths, view)
         hidden = self._final(stream.last)  # (B, N, D)
-        # Of masked models that do not read ROOT nothing is predicted there.
+        # Masked models that do not read ROOT predict nothing there.
         hidden = F.pad(hidden, (0, 0, batch.tokens.shape[1] - tokens.shape[1], 0))
 
         targets = batch.tokens if batch.targets is None else batch.targets  # (B, N)
@@ -265,7 +265,7 @@ class TransformerLM(LanguageModel):
             seen = stream.plain if self.head_reads_prefix else embedding  # (B, N, D)
             every = self.head.logprobs(hidden, view.arrival, seen, legal, view.read.get("stack_distance"))
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
-            # What EOS attaches to, ROOT, is no candidate in a sentence: probability 1.
+            # EOS always attaches to ROOT, which is no candidate in a sentence: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
             attach_best = every.argmax(2)
         return TokenParts(
@@ -288,7 +288,7 @@ class TransformerLM(LanguageModel):
 
     def position_logprobs(self, batch: Batch) -> Tensor:
         """See :meth:`LanguageModel.position_logprobs`."""
-        hidden = self._read(batch)  # (B, N, D), without ROOT where it is not read
+        hidden = self._read(batch)  # (B, N, D), without ROOT if it is not read
         logprobs = self._logits(hidden).log_softmax(-1, dtype=torch.float32)
         shift = 1 if self.objective == "causal" else 0
         length = batch.tokens.shape[1]
@@ -296,13 +296,13 @@ class TransformerLM(LanguageModel):
         return F.pad(logprobs, (0, 0, length - logprobs.shape[1], 0))  # (B, N, V)
 
     def _numbers(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """w · h_T + b of the last token T of each row, which is not padding: (B, N, D) to float32 (B,)."""
+        """Return w · h_T + b for each row's last token T that is no padding: (B, N, D) to float32 (B,)."""
         assert self.regression is not None
         last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
         return self.regression(last)[:, 0].float()
 
     def _read(self, batch: Batch) -> Tensor:
-        """Final hidden states of rows, (B, N, D); of masked models that do not read ROOT, (B, N - 1, D)."""
+        """Final hidden states of rows, (B, N, D); (B, N - 1, D) for masked models that do not read ROOT."""
         self.check_length(batch.tokens.shape[1])
         tokens, lengths = self.as_read(batch)
         view = View() if self.depths is None else self._view(batch)
@@ -345,8 +345,8 @@ class TransformerLM(LanguageModel):
         )
 
     def _shared_and_own(self) -> tuple[list[Block], list[Block]]:
-        """The layers that are computed once for all hypotheses with the same tokens, and those that are for
-        each. Without attachments no two hypotheses have the same."""
+        """The layers computed once for all hypotheses with the same tokens, and the layers computed for each.
+        Without attachments no two hypotheses have the same tokens."""
         blocks = cast(list[Block], list(self.blocks))
         shared = 0 if self.head is None else self.plain_layers
         return blocks[:shared], blocks[shared:]
@@ -377,9 +377,9 @@ class TransformerLM(LanguageModel):
             state.head_keys.write(keys)
 
     def _plain(self, state: TransformerState, tokens: Tensor) -> Tensor:
-        """What goes into the first layer that is computed for each hypothesis, of its next token: (R, 1, D).
+        """The input of the first layer that is computed for each hypothesis, at its next token: (R, 1, D).
 
-        The layers below, if there are any, are computed for each prefix; once, whoever asks first.
+        The layers below, if there are any, are computed once for each prefix, at the first call.
         """
         k, prefixes = state.position + 1, state.prefixes
         if self.config.as_released:
@@ -415,7 +415,7 @@ class TransformerLM(LanguageModel):
         chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
         if (bias := self._output_bias) is not None:
             chosen = chosen + bias[next_tokens].float()
-        # Rounded as the logits in the total are: else in bfloat16 what is nearly certain would be above 1.
+        # Rounded as the logits in the total are: else in bfloat16 near certainty would be above 1.
         return chosen.to(hidden.dtype).float() - total
 
     @torch.no_grad()
@@ -438,7 +438,7 @@ class TransformerLM(LanguageModel):
         return torch.cat([batch.tokens[:, :1], batch.tokens[:, :-1]], dim=1), batch.lengths
 
     def _input(self, embedding: Tensor, first: int, lengths: Tensor) -> Tensor:
-        """Of the first layer, for tokens at positions ``first``, first + 1, … of rows: (B, n, D)."""
+        """The input of the first layer, for tokens at positions ``first``, first + 1, …: (B, n, D)."""
         config, n = self.config, embedding.shape[1]
         x = self._scaled(embedding)
         if self.position_embedding is not None:
@@ -451,7 +451,7 @@ class TransformerLM(LanguageModel):
         return embedding * math.sqrt(self.config.d_model) if self.config.scale_embeddings else embedding
 
     def _final(self, x: Tensor) -> Tensor:
-        """What the output layer and the attachment head get: (…, D) to (…, D)."""
+        """The input of the output layer and the attachment head: (…, D) to (…, D)."""
         x = self.final_norm(x)
         return x if self.output_transform is None else self.output_transform(x)
 
@@ -461,33 +461,34 @@ class TransformerLM(LanguageModel):
         return few or self.device.type == "cpu"
 
     def _nll(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """-log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
+        """The -log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
         return linear_cross_entropy(hidden, self._output_weight, self._output_bias, targets)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        """(…, D) to (…, V)."""
+        """Logits (…, V) from final states (…, D)."""
         return F.linear(hidden, self._output_weight, self._output_bias)
 
     @property
     def _output_bias(self) -> Tensor | None:
-        """(V,), with -inf for what has no share of the probability."""
+        """The output layer's bias (V,), with -inf for tokens that have no share of the probability."""
         if self._never is None or self.output_bias is None:
             return self.output_bias if self._never is None else self._never
         return self.output_bias + self._never
 
     @property
     def _output_weight(self) -> Tensor:
-        """(V, D)."""
+        """The output layer's weight (V, D)."""
         return self.embedding.weight if self.output is None else self.output.weight
 
 
 class _Stream(NamedTuple):
-    """What goes through the layers.
+    """The outputs of the layers.
 
     Attributes:
         last: (B, N, D), the output of the last layer that was computed.
-        plain: (B, N, D), of the last one that knows no tape.
-        treereg: (B, N, treereg_width), what TreeReg shapes of another's; None where it was not computed.
+        plain: (B, N, D), the output of the last layer without a tape.
+        treereg: (B, N, treereg_width), the part of TreeReg's layer that it trains; None if it was not
+            computed.
     """
 
     last: Tensor
@@ -496,8 +497,10 @@ class _Stream(NamedTuple):
 
 
 def _logsumexp(logits: Tensor, token: int) -> Tensor:
-    """log Σ exp of rows (R, V), that of ``token`` finite: in C, or else by log_softmax, which goes over them
-    once, where torch.logsumexp makes copies on the way."""
+    """Return log Σ exp of rows (R, V), the logit of ``token`` finite.
+
+    It is computed in C, or else by log_softmax, which goes over them once: torch.logsumexp makes copies.
+    """
     if decodes_in_c(logits):
         return logsumexp(logits)
     return logits[:, token] - logits.log_softmax(1)[:, token]

@@ -1,4 +1,4 @@
-"""How a transformer knows positions: score terms, rotations, and embeddings of positions."""
+"""Positions in a transformer: score terms, rotations, and embeddings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pdtools.models.transformer.score_terms import (
 
 
 class TwoSidedPositions(RelativePositions):
-    """Transformer-XL's relative positions where queries see keys on both sides: distances of either sign."""
+    """Transformer-XL's relative positions if queries see keys on both sides: distances of either sign."""
 
     form = ()
 
@@ -35,7 +35,7 @@ class TwoSidedPositions(RelativePositions):
 
 
 class TiltedLinearPositions(LinearPositions):
-    """ALiBi's penalty on distance as stack attention's released code has it: half a step less for the past.
+    """ALiBi's penalty on distance as in stack attention's released code: half a step less for the past.
 
     Without the half, a model that sees both sides cannot tell them apart by it. The code's causal models
     have it too: there it makes the token itself count less.
@@ -49,7 +49,7 @@ class TiltedLinearPositions(LinearPositions):
 
 
 def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
-    """The score terms by which each layer knows positions."""
+    """Return the score terms by which each layer knows positions."""
     if config.positions == "relative" and config.relative_to == "depths":
         return [DepthPositions(config.d_model, config.heads, dropout=config.position_dropout)]
     if config.positions == "relative":
@@ -71,7 +71,7 @@ def sincos_positions(config: TransformerConfig, first: int, count: int, lengths:
 
     Args:
         config: with positions "sincos"; as released, positions are counted down to 1 at the end of a row.
-        lengths: int64 (B,), of whole rows.
+        lengths: int64 (B,), the lengths of whole rows.
 
     Returns:
         float (B or 1, count, D).
@@ -83,7 +83,7 @@ def sincos_positions(config: TransformerConfig, first: int, count: int, lengths:
 
 
 def rotate(x: Tensor, first: int) -> Tensor:
-    """Rotary positions (Su et al. 2021, section 3.2.2): pairs of neighbouring values, turned by the position.
+    """Rotary positions (Su et al. 2021, section 3.2.2): rotate pairs of neighbouring values by the position.
 
     Args:
         x: float (B, H, N, d_head), queries or keys of the positions ``first``, first + 1, ….

@@ -1,4 +1,4 @@
-"""What the layers that know no tape remember: the same for all hypotheses that have read the same tokens."""
+"""The memory of layers without a tape: shared by all hypotheses that have read the same tokens."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from torch import Tensor
 from pdtools.models.transformer.cache import Cache, Past
 from pdtools.models.transformer.stack_attention import StackCache
 
-# Of one layer: keys and values (2D wide); what its stack attention keeps, if it has any.
+# The caches of one layer: keys and values (2D wide); those of its stack attention, if it has any.
 LayerCaches = tuple[Cache, StackCache | None]
 
 
 @dataclass
 class Prefixes:
-    """What the first layers remember of the P different strings of tokens that R hypotheses have read.
+    """The first layers' memory of the P different strings of tokens that R hypotheses have read.
 
-    They may be a token ahead of the other layers: what a token attaches to is asked before it is fed.
+    They may be a token ahead of the other layers: a token's attachment is scored before it is fed.
 
     Attributes:
-        past: of the prefixes.
-        caches: of each layer.
+        past: the past of the prefixes.
+        caches: the caches of each layer.
         of: int64 (R,), the prefix of each hypothesis.
-        output: (P, 1, D), of the last of the layers, for the last token that was read.
+        output: (P, 1, D), the last layer's output for the last token that was read.
         tokens: int64 (R,), that token; None before the first.
     """
 
@@ -35,16 +35,16 @@ class Prefixes:
     tokens: Tensor | None = None
 
     def has_read(self, position: int, tokens: Tensor) -> bool:
-        """Whether these tokens (R,) are what was read at a position, the next one of the hypotheses."""
+        """Return whether these tokens (R,) were read at a position, the next one of the hypotheses."""
         return self.tokens is not None and self.past.position == position and torch.equal(self.tokens, tokens)
 
     def read(self, position: int, tokens: Tensor, n_tokens: int) -> Tensor:
         """Go on to the prefixes that are a token longer; others read there are forgotten.
 
         Args:
-            position: of the next token of the hypotheses.
-            tokens: int64 (R,), theirs.
-            n_tokens: how many different ones there may be.
+            position: the position of the next token of the hypotheses.
+            tokens: int64 (R,), these next tokens.
+            n_tokens: the number of different tokens that there may be.
 
         Returns:
             int64 (P,), the last token of each prefix, for which :attr:`output` is to be computed.

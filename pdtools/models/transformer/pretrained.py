@@ -18,23 +18,23 @@ from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, read_json, utf8_name
 from pdtools.model_names import check_no_hub_name
 
-# Of our kinds of model, the one that these are.
+# The kind among our models that these models are.
 HUGGING_FACE = "transformer"
-# The names of what belongs to a layer, in both architectures.
+# Names of weights that belong to a layer, in both architectures.
 _LAYER = re.compile(r"^(?:transformer\.h|h|(?:roberta\.)?encoder\.layer)\.(\d+)\.")
 _ACTIVATIONS = {"gelu_new": "gelu", "gelu_pytorch_tanh": "gelu", "gelu": "gelu-exact", "relu": "relu"}
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model in a folder.
+    """A model read from a folder of Hugging Face's transformers.
 
     Attributes:
-        kind: of our models, the one that its weights are of.
-        options: of that kind's configuration, without those that the data decide.
-        weights: by the names that ours have; tables of tokens with the folder's own vocabulary.
-        root_id, eos_id: its tokens before and after a text, which new ones start as; None for a model of
-            ours, whose ROOT and end-of-sentence are not new.
+        kind: the kind of our models that it is.
+        options: the configuration of that kind, without the options that the data decide.
+        weights: by our names for them; tables of tokens with the folder's own vocabulary.
+        root_id, eos_id: its tokens before and after a text, with which new ones are initialized; None for a
+            model of ours, whose ROOT and end-of-sentence are not new.
     """
 
     kind: str
@@ -50,7 +50,7 @@ def read_pretrained(folder: str | Path) -> Pretrained:
     Nothing is unpickled.
 
     Raises:
-        InputError: if they are missing or damaged, or of a model that ours has no equal to.
+        InputError: if they are missing or damaged, or from a model without a counterpart here.
     """
     config, options = _read_config(folder)
     found: dict[str, Tensor] = {}
@@ -74,7 +74,7 @@ def read_pretrained(folder: str | Path) -> Pretrained:
 
 
 def _weights_files(folder: Path) -> list[Path]:
-    """One file, or those that the index of a larger model names (beside one file, an old one)."""
+    """The weights' files: one file, or those that the index of a larger model names (besides, an old one)."""
     whole, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if whole.is_file() or not index.is_file():
         return [whole]
@@ -86,7 +86,7 @@ def _weights_files(folder: Path) -> list[Path]:
 
 
 def pretrained_options(folder: str | Path) -> dict[str, Any]:
-    """What :attr:`Pretrained.options` would be; the weights are not read.
+    """Return :attr:`Pretrained.options` without reading the weights.
 
     Raises:
         InputError: see :func:`read_pretrained`.
@@ -95,7 +95,7 @@ def pretrained_options(folder: str | Path) -> dict[str, Any]:
 
 
 def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """``config.json``, and our options for such a model."""
+    """Read ``config.json``, and return it with our options for such a model."""
     check_no_hub_name(folder)
     file = Path(folder, "config.json")
     check_kind(folder, Kind.HUGGING_FACE)
@@ -115,7 +115,7 @@ def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 @contextlib.contextmanager
 def _naming(folder: str | Path, kind: str) -> Iterator[None]:
-    """Errors of whatever a folder lacks, or has that is no such model, as one line that names it."""
+    """Turn errors from a folder that lacks files, or is no such model, into one line that names it."""
     try:
         yield
     except KeyError as error:
@@ -206,7 +206,7 @@ def _roberta_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _first_position(config: Mapping[str, Any]) -> int:
-    """RoBERTa counts positions from behind the padding token's number."""
+    """The first position's number: RoBERTa counts from behind the padding token's number."""
     first: int = config["pad_token_id"] + 1
     return first
 
@@ -266,7 +266,7 @@ def _without_prefix(found: Mapping[str, Tensor], prefix: str) -> dict[str, Tenso
 
 
 def _pair(theirs: Mapping[str, Tensor], name: str, ours: str) -> dict[str, Tensor]:
-    """A weight and its bias under our name."""
+    """Return a weight and its bias under our name."""
     return {f"{ours}.{part}": theirs[f"{name}.{part}"] for part in ("weight", "bias")}
 
 

@@ -28,19 +28,20 @@ class PushdownConfig(TransformerConfig):
         attachment_head: always true.
         pushdown_layers: "all", or "last N".
         depths: rows of each depth table; deeper tokens use the last row, and are counted.
-        depth_init: how the depth tables of pushdown layers start: "normal", or "zero": at first the tape
-            makes no difference to tokens.
+        depth_init: initialization of the depth tables of pushdown layers: "normal", or "zero": at first the
+            tape makes no difference to tokens.
         depth_space: "key": depth embeddings are added to the keys (fig. 7); "hidden": to the hidden states
             before the key map (eq. 6).
         stack_distances: also give the attention of pushdown layers, or the attachment head, a learned penalty
             on distance from the top of the stack. Not in the paper.
-        distances_in: which has that penalty: "both", only the "attention", or only the attachment "head".
+        distances_in: the parts with that penalty: "both", only the "attention", or only the attachment
+            "head".
         head_slope: that penalty of the attachment head at first, nats for each open token above. Steep, no
-            content of a candidate outweighs it where the stack is deeper than in training, as strings of
+            content of a candidate outweighs it if the stack is deeper than in training, as strings of
             brackets need it; it falls slowly in training, and language needs it low from the start.
-        head_reads: what the attachment head sees of the token that attaches: its "embedding" (eq. 5), or the
-            "prefix": the output of the layers below the first pushdown layer, which know the tokens up to it
-            and no tape. Not in the paper.
+        head_reads: the attachment head's representation of the token that attaches: its "embedding" (eq. 5),
+            or the "prefix": the output of the layers below the first pushdown layer, which know the tokens up
+            to it and no tape. Not in the paper.
     """
 
     attachment_head: bool = True
@@ -90,7 +91,7 @@ class PushdownConfig(TransformerConfig):
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """Attachments, which make the tape that tokens are read with."""
+        """The kind of attachments, which make the tape that tokens are read with."""
         return AttachmentKind(conditions_tokens=True)
 
     @property
@@ -100,7 +101,7 @@ class PushdownConfig(TransformerConfig):
 
 
 def build_pushdown(config: PushdownConfig) -> TransformerLM:
-    """The model of a configuration, with random weights."""
+    """Build the model of a configuration, with random weights."""
     in_attention, in_head = (
         config.stack_distances and config.distances_in in ("both", part) for part in ("attention", "head")
     )

@@ -1,4 +1,4 @@
-"""What models add to attention scores: positions, depths, distances in the stack."""
+"""Terms added to attention scores: positions, depths, distances in the stack."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from pdtools.models.transformer.tape import open_tokens_after
 
 DepthSpace = Literal["key", "hidden"]
 
-# From rows of tapes (…, K) and the cells that there are (None: all) to (…, K).
+# A function from rows of tapes (…, K) and existing cells (None: all) to (…, K).
 Reading = Callable[[Tensor, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True)
 class ScoreInputs:
-    """What score terms may look at, made once per pass and shared by all layers.
+    """The inputs of score terms, computed once per pass and shared by all layers.
 
     Queries are the last Q of K positions (Q = K when training, 1 when decoding).
 
@@ -31,15 +31,15 @@ class ScoreInputs:
         causal: bool (Q, K), keys that a query may see; None if it may see all (decoding, masked models).
         tape: int (B, 1, Q, K), depths W_k[j], uint8 for the kernels; None for models without a tape.
         stack_distance: int16 (B, 1, Q, K), :func:`.tape.open_tokens_after` of the tape; None for models that
-            do not look at it.
-        visible: bool (B, 1 or H, 1 or Q, K), keys that a query may see besides: of masked models those that
-            are not padding, of action models what they say; None: all.
-        depth_difference: int16 (B, 1, Q, K), which of its distances :class:`DepthPositions` reads when
-            decoding; None for models without.
-        on_stack: what the positions of Transformer Grammars see, in training.
-        innermost: int32 (B, N), of PLM-mask in training: the position of the innermost open constituent's
-            opener after each position, from 1 on; or -1, if none is open. Head 0 sees what precedes that
-            constituent, head 1 what is in it; the others, and both outside of constituents, see all keys up
+            do not use it.
+        visible: bool (B, 1 or H, 1 or Q, K), a further condition on keys that a query may see: in masked
+            models keys that are not padding, in action models the keys that they allow; None: all.
+        depth_difference: int16 (B, 1, Q, K), the index of the distance that :class:`DepthPositions` reads
+            when decoding; None for models without.
+        on_stack: the visible keys of Transformer Grammars, in training.
+        innermost: int32 (B, N), for PLM-mask in training: the position of the innermost open constituent's
+            opener after each position, from 1 on; or -1, if none is open. Head 0 sees the keys before that
+            constituent, head 1 the keys in it; the others, and both outside of constituents, see all keys up
             to the position.
         graph: int64 (B, 3, Q, K), the features of dependency graphs; None for models without.
     """
@@ -54,7 +54,7 @@ class ScoreInputs:
     graph: Tensor | None = None
 
     def seen(self, heads: int) -> Tensor | None:
-        """Keys that queries may see, bool, broadcastable to (B, H, Q, K); None: all."""
+        """The keys that queries may see, bool, broadcastable to (B, H, Q, K); None: all."""
         if self.on_stack is not None:
             return self.on_stack.dense[1][:, None]
         if self.innermost is not None:
@@ -65,12 +65,12 @@ class ScoreInputs:
 
     @property
     def is_causal(self) -> bool:
-        """Whether queries see keys up to their own, as in the kernels, or some of these by ``innermost``."""
+        """Return whether queries see keys up to their own, as in the kernels, or some by ``innermost``."""
         return self.visible is None and (self.causal is not None or self.innermost is not None)
 
     @property
     def has_narrow_tape(self) -> bool:
-        """Whether depths, if there are any, have one byte a cell."""
+        """Return whether depths, if there are any, have one byte a cell."""
         return self.tape is None or self.tape.dtype == torch.uint8
 
     @property
@@ -79,24 +79,24 @@ class ScoreInputs:
         return ("innermost",) if self.innermost is not None else () if self.visible is None else ("seen",)
 
     def mask(self) -> dict[str, Tensor]:
-        """Its share of :class:`pdtools.models.kernels.terms.Terms`."""
+        """The mask's fields of :class:`pdtools.models.kernels.terms.Terms`."""
         if self.innermost is not None:
             return {"innermost": self.innermost}
         return {} if self.visible is None else {"seen": self.visible[:, :, 0]}
 
     def of(self, rows: slice) -> ScoreInputs:
-        """For some of the rows when decoding."""
+        """Return the inputs of some of the rows when decoding."""
         return ScoreInputs(**{name: None if x is None else x[rows] for name, x in vars(self).items()})
 
 
 class ScoreTerm(nn.Module, ABC):
-    """Something added to the attention scores q·k before they are scaled by 1/sqrt(d_head).
+    """A term added to the attention scores q·k before they are scaled by 1/sqrt(d_head).
 
     Attributes:
-        name: what it is called where it is shown, or left out.
-        form: what it is to kernels: the fields of :class:`pdtools.models.kernels.terms.Terms` that
-            :meth:`tensors` gives. Kernels that take all of these compute it; nothing: torch alone does.
-        reads: what else it looks at that is made of a tape, by its field in :class:`ScoreInputs`.
+        name: its name where it is shown, or excluded.
+        form: its form for kernels: the fields of :class:`pdtools.models.kernels.terms.Terms` that
+            :meth:`tensors` gives. Kernels that take all of these compute it; without any, torch alone does.
+        reads: functions of a tape that it also uses, by their fields in :class:`ScoreInputs`.
     """
 
     name: ClassVar[str]
@@ -104,7 +104,7 @@ class ScoreTerm(nn.Module, ABC):
     reads: ClassVar[Mapping[str, Reading]] = {}
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
-        """Its share of :class:`pdtools.models.kernels.terms.Terms`; arguments as of :meth:`forward`."""
+        """The term's fields of :class:`pdtools.models.kernels.terms.Terms`; arguments of :meth:`forward`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -115,7 +115,7 @@ class ScoreTerm(nn.Module, ABC):
             q: (B, H, Q, d_head).
             k: (B, H, K, d_head).
             key_map: (D, D), the weight of the layer's key projection.
-            inputs: of this pass.
+            inputs: the inputs of this pass.
 
         Returns:
             broadcastable to (B, H, Q, K); cells above the diagonal are masked later and may hold anything.
@@ -136,11 +136,11 @@ class RelativePositions(ScoreTerm):
     """Transformer-XL's relative positions (Dai et al. 2019, section 3.3): u·k_j + (q_i + v)·W_R R_{i-j}.
 
     Args:
-        d_model, heads: of the model.
-        timescale: of the sinusoids, see :func:`sinusoids_of`.
-        nearest: what the distance of a token to itself is counted as.
-        deviation: of the first biases u and v.
-        dropout: of the sinusoids.
+        d_model, heads: the model's.
+        timescale: the sinusoids' timescale, see :func:`sinusoids_of`.
+        nearest: the distance of a token to itself.
+        deviation: the standard deviation of the biases u and v at first.
+        dropout: the dropout of the sinusoids.
     """
 
     name = "distance"
@@ -197,9 +197,9 @@ class RelativePositions(ScoreTerm):
 class DepthPositions(RelativePositions):
     """Transformer-XL's form with differences of depth as distances (Sartran et al. 2022, section 3.3).
 
-    Computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms, and, when decoding on
-    a CPU, by :mod:`pdtools.models.kernels.decoding`, from its form. Plainly, of whole rows, by
-    :meth:`forward`.
+    It is computed by :mod:`pdtools.models.kernels.grammar_attention`, beside no other terms, and, when
+    decoding on a CPU, by :mod:`pdtools.models.kernels.decoding`, from its form; in the plain formulation, for
+    whole rows, by :meth:`forward`.
     """
 
     name = "depth-difference"
@@ -217,7 +217,7 @@ class DepthPositions(RelativePositions):
         return self._mapped(self.sinusoids)
 
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
-        """See :meth:`ScoreTerm.tensors`; of a step of decoding."""
+        """See :meth:`ScoreTerm.tensors`; for a step of decoding."""
         assert inputs.depth_difference is not None
         return {**super().tensors(q, k, key_map, inputs), "apart": inputs.depth_difference[:, 0]}
 
@@ -230,12 +230,12 @@ class DepthPositions(RelativePositions):
 
 
 def depth_differences(query: Tensor, key: Tensor) -> Tensor:
-    """Which of the distances of :class:`DepthPositions` lies between depths, broadcast: int16."""
+    """The index of the :class:`DepthPositions` distance between depths, broadcast: int16."""
     return (query - key).clamp(NEAREST, FARTHEST).sub(NEAREST).to(torch.int16)
 
 
 def keys_in_range(innermost: Tensor, heads: int) -> Tensor:
-    """Which keys heads see by :attr:`ScoreInputs.innermost`, (B, N): bool (B, H, N, N)."""
+    """The keys that heads see by :attr:`ScoreInputs.innermost`, (B, N): bool (B, H, N, N)."""
     position = torch.arange(innermost.shape[1], device=innermost.device)
     opener = innermost[:, :, None]  # (B, N, 1)
     seen = (position <= position[:, None]).repeat(len(innermost), heads, 1, 1)
@@ -245,10 +245,10 @@ def keys_in_range(innermost: Tensor, heads: int) -> Tensor:
 
 
 def shift_to_keys(by_distance: Tensor) -> Tensor:
-    """From scores by distance (farthest first) to scores by key: row i moves left by Q - 1 - i columns.
+    """Turn scores by distance (farthest first) into scores by key: row i moves left by Q - 1 - i columns.
 
     Padding each row by one cell and reading the rows as one stretch moves each row one cell further than the
-    one before. What enters on the right is above the diagonal.
+    one before. Cells that enter on the right are above the diagonal.
     """
     batch, heads, queries, keys = by_distance.shape
     padded = F.pad(by_distance, (1, 0))  # (B, H, Q, K + 1)
@@ -281,15 +281,15 @@ class LinearPositions(ScoreTerm):
         return -self.slopes * distance * math.sqrt(d_head)  # (H, Q, K): scores are scaled later
 
     def distance(self, i_minus_j: Tensor) -> Tensor:
-        """What is penalized of a query at i and a key at j, (Q, K)."""
+        """The distance penalized for a query at i and a key at j, (Q, K)."""
         return i_minus_j.abs()
 
 
 class StackDistances(ScoreTerm):
     """A penalty on distance in the stack: -m_h s_k[j], s the number of open tokens above j, m_h > 0 learned.
 
-    Ours, not the paper's: the tape says which tokens are open, this says which of them is the last, however
-    many there are and however far back it is. As ALiBi, it extends to stacks deeper than those of training.
+    This is not in the paper: the tape says which tokens are open, this says which of them is the last,
+    however many there are and however far back it is. As ALiBi, it extends to stacks deeper than in training.
     """
 
     name = "stack-distance"
@@ -350,7 +350,7 @@ class DepthScores(ScoreTerm):
         return by_depth.gather(3, tape)  # (B, H, Q, K)
 
     def vectors(self, key_map: Tensor) -> Tensor:
-        """What each depth adds to keys: (H, depths, d_head), or (1, depths, d_head) for all heads alike."""
+        """The vectors that depths add to keys: (H, depths, d_head), or (1, depths, d_head) for all heads."""
         table = self.embedding.weight  # (depths, d_head or D)
         if self.space == "key":
             return table[None]

@@ -1,4 +1,4 @@
-"""Stack attention (Li et al. 2024, section 3.2): where the top of a stack is, as attention over tokens.
+"""Stack attention (Li et al. 2024, section 3.2): the position of a stack's top, as attention over tokens.
 
 Every position pushes itself, pops or does nothing, each with a probability; α_i(j) is the probability that
 after position i the token at j is the top of the stack, position 0 standing for the empty stack. Rows depend
@@ -32,10 +32,10 @@ NEAR_ROWS = 5
 
 
 def stack_attention(actions: Tensor) -> Tensor:
-    """The tops of the stacks, eq. 19 to 23.
+    """Return the distributions of the stacks' tops, eq. 19 to 23.
 
     Args:
-        actions: float (B, N, 3), probabilities of push, pop and no-op. Those at position 0 are not used.
+        actions: float (B, N, 3), probabilities of push, pop and no-op. Position 0's are not used.
 
     Returns:
         float (B, N, N): row i is α_i, zero above the diagonal. It can be differentiated once.
@@ -50,13 +50,13 @@ def stack_attention(actions: Tensor) -> Tensor:
 
 
 def fused_takes(device: torch.device, n: int) -> bool:
-    """Whether the fused kernels take rows of n positions, and work on a device."""
+    """Return whether the fused kernels take rows of n positions, and work on a device."""
     return n <= MOST_FUSED and _fused_works(device)
 
 
 @cache
 def _native_works(dtype: torch.dtype) -> bool:
-    """Whether the functions in C compute what torch's operations do: tried once, which takes some 10 ms."""
+    """Return whether the functions in C agree with torch's operations: tried once, which takes some 10 ms."""
     tolerance = 1e-4 if dtype == torch.float32 else 1e-10
     pairs = partial(_pairs, form=lambda: native_stack_attention, n=30, dtype=dtype)
     return agrees(pairs, "stack attention is", "in C", tolerance=tolerance)
@@ -64,7 +64,7 @@ def _native_works(dtype: torch.dtype) -> bool:
 
 @cache
 def _fused_works(device: torch.device) -> bool:
-    """Whether the fused kernels work: tried once."""
+    """Return whether the fused kernels work: tried once."""
 
     def form() -> Callable[[Tensor], Tensor]:
         from pdtools.models.kernels.fused_stack_attention import fused_stack_attention
@@ -94,17 +94,17 @@ def _pairs(
 
 
 def stepwise_stack_attention(actions: Tensor) -> Tensor:
-    """:func:`stack_attention` in torch's own operations, on any device."""
+    """Compute :func:`stack_attention` in torch's own operations, on any device."""
     return _StackAttention.apply(actions)
 
 
 class _StackAttention(torch.autograd.Function):
     """α_i = Σ_k c_i(k) α_{k-1} + push_i [i], with α_{-1} = α_0 for the empty stack.
 
-    The coefficients are c_i(k) = pop_i α_{i-1}(k) for k < i, as a pop goes back to what was there before the
+    The coefficients are c_i(k) = pop_i α_{i-1}(k) for k < i, as a pop goes back to the state before the
     top was pushed, and c_i(i) = no-op_i. So a row is one product of a vector with all rows before it.
 
-    What is computed in every step has rows first, so that a product can be added to a row where it is:
+    Arrays computed in every step have rows first, so that a product can be added to a row in place:
     rows are of full length for that, though most of it is zero. On a CPU the number of calls counts.
     """
 
@@ -112,7 +112,7 @@ class _StackAttention(torch.autograd.Function):
     def forward(ctx: Any, actions: Tensor) -> Tensor:
         batch, n, _ = actions.shape
         push, pop, no_op = actions.permute(2, 1, 0).contiguous()  # (N, B) each
-        below = actions.new_zeros(n + 1, batch, n)  # row k is α_{k-1}: what is left when k is popped
+        below = actions.new_zeros(n + 1, batch, n)  # row k is α_{k-1}: the state after k is popped
         below[:2, :, 0] = 1
         below[2:].diagonal(1, 0, 2).copy_(push[1:].T)
         coefficients = actions.new_zeros(n, batch, n)
@@ -129,13 +129,13 @@ class _StackAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Row by row from the last: the gradients g_i of rows, of which those of the actions are made.
+        """Compute the gradients g_i of rows, from the last to the first, and from them those of the actions.
 
         A row is used in two ways. In the sums of later rows: g_i gets those rows' gradients times the column
         of its coefficients, c_{i'}(i + 1); for all rows after a block that is one product for the block. And
         as coefficients of the next row: g_i gets pop_{i+1} times the products of g_{i+1} with earlier rows.
 
-        Above the diagonal are numbers that are nobody's gradients: they meet zeros only.
+        Above the diagonal are numbers that are no gradients: they meet zeros only.
         """
         pop, below, coefficients = ctx.saved_tensors
         n = len(pop)
@@ -168,25 +168,25 @@ class _StackAttention(torch.autograd.Function):
 
 
 class StackAttention(nn.Module):
-    """The sub-layer S: from hidden states to those at the tops of the stacks, eq. 25."""
+    """The sub-layer S: from hidden states to the states at the tops of the stacks, eq. 25."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__()
         self.actions = nn.Linear(d_model, 3)
 
     def forward(self, x: Tensor, cache: StackCache | None = None) -> Tensor:
-        """(B, N, D) to (B, N, D); with a cache, the next position of every hypothesis (R, 1, D)."""
+        """Map (B, N, D) to (B, N, D); with a cache, the next position of every hypothesis (R, 1, D)."""
         if cache is None:
             return self.attention(x).to(x.dtype) @ x
         return cache.step(x[:, 0], self.probabilities(x)[:, 0])[:, None]
 
     def probabilities(self, x: Tensor) -> Tensor:
-        """Of push, pop and no-op, eq. 24: (B, N, 3), in at least single precision."""
+        """The probabilities of push, pop and no-op, eq. 24: (B, N, 3), in at least single precision."""
         scores = self.actions(x)
         return scores.softmax(-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
     def attention(self, x: Tensor) -> Tensor:
-        """α, (B, N, N), in at least single precision."""
+        """The distributions α, (B, N, N), in at least single precision."""
         actions = self.probabilities(x)
         # Rows are sums of products of many probabilities: mixed precision stops here.
         with torch.autocast(x.device.type, enabled=False):
@@ -201,8 +201,8 @@ class StackCache:
 
     Args:
         past: the hypotheses.
-        length: the most tokens of one hypothesis.
-        like: (…, D), whose D and dtype hidden states have.
+        length: the maximal number of tokens of one hypothesis.
+        like: (…, D), a tensor with the D and dtype of hidden states.
     """
 
     def __init__(self, past: Past, length: int, like: Tensor) -> None:
@@ -211,7 +211,7 @@ class StackCache:
         self._cache = past.cache(length + like.shape[-1], torch.promote_types(like.dtype, torch.float32))
 
     def step(self, x: Tensor, actions: Tensor) -> Tensor:
-        """Take the next position in.
+        """Take in the next position.
 
         Args:
             x: (R, D), its hidden states.

@@ -1,4 +1,4 @@
-"""What a transformer remembers while it reads token by token."""
+"""A transformer's state while it reads token by token."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
 
 @dataclass
 class TransformerState(DecoderState):
-    """What a transformer remembers of R hypotheses.
+    """The state of a transformer for R hypotheses.
 
     Attributes:
-        position: last position that was fed; -1 at the start.
-        past: what each hypothesis has read.
-        lengths: int64 (1,), the most tokens of one hypothesis.
-        prefixes: what the layers below remember that know tokens only; None if these are no matter of
-            their own.
-        caches: of each other layer.
+        position: the last position fed; -1 at the start.
+        past: the tokens that each hypothesis has read.
+        lengths: int64 (1,), the maximal number of tokens of one hypothesis.
+        prefixes: the memory of the layers below that know tokens only; None if these are not computed
+            apart.
+        caches: the caches of each other layer.
         hidden: (R, D), final hidden state of the last token.
         head_keys: the attachment head's keys, D wide; None without a head.
         head_query: (R, D), the attachment head's q of the last token; None without a head.
         stack_distance: int16 (R, position + 1), after the last token; None for a model that uses none.
-        held: int64 (R,), the last token of models that read with a delay of one; None for others.
+        held: int64 (R,), the last token, for models that read with a delay of one; None for others.
         n_clamped: cells of tape rows fed so far that were deeper than the depth table.
     """
 
@@ -57,5 +57,5 @@ class TransformerState(DecoderState):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the caches."""
+        """The memory of the caches, in bytes."""
         return self.past.nbytes + (0 if self.prefixes is None else self.prefixes.past.nbytes)

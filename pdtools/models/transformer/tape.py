@@ -40,7 +40,7 @@ def tape_from_attachments(attach: Tensor) -> Tensor:
 
 
 def legal_attachments(tape: Tensor, roots: Tensor | None = None) -> Tensor:
-    """Which tokens each token may attach to.
+    """Return the tokens that each token may attach to.
 
     Token j < k is a candidate if it is the last token of a constituent in the state after token k - 1: then,
     and only then, it still has the depth that it had when it arrived. In the sentence layout ROOT is none
@@ -49,7 +49,7 @@ def legal_attachments(tape: Tensor, roots: Tensor | None = None) -> Tensor:
 
     Args:
         tape: int16 (B, N, N) from :func:`tape_from_attachments`.
-        roots: bool (B, N), of windows where their ROOTs are; None: rows are sentences.
+        roots: bool (B, N), in windows True for ROOTs; None: rows are sentences.
 
     Returns:
         bool (B, N, N): ``legal[b, k, j]``.
@@ -63,16 +63,16 @@ def legal_attachments(tape: Tensor, roots: Tensor | None = None) -> Tensor:
         legal[:, 1:, 0] = False
         return legal
     position = torch.arange(n, device=tape.device)
-    root = (position * roots).cummax(1).values  # (B, N): the one that each token is under
+    root = (position * roots).cummax(1).values  # (B, N): the ROOT that each token is under
     return legal & (position >= root[:, :, None])
 
 
 def open_tokens_after(tape: Tensor, seen: Tensor | None = None) -> Tensor:
-    """How many tokens after each one are in no constituent with others yet: the words on the stack above it.
+    """Count the tokens after each one in no constituent with others yet: the words on the stack above it.
 
     Args:
         tape: int (…, K), rows W_k; depth 0 is a token by itself.
-        seen: bool, broadcastable to the tape: cells that there are (not above the diagonal); None: all.
+        seen: bool, broadcastable to the tape: existing cells (not above the diagonal); None: all.
 
     Returns:
         int16 (…, K).
@@ -106,14 +106,14 @@ class StackState:
     def start(
         cls, rows: int, length: int, device: torch.device | str = "cpu", *, windows: bool = False
     ) -> StackState:
-        """Stacks that hold only ROOT, with room for ``length`` positions."""
+        """Return stacks that hold only ROOT, with room for ``length`` positions."""
         zeros = torch.zeros(rows, length, dtype=torch.int16, device=device)
         height = torch.ones(rows, dtype=torch.int16, device=device)
         root = torch.zeros(rows, dtype=torch.int64, device=device) if windows else None
         return cls(position=0, slots=zeros, depths=zeros.clone(), height=height, root=root)
 
     def tape_row(self) -> Tensor:
-        """W_k: int16 (R, k + 1)."""
+        """The row W_k of the tape: int16 (R, k + 1)."""
         return self.depths[:, : self.position + 1]
 
     def legal(self) -> Tensor:
@@ -140,12 +140,12 @@ class StackState:
         self.height = slot[:, 0] + 1
 
     def begin(self, roots: Tensor) -> None:
-        """Say of which hypotheses the last token was a ROOT, which begins a sentence: bool (R,)."""
+        """Note the hypotheses whose last token was a ROOT, which begins a sentence: bool (R,)."""
         assert self.root is not None
         self.root = torch.where(roots, self.position, self.root)
 
     def select(self, rows: Tensor) -> StackState:
-        """A new state whose hypotheses are copies of the given ones (int64 (R',))."""
+        """Return a new state whose hypotheses are copies of the given ones (int64 (R',))."""
         return StackState(
             position=self.position,
             slots=self.slots[rows],

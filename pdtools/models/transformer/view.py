@@ -1,4 +1,4 @@
-"""What a transformer's layers and attachment head see of a derivation."""
+"""The part of a derivation that a transformer's layers and attachment head see."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import Tensor
 from pdtools.models.transformer.score_terms import Reading, ScoreInputs
 from pdtools.models.transformer.tape import legal_attachments, tape_from_attachments
 
-# Tapes of so many depths have one byte a cell, as the fast paths need them.
+# Tapes of up to this many depths have one byte a cell, as the fast paths need them.
 KERNEL_DEPTHS = 256
 
 
 @dataclass(frozen=True)
 class View:
-    """Of whole rows (B, N, N), or of the last token of hypotheses (R, k + 1).
+    """Tapes of whole rows (B, N, N), or of the last token of hypotheses (R, k + 1).
 
     Attributes:
-        tape: int16, W_k[j]; None where none was made, because nothing looks at it.
+        tape: int16, W_k[j]; None if it was not computed, because nothing uses it.
         depths: the same within the depth tables, deeper tokens in the last row; uint8 if that is enough; None
             for a model without them.
-        read: what else is looked at, by name (:attr:`.ScoreTerm.reads`).
+        read: other functions of the tape, by name (:attr:`.ScoreTerm.reads`).
     """
 
     tape: Tensor | None = None
@@ -33,12 +33,12 @@ class View:
 
     @classmethod
     def of_rows(cls, attach: Tensor, depths: int | None, reads: Mapping[str, Reading]) -> View:
-        """Of whole rows with attachments int (B, N).
+        """Compute the view of whole rows with attachments int (B, N).
 
         Args:
-            attach: of the batch.
+            attach: the attachments of the batch.
             depths: rows of the depth tables; None for a model without them.
-            reads: what else the model looks at.
+            reads: other functions of the tape that the model uses.
         """
         tape = tape_from_attachments(attach)  # (B, N, N)
         cells = torch.ones_like(tape[0], dtype=torch.bool).tril() if reads else None
@@ -46,12 +46,12 @@ class View:
 
     @classmethod
     def of_step(cls, tape_row: Tensor, depths: int | None, reads: Mapping[str, Reading]) -> View:
-        """Of the last token of hypotheses, from its row of the tape int16 (R, k + 1)."""
+        """Compute the view of the last token of hypotheses, from its row of the tape int16 (R, k + 1)."""
         read = {name: of(tape_row, None) for name, of in reads.items()}
         return cls(tape_row, _within(tape_row, depths), read)
 
     def inputs(self, *, causal: Tensor | None = None, visible: Tensor | None = None) -> ScoreInputs:
-        """The inputs of score terms; masks as there."""
+        """Return the inputs of score terms; masks as in :class:`ScoreInputs`."""
         read = {"tape": self.depths, **self.read}
         # (B, 1, N, N), or (R, 1, 1, k + 1)
         by_head: dict[str, Any] = {
@@ -62,16 +62,17 @@ class View:
 
     @property
     def arrival(self) -> Tensor | None:
-        """Of whole rows, W_j[j], the depth of each token when it arrived: (B, N); None without depths."""
+        """The depth W_j[j] of each token when it arrived, in whole rows: (B, N); None without depths."""
         return None if self.depths is None else self.depths.diagonal(dim1=1, dim2=2)
 
     def legal(self, roots: Tensor | None) -> Tensor:
-        """Of whole rows, which tokens each may attach to: bool (B, N, N); see :func:`legal_attachments`."""
+        """Return the tokens that each token may attach to in whole rows: bool (B, N, N); see
+        :func:`legal_attachments`."""
         assert self.tape is not None
         return legal_attachments(self.tape, roots)
 
     def clamped(self, depths: int) -> Tensor:
-        """Cells that are deeper than a table of so many rows: bool."""
+        """Return the cells that are deeper than a table of this many rows: bool."""
         assert self.tape is not None
         return self.tape >= depths
 

@@ -1,4 +1,4 @@
-"""Differentiable stacks: a module a kind, one interface, no weights of their own."""
+"""Differentiable stacks: one module for each kind, one interface, no weights of their own."""
 
 from pdtools.models.recurrent.stacks.base import Stack, StackCarry, StackRun
 from pdtools.models.recurrent.stacks.nondeterministic import NondeterministicStack

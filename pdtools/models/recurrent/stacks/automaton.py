@@ -36,13 +36,13 @@ class Automaton:
     def log_weights(self, actions: Tensor) -> Tensor:
         """Logarithms of the transitions' weights: (B, action_size) to (B, S·Q, 2·S·Q + Q), float64.
 
-        Normalised by eq. 1 (NS), as they are by section 3.1 (RNS).
+        They are normalised by eq. 1 (NS), or as they are by section 3.1 (RNS).
         """
         logits = actions.unflatten(1, (self.configurations, -1)).double()
         return logits if self.unnormalized else logits.log_softmax(2)
 
     def d_actions(self, log_weights: Tensor, weighted: Tensor) -> Tensor:
-        """The gradient of the actions, from that of the logarithms of the weights: to (B, action_size)."""
+        """The gradient of the actions, (B, action_size), from the gradient of the weights' logarithms."""
         if not self.unnormalized:
             weighted = weighted - log_weights.exp() * weighted.sum(2, keepdim=True)
         return weighted.flatten(1)
@@ -52,7 +52,7 @@ class Automaton:
         return alpha if self.states_in_reading else alpha.unflatten(1, (self.symbols, self.states)).sum(2)
 
     def d_alpha(self, d_reading: Tensor, alpha: Tensor) -> Tensor:
-        """α ⊙ dα of the reading of a normalised α, from its gradient: (B, S · Q)."""
+        """The product α ⊙ dα of a normalised α, from its reading's gradient: (B, S · Q)."""
         d = d_reading.double()
         if not self.states_in_reading:
             d = d.repeat_interleave(self.states, 1)

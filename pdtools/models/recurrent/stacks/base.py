@@ -1,4 +1,4 @@
-"""What a differentiable stack offers: actions in, a reading out, step by step, and its backward pass."""
+"""The interface of differentiable stacks: step by step from actions to a reading, with a backward pass."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 class StackRun(ABC):
-    """One stack for each of B rows, moved on in lock-step.
+    """One stack for each of B rows, advanced in lock-step.
 
-    The gradient is written by hand, step by step in reverse, so that a step costs no graph, and what many
-    steps add to one value is gathered by one product.
+    The gradient is written by hand, step by step in reverse, so that a step costs no graph, and terms that
+    many steps add to one value are gathered by one product.
 
     Attributes:
-        reading: (B, reading_size), of the stack as it is.
+        reading: (B, reading_size), the reading of the present stack.
     """
 
     reading: Tensor
@@ -26,11 +26,11 @@ class StackRun(ABC):
 
     @abstractmethod
     def prepare_backward(self) -> None:
-        """To be called once between the last step and the first :meth:`backward`."""
+        """Prepare the backward pass: called once between the last step and the first :meth:`backward`."""
 
     @abstractmethod
     def backward(self, d_reading: Tensor) -> Tensor:
-        """The gradient of the actions of the last step that has had no backward pass yet.
+        """Return the gradient of the actions at the last step without a backward pass yet.
 
         Args:
             d_reading: (B, reading_size), the gradient of the reading that this step gave.
@@ -46,30 +46,30 @@ class StackRun(ABC):
     @property
     @abstractmethod
     def nbytes(self) -> int:
-        """Memory of what is kept between steps, without what the backward pass needs."""
+        """Memory of the state between steps, without that for the backward pass."""
 
     def carried(self) -> StackCarry | None:
-        """What a run over the next tokens starts from, without a graph; None where there is nothing."""
+        """Return the state for a run over the next tokens, without a graph; None if it is empty."""
         return None
 
 
 class StackCarry(ABC):
-    """What is left of a run, to start the next one from."""
+    """The state that a run leaves for the next one to start from."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """By name, to be saved."""
+        """Return the tensors by name, to be saved."""
 
 
 class Stack(ABC):
-    """A kind of stack: it has sizes, and no weights.
+    """A kind of stack, with sizes but no weights.
 
     Attributes:
-        action_size: numbers that the controller's actions are made from.
-        reading_size: numbers in a reading.
+        action_size: the size of the controller's output that the actions are made from.
+        reading_size: the size of a reading.
         pushes_hidden: whether the controller's hidden state is appended to the actions, to be pushed.
-        layers: the layers that make the actions, in their order: how many numbers each makes, and its gain
-            in Glorot's initialization; none where they are one layer that is not initialized so.
+        layers: the layers that make the actions, in their order: the size of each one's output, and its gain
+            in Glorot's initialization; empty if one layer makes them, which is not initialized so.
     """
 
     action_size: int
@@ -81,21 +81,21 @@ class Stack(ABC):
     def start(
         self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
     ) -> StackRun:
-        """Empty stacks, or those that another run ended with.
+        """Return empty stacks, or the stacks that another run ended with.
 
         Args:
             rows: B.
-            steps: the most steps of this run.
-            like: whose device and dtype the actions have.
+            steps: the maximal number of steps of this run.
+            like: a tensor with the device and dtype of the actions.
             keep: whether there will be a backward pass.
             carried: from :meth:`StackRun.carried`.
         """
 
     @abstractmethod
     def carry_of(self, tensors: dict[str, Tensor]) -> StackCarry:
-        """The inverse of :meth:`StackCarry.tensors`."""
+        """Return the carry with these tensors, the inverse of :meth:`StackCarry.tensors`."""
 
     def working_bytes(self, steps: int) -> int:
-        """Memory of one row of a run without a backward pass."""
+        """Memory of one row of a run without a backward pass, in bytes."""
         with torch.device("meta"):
             return self.start(1, steps, torch.empty(0), keep=False).nbytes

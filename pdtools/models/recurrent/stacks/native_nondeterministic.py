@@ -1,6 +1,6 @@
 """The nondeterministic stack in C, for CPUs.
 
-It is worth it because torch's products of these small matrices leave most of a core idle.
+C is worth it because torch's products of these small matrices leave most of a core idle.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _BACK = ("d_reading", "d_columns", "d_alpha", "d_column", "d_logits")
 FUNCTIONS = ("forward", "backward", "sequence_forward", "sequence_backward")
 # Zeros behind each row, so that whole vectors of any processor can be read.
 LANES = 8
-# Those that another thread is worth starting for.
+# The number of products that another thread is worth starting for.
 PRODUCTS_OF_A_THREAD = 2_000_000
 
 
 class StackArguments(ctypes.Structure):
-    """A ``stack``."""
+    """The struct ``stack`` of the C code."""
 
     _fields_ = (
         *((name, ctypes.c_long) for name in _SIZES),
@@ -42,21 +42,21 @@ class StackArguments(ctypes.Structure):
 
 
 def row_room(numbers: int) -> int:
-    """How far apart rows of so many numbers begin: they have room for LANES more, in whole vectors.
+    """The distance between beginnings of rows of numbers: room for LANES more, in whole vectors.
 
-    An odd number of vectors, so that beginnings of rows do not share a few sets of the cache.
+    The number of vectors is odd, so that beginnings of rows do not share a few sets of the cache.
     """
     return LANES * ((-(-numbers // LANES) + 1) | 1)
 
 
 def stack_library() -> ctypes.CDLL | None:
-    """The compiled functions; None where they cannot be had."""
+    """Return the compiled functions; None if they cannot be compiled."""
     # Without fused multiply-adds, which C11 leaves out by default, products take longer.
     return native_library(__package__, "nondeterministic_stack", FUNCTIONS, "-ffp-contract=fast")
 
 
 class NativeNondeterministicRun(NondeterministicRun):
-    """A run in C, where :func:`stack_library` gives something.
+    """A run of the nondeterministic stack in C, if :func:`stack_library` returns functions.
 
     Attributes:
         all_pops: in a run with a backward pass, γ' of all steps: [b · S + y, k, t, r, u].
@@ -106,7 +106,7 @@ class NativeNondeterministicRun(NondeterministicRun):
         self._last = self.time
         self._d_columns = self._room(self.columns, rows, self._most)
         self._d_alpha = self.columns.new_zeros(rows, self._most * c)
-        # Of P[· → t], left by the step after it.
+        # The gradient of P[· → t], left by the step after it.
         self._d_column = self.columns.new_empty(rows, c, row_room(self._most * c))
         self._next = 0
 

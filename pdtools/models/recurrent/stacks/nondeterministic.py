@@ -1,6 +1,6 @@
 """The stack of DuSell and Chiang (2020, 2022): all runs of a pushdown automaton.
 
-How they are summed over is in ``nondeterministic_run.py``, and in C in ``native_nondeterministic.py``.
+The sums over runs are computed in ``nondeterministic_run.py``, and in C in ``native_nondeterministic.py``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pdtools.models.recurrent.stacks.nondeterministic_run import (
 
 
 class NondeterministicStack(Automaton, Stack):
-    """Stacks of runs of a pushdown automaton; sizes and actions as there."""
+    """The stack of all runs of a pushdown automaton; sizes and actions as in :class:`Automaton`."""
 
     def start(
         self, rows: int, steps: int, like: Tensor, *, keep: bool, carried: StackCarry | None = None
@@ -45,7 +45,7 @@ class NondeterministicStack(Automaton, Stack):
 
 @cache
 def _native_works() -> bool:
-    """Whether the functions in C compile, and compute what torch's operations do: tried once."""
+    """Return whether the functions in C compile, and agree with torch's operations: tried once."""
     return stack_library() is not None and agrees(_pairs, "stacks are", "in C", tolerance=1e-9)
 
 

@@ -2,18 +2,18 @@
 
 Times are 0, …, n; time 0 is before the first step. A *configuration* at a time is the automaton's state with
 the symbol on top, numbered ``c = symbol · Q + state``; at time 0 it is c = 0, the bottom symbol, which is
-never uncovered again. α[t][c] is the weight of all runs that lead to c, and γ[i → t][c → c'] that of all
-ways from c at time i to c' at time t that leave one symbol more on the stack, and what was there untouched.
+never uncovered again. α[t][c] is the weight of all runs that lead to c, and γ[i → t][c → c'] the weight of
+all ways from c at time i to c' at time t that leave one symbol more on the stack, and the rest untouched.
 
-Nothing is computed in log space. What is kept is α divided by its sum, and instead of γ
+Nothing is computed in log space. The values kept are α divided by its sum, and instead of γ
 
     P[i → t][c → c'] = α[i][c] · γ[i → t][c → c'] / α[t][c'],
 
 of the runs that lead to c' the share whose topmost symbol lies on configuration c of time i. For given t and
-c' these are probabilities. What underflows is a share of less than 1e-200, which is left out: that is exact
-unless later steps give just those runs e^460 times the weight of the others, as logits with a standard
-deviation of 225 can (those of trained models have 4 to 8). The recursion of γ holds for P with the weights of
-each step divided accordingly:
+c' these are probabilities. Shares below 1e-200 underflow and are excluded: that is exact unless later steps
+give just those runs e^460 times the weight of the others, as logits with a standard deviation of 225 can
+(those of trained models have 4 to 8). The recursion of γ holds for P with the weights of each step divided
+accordingly:
 
     G[i → t] = (push, i = t - 1)     α[t-1][c] Δ[t][c → push c']
              + (replace)             Σ_s P[i → t-1][c → s] α[t-1][s] Δ[t][s → replace c']
@@ -65,13 +65,13 @@ class NondeterministicCarry(StackCarry):
 
 
 class NondeterministicRun(StackRun):
-    """What all ways to compute a run share; see the module and :class:`.automaton.Automaton`.
+    """Operations that all ways to compute a run share; see the module and :class:`.automaton.Automaton`.
 
     Attributes:
-        time: t of the last step; times of a run before come first.
+        time: t of the last step; times of an earlier run come first.
         columns: (B · S, n · Q, n · C), for times so far and some to come: P[i → t][c → (y, r)] at
             [b · S + y, t · Q + r, i · C + c].
-        alpha: (B, C), of the last time, normalised.
+        alpha: (B, C), at the last time, normalised.
         total, log_factor: (B, 1) and (B, 1, 1): the last step multiplied the weight of all runs by
             total · exp(log_factor).
     """
@@ -104,16 +104,16 @@ class NondeterministicRun(StackRun):
         self.total = self.alpha.sum(1, keepdim=True)
         self.log_factor = torch.zeros_like(self.total)[:, :, None]
         self.time = before - 1
-        self._kept: list[Any] = []  # what the backward pass needs of each step
+        self._kept: list[Any] = []  # for the backward pass of each step
         self.reading = stack.read(self.alpha).to(self.dtype)
 
     def _room(self, like: Tensor, rows: int, times: int) -> Tensor:
-        """Zeros for ``columns`` of so many times."""
+        """Zeros for ``columns`` of this many times."""
         q, s, c = self.stack.states, self.stack.symbols, self.stack.configurations
         return like.new_zeros(rows * s, times * q, times * c)
 
     def _first_of(self, time: int) -> int:
-        """The first i whose P[i → time] is kept: all, or those of section 5.1 (memory-limited)."""
+        """The first i whose P[i → time] is kept: 0, or by the window of section 5.1 (memory-limited)."""
         return max(0, time - self.stack.window) if self.stack.window else 0
 
     def step(self, actions: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class NondeterministicRun(StackRun):
 
     @abstractmethod
     def _advance(self, actions: Tensor) -> None:
-        """Make P[· → time] and all other attributes but ``time``."""
+        """Compute P[· → time] and all other attributes but ``time``."""
 
     def _grow(self) -> None:
         """Make room for twice as many times."""
@@ -145,7 +145,7 @@ class NondeterministicRun(StackRun):
 
     @abstractmethod
     def _retreat(self, d_reading: Tensor) -> Tensor:
-        """The gradient of the actions of the step to ``time``."""
+        """Return the gradient of the actions of the step to ``time``."""
 
     def select(self, rows: Tensor) -> None:
         """See :meth:`StackRun.select`."""
@@ -176,7 +176,7 @@ class NondeterministicRun(StackRun):
 
 @dataclass
 class _Kept:
-    """What the backward pass of step t needs."""
+    """The values that the backward pass of step t needs."""
 
     log_weights: Tensor  # (B, c, 2C + Q), log Δ
     scaled: Tensor  # (B, c, 2C + Q), α[t-1] Δ
@@ -186,14 +186,14 @@ class _Kept:
 
 
 class TorchNondeterministicRun(NondeterministicRun):
-    """A run by torch's operations, on any device."""
+    """A run of the nondeterministic stack by torch's operations, on any device."""
 
     def _advance(self, actions: Tensor) -> None:
-        """γ and α of a time (eq. 2 and eq. 4, as P; eq. 3 is how α starts): see the module."""
+        """Compute γ and α of a time (eq. 2 and eq. 4, as P; eq. 3 is how α starts): see the module."""
         stack, rows, t, first = self.stack, len(actions), self.time, self._first_of(self.time)
         q, s, c = stack.states, stack.symbols, stack.configurations
         log_weights = stack.log_weights(actions)  # (B, C, 2C + Q)
-        # The heaviest transition from where the automaton may be has weight 1: a factor of all runs.
+        # The heaviest transition from any possible configuration has weight 1: a factor of all runs.
         reached = log_weights + self.alpha.log()[:, :, None]
         self.log_factor = reached.amax((1, 2), keepdim=True)
         relative = (log_weights - self.log_factor).clamp(-FARTHEST, FARTHEST)
@@ -228,7 +228,7 @@ class TorchNondeterministicRun(NondeterministicRun):
         return pops.permute(0, 3, 1, 2, 4).reshape(rows * s, q, -1)
 
     def _pop(self, pops: Tensor, column: Tensor, first: int) -> None:
-        """Add what pops lead to at time t to (B, C, I, C), i from ``first``."""
+        """Add the results of pops at time t to (B, C, I, C), i from ``first``."""
         q, c, t = self.stack.states, self.stack.configurations, self.time
         for low in range(first + 1, t - 1, CHUNK):
             high = min(low + CHUNK, t - 1)  # k from low to high - 1, so i up to high - 2
@@ -287,7 +287,7 @@ class TorchNondeterministicRun(NondeterministicRun):
         return self.stack.d_actions(kept.log_weights, kept.scaled * d_scaled).to(self.dtype)
 
     def _gather(self, gradient: Tensor, first: int) -> None:
-        """Add to the gradient of P[· → k], k the time of the backward pass, what later pops put there."""
+        """Add the part of later pops to the gradient of P[· → k], k the time of the backward pass."""
         q, c, k, n = self.stack.states, self.stack.configurations, self.time, self.columns.shape[1]
         last = min(n, (k - 1 + self.stack.window + 1) * q) if self.stack.window else n
         later = slice((k + 2) * q, max(last, (k + 2) * q))
@@ -296,7 +296,7 @@ class TorchNondeterministicRun(NondeterministicRun):
         gradient += torch.bmm(pops, below).view_as(gradient)
 
     def _d_pops(self, gradient: Tensor, first: int) -> Tensor:
-        """The gradient of γ', (B · S, Q, K · Q), from that of G: (B, C, I, C)."""
+        """The gradient of γ', (B · S, Q, K · Q), from the gradient of G: (B, C, I, C)."""
         q, s, c, t = self.stack.states, self.stack.symbols, self.stack.configurations, self.time
         rows = len(gradient)
         d_pops = gradient.new_zeros(rows * s, q, (t - 2 - first) * q)

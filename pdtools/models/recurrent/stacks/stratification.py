@@ -25,15 +25,15 @@ class StratificationCarry(StackCarry):
 
 
 class StratificationStack(Stack):
-    """Appendix A.1 of the nondeterministic-stacks paper, in terms of what lies above a layer.
+    """A stack of vectors with thickness, in terms of the thickness above a layer.
 
     With ``A[i]`` the thickness of layer i and all above it, a pop of u makes it ``max(0, A[i] - u)``, and a
-    push of d adds d; the reading takes ``min(A[i], 1) - min(A[i + 1], 1)`` of layer i. These are the paper's
-    equations, without their sums inside of sums.
+    push of d adds d; the reading takes ``min(A[i], 1) - min(A[i + 1], 1)`` of layer i. These are the
+    equations of appendix A.1 of the nondeterministic-stacks paper, without their sums inside of sums.
 
     Args:
-        size: M, numbers in a layer's vector.
-        depth: topmost layers that are kept; 0 for no limit.
+        size: M, the size of a layer's vector.
+        depth: the number of topmost layers that are kept; 0 for no limit.
     """
 
     def __init__(self, size: int, depth: int) -> None:
@@ -57,12 +57,12 @@ class StratificationStack(Stack):
 
 
 class StratificationRun(StackRun):
-    """See :class:`StratificationStack`.
+    """One stack for each of B rows; see :class:`StratificationStack`.
 
-    Layer i is the one that was pushed at step i; layers of a run before come first.
+    Layer i is the one that was pushed at step i; layers of an earlier run come first.
 
     Attributes:
-        vectors: (B, layers, M), room for those of all steps.
+        vectors: (B, layers, M), with room for the layers of all steps.
         above: (B, layers + 1): A of each layer so far, the newest last, and a 0.
     """
 
@@ -89,11 +89,11 @@ class StratificationRun(StackRun):
         self._steps: list[tuple[Tensor, Tensor, Tensor]] = []
 
     def _first(self, layers: int) -> int:
-        """The lowest of so many layers that is kept."""
+        """The lowest layer that is kept, given the number of layers."""
         return max(0, layers - self.stack.depth) if self.stack.depth else 0
 
     def _shares(self) -> tuple[Tensor, Tensor]:
-        """What the reading takes of each layer, (B, layers), and min(A, 1), (B, layers + 1)."""
+        """The shares of the layers in the reading, (B, layers), and min(A, 1), (B, layers + 1)."""
         reached = self.above.clamp(max=1)
         return reached[:, :-1] - reached[:, 1:], reached
 
@@ -113,7 +113,7 @@ class StratificationRun(StackRun):
         torch.add(popped, gates[:, 1:], out=above[:, :-1])
         first = self._first(layers)
         if first:
-            above[:, :first] = above[:, first : first + 1]  # what is lost has no thickness
+            above[:, :first] = above[:, first : first + 1]  # lost layers have no thickness
         self.above = above
         if self.keep:
             self._steps.append((gates, popped, above))
@@ -125,7 +125,7 @@ class StratificationRun(StackRun):
         """See :meth:`StackRun.prepare_backward`."""
         taken = len(self._steps)
         self._d_above = torch.zeros_like(self.above)  # (B, layers + 1)
-        # Rows t: the shares that step t's reading took of all layers, and that reading's gradient.
+        # Rows t: the shares of all layers in step t's reading, and that reading's gradient.
         self._all_shares = self.vectors.new_zeros(len(self.above), taken, self.above.shape[1] - 1)
         self._all_d_readings = self.vectors.new_zeros(len(self.above), taken, self.stack.size)
 
@@ -136,11 +136,11 @@ class StratificationRun(StackRun):
         layers = popped.shape[1]
         first = self._first(layers)
         reached = above.clamp(max=1)
-        shares = reached[:, :-1] - reached[:, 1:]  # (B, layers); 0 of lost ones
+        shares = reached[:, :-1] - reached[:, 1:]  # (B, layers); 0 for lost ones
         self._all_shares[:, t, :layers] = shares
         self._all_d_readings[:, t] = d_reading
         newest = layers - 1
-        # All readings since took something of the vector that this step pushed.
+        # All readings since have a share of the vector that this step pushed.
         d_pushed = torch.bmm(self._all_shares[:, None, t:, newest], self._all_d_readings[:, t:])[
             :, 0
         ]  # (B, M)

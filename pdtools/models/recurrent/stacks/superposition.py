@@ -24,15 +24,15 @@ class SuperpositionCarry(StackCarry):
 
 
 class SuperpositionStack(Stack):
-    """Appendix A.2 of the nondeterministic-stacks paper.
+    """The stack of appendix A.2 of the nondeterministic-stacks paper.
 
-    ``s_t[i] = push · s_{t-1}[i - 1] + noop · s_{t-1}[i] + pop · s_{t-1}[i + 1]``, the cell above the top
-    being what step t pushes, cells below the bottom 0; the reading is the top cell.
+    ``s_t[i] = push · s_{t-1}[i - 1] + noop · s_{t-1}[i] + pop · s_{t-1}[i + 1]``, with the vector that step t
+    pushes as the cell above the top, and cells below the bottom 0; the reading is the top cell.
 
     Args:
-        size: M, numbers in a cell.
-        depth: cells that are kept, what is pushed beyond them is lost; 0 for no limit.
-        push: what a cell is. ``learned``: the logistic function of M of the actions; ``linear``: these as
+        size: M, the size of a cell.
+        depth: the number of cells that are kept, vectors pushed beyond them are lost; 0 for no limit.
+        push: the vector pushed. ``learned``: the logistic function of M of the actions; ``linear``: these as
             they are; ``hidden``: the controller's hidden state as it is.
     """
 
@@ -59,12 +59,12 @@ class SuperpositionStack(Stack):
 
 
 class SuperpositionRun(StackRun):
-    """See :class:`SuperpositionStack`. A stack has as many cells as could have been reached so far.
+    """One stack for each of B rows, with as many cells as could have been reached so far.
 
     Args:
         cells: (B, n, M), at the start, top first.
-        depth: the most cells.
-        squashes: whether what is pushed goes through the logistic function.
+        depth: the maximal number of cells.
+        squashes: whether pushed vectors go through the logistic function.
         keep: whether there will be a backward pass.
     """
 

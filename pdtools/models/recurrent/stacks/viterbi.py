@@ -12,11 +12,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RunStep:
-    """A transition.
+    """A transition of a run, and the automaton after it.
 
     Attributes:
         kind: "push", "replace" or "pop".
-        state: of the automaton afterwards.
+        state: the automaton's state afterwards.
         stack: its symbols afterwards, the bottom one (0) first.
     """
 
@@ -27,7 +27,7 @@ class RunStep:
 
 @dataclass(frozen=True)
 class HeaviestRun:
-    """A run.
+    """The heaviest run of a pushdown automaton.
 
     Attributes:
         log_weight: the sum of the logarithms of its transitions' weights.
@@ -39,7 +39,7 @@ class HeaviestRun:
 
 
 def heaviest_run(log_weights: Array, states: int, symbols: int, window: int = 0) -> HeaviestRun:
-    """The heaviest of all runs over a whole sequence.
+    """Return the heaviest of all runs over a whole sequence.
 
     Args:
         log_weights: (T, C, 2C + Q), of each step's transitions: for every configuration (symbol · Q + state)
@@ -69,10 +69,10 @@ def heaviest_run(log_weights: Array, states: int, symbols: int, window: int = 0)
 
 
 class _Tables:
-    """Heaviest ways and where they come from.
+    """Heaviest ways between configurations, and their backpointers.
 
     Attributes:
-        alpha: for each time (C,), the heaviest run to each configuration.
+        alpha: for each time (C,), the weight of the heaviest run to each configuration.
         alpha_from: for each time and configuration, the time and configuration below the top symbol.
     """
 
@@ -80,8 +80,8 @@ class _Tables:
         self.states = states
         c, n = states * symbols, len(log_weights)
         self.gamma = np.full((n + 1, n + 1, c, c), -np.inf)  # γ[i, t][c, c']
-        # What led there: for a replacement the configuration before, for a pop the time k and both
-        # configurations; -1 for what it was not.
+        # Backpointers: for a replacement the configuration before, for a pop the time k and both
+        # configurations; -1 if there is none.
         self.replaced = np.full((n + 1, n + 1, c, c), -1)
         self.popped = np.full((n + 1, n + 1, c, c, 3), -1)
         self.alpha = np.full((n + 1, c), -np.inf)
