@@ -93,7 +93,7 @@ class DerivationView:
         return ids[:token], found[:token] if isinstance(found, np.ndarray) else found[token - 1]
 
     def places(self, read: NDArray[np.int64], vocab_size: int) -> NDArray[np.int64]:
-        """Where the tokens of a row, as it is packed, are among its positions; the next one is behind it."""
+        """Positions of the tokens of a packed row; the next one is behind it."""
         return np.arange(len(read) + 1)
 
 

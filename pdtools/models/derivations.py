@@ -34,8 +34,8 @@ class DerivationKind(ABC):
     pages show more than trees, in :data:`pdtools.inspection.derivation_views.VIEWS`.
 
     Attributes:
-        conditions_tokens: whether the probabilities of tokens depend on the choices before. If not, p(x) needs
-            no search.
+        conditions_tokens: whether the probabilities of tokens depend on the choices before. If not, p(x)
+            needs no search.
         scores_given: whether derivations that are given have probabilities; if not, the model could make
             others alone, and of given ones there are only the probabilities of tokens.
         name: of the kind.

@@ -134,7 +134,7 @@ class ShardFolder:
 
     @property
     def has_arcs(self) -> bool:
-        """Whether rows have dependency arcs."""
+        """True if rows have dependency arcs."""
         return ShardSettings.described(self.manifest["settings"]).arcs != "none"
 
     @property

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 # The features in their order.
 FEATURES = ("degree", "depth", "distance")
-# A path that is not there: two of them still fit into int16.
+# The length of a missing path: two of them still fit into int16.
 FAR = 16_000
-# What a step of a path costs, from a head to its dependent and back, in depths and in distances.
+# Costs of a step of a path, from a head to its dependent and back, in depths and in distances.
 COSTS = ((1, 1), (10, 1))
 
 
 class GraphFeatures(NamedTuple):
-    """Features of word j after word t, int16 (B, M, M); 0 for j > t, and for what no path leads to.
+    """Features of word j after word t, int16 (B, M, M); 0 for j > t, and for words that no path leads to.
 
     Attributes:
         degree: 10 · dependents + heads.
@@ -57,7 +57,7 @@ def graph_features(adjacency: NDArray[np.bool_]) -> GraphFeatures:
         if len(rows):
             touched, first = np.unique(rows, return_index=True)
             for x, (down, up) in zip(paths, COSTS, strict=True):
-                # Where there are arcs both ways, the cheaper one.
+                # The cheaper one, if there are arcs both ways.
                 out = np.where(is_head[rows, old], up, down).astype(np.int16)  # (arcs,)
                 back = np.where(is_dependent[rows, old], up, down).astype(np.int16)
                 f = np.minimum.reduceat(x[rows, old, :t] + out[:, None], first)  # (touched, t)

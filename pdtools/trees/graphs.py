@@ -109,7 +109,7 @@ class Graph:
 
     @property
     def has_cycle(self) -> bool:
-        """Whether a way along arcs, from heads to dependents, leads back."""
+        """True if a path along arcs, from heads to dependents, leads back to its start."""
         waiting = np.bincount(self.dependents, minlength=self.n_words + 1).tolist()
         below: list[list[int]] = [[] for _ in waiting]
         for head, dependent in self.arcs:
@@ -145,12 +145,12 @@ class Graph:
 
     @property
     def is_tree(self) -> bool:
-        """Whether each word has one head, one of them the root, and there is no cycle."""
+        """True if each word has one head, one of them the root, and there is no cycle."""
         return self.problem is None
 
     @property
     def is_projective(self) -> bool:
-        """Whether this is a tree of which no arcs cross, the root standing before the words."""
+        """True if this is a tree without crossing arcs, the root standing before the words."""
         return not self.n_crossings and self.is_tree
 
     def tree_heads(self) -> Int32:

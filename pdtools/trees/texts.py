@@ -25,7 +25,7 @@ def texts_beside(files: Iterable[str]) -> list[str]:
 
 
 def arcs_path(trees: str | Path) -> Path | None:
-    """Where the dependency arcs of a file of trees stand; None for a stream."""
+    """The file with the dependency arcs of a file of trees; None for a stream."""
     return None if is_stream(trees) else Path(f"{Path(trees)}.arcs")
 
 

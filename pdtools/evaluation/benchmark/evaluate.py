@@ -144,7 +144,7 @@ class ItemComparison:
 
     @classmethod
     def of(cls, item: Item, benchmark: Benchmark) -> ItemComparison:
-        """That of an item of a benchmark."""
+        """Return the comparison of an item of a benchmark."""
         formulas = benchmark.formulas(item.right, item.options)
         scores = benchmark.scores.values()
         return cls(tuple(item.strings.items()), tuple(zip(formulas, scores, strict=True)))

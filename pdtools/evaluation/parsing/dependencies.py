@@ -156,7 +156,7 @@ def align(gold: Words, predicted: Words) -> list[int]:
 
 
 def _stretch(gold: Words, predicted: Words, g: int, p: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Where the shortest stretch around words g and p that cuts no multi-word token begins and ends."""
+    """Bounds of the shortest stretch around words g and p that cuts no multi-word token."""
     if gold.is_part[g]:
         end = gold.ends[g]
         p += not predicted.is_part[p] and predicted.starts[p] < gold.starts[g]
@@ -206,8 +206,8 @@ class DependencyRow:
         aligned: how many are aligned.
         correct_heads: aligned words with the right head.
         arcs, predicted_arcs, correct_arcs: arcs of the gold tree (``.sdp``: graph), predicted, and in common.
-            Where predicted words have no head, those of the enhanced graph are compared.
-        enhanced_arcs, predicted_enhanced_arcs, correct_enhanced_arcs: the same of enhanced graphs.
+            If predicted words have no head, arcs of the enhanced graph are compared.
+        enhanced_arcs, predicted_enhanced_arcs, correct_enhanced_arcs: the same for enhanced graphs.
     """
 
     sentence: int

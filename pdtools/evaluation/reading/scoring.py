@@ -134,7 +134,7 @@ class ModelWords:
 
 
 def external_words(times: ReadingTimes) -> list[ModelWords]:
-    """What columns of the table say of words: each (:attr:`Columns.surprisal`) is a model, in bits.
+    """Surprisals of words from columns of the table: each (:attr:`Columns.surprisal`) is a model, in bits.
 
     Raises:
         PdtoolsError: if a cell is not a number, or a word has two.

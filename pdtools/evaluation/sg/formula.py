@@ -64,7 +64,7 @@ def is_close(a: float, b: float) -> bool:
 
 
 def _compare(comparison: str, a: float, b: float, error_bound: float) -> bool | None:
-    """Whether it holds; None: the difference is within its error bound."""
+    """Return whether a comparison holds; None: the difference is within its error bound."""
     if comparison == "=" and not error_bound:
         return is_close(a, b)
     difference = 0.0 if a == b else b - a if comparison == ">" else a - b  # infinities may be equal
@@ -112,10 +112,10 @@ class Formula:
         return self.truth(surprisal) is True
 
     def truth(self, surprisal: Callable[[int | None, str], float], error_bound: float = 0.0) -> bool | None:
-        """Whether the formula is true; None: a comparison that it turns on is undecided (Kleene's logic).
+        """Return whether the formula is true; None if the comparisons leave it undecided (Kleene's logic).
 
         Args:
-            surprisal: as of :meth:`holds`.
+            surprisal: as for :meth:`holds`.
             error_bound: on the difference of the two sides of each comparison.
         """
         return self._run(surprisal, error_bound)[1].pop()

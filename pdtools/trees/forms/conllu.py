@@ -86,7 +86,7 @@ def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
         heads_needed: whether a missing head (``_``) is an error.
 
     Raises:
-        InputError: if it is bad, with a line of the block. Whether heads form a tree is not looked at.
+        InputError: if it is bad, with a line of the block. Heads may form no tree.
     """
     found = Sentence()
     words = found.words
