@@ -122,7 +122,7 @@ def rejects_path(output: str | Path) -> Path | None:
 
 
 def write_rejects(output: str | Path, rejects: Rejects) -> None:
-    """Write the excluded inputs beside an output file, also if there are none, so that scripts find the file."""
+    """Write the excluded inputs beside an output file, also if there are none, for scripts."""
     records = rejects_path(output)
     if records is not None:
         rejects.write(records)

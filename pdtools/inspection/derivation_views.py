@@ -186,6 +186,7 @@ class ActionView(DerivationView):
         """See :meth:`DerivationView.places`: other actions are no tokens."""
         return np.flatnonzero(read < vocab_size)
 
+
 class ArcView(DerivationView):
     """Arcs: the beam after each token."""
 

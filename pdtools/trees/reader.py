@@ -55,8 +55,8 @@ def read_trees(files: Iterable[str], rejects: Rejects) -> Iterator[SourcedTree]:
         rejects: takes the unreadable trees.
 
     Raises:
-        InputError: if something is unreadable and the policy of ``rejects`` is ``fail``, or if a file cannot be
-            opened or decompressed.
+        InputError: if something is unreadable and the policy of ``rejects`` is ``fail``, or if a file cannot
+            be opened or decompressed.
     """
     for file in files:
         yield from _FileReader(file, rejects).trees()

@@ -62,8 +62,9 @@ class OutputLayer(NamedTuple):
             whole: (V + S, D).
             begins, continues: see the attributes.
         """
-        parts = (slice(len(begins), None), torch.nonzero(begins)[:, 0], torch.nonzero(continues)[:, 0])
-        return cls(whole, *map(whole.rows, parts), begins, continues)
+        structure = whole.rows(slice(len(begins), None))
+        beginning, continuing = (whole.rows(torch.nonzero(of)[:, 0]) for of in (begins, continues))
+        return cls(whole, structure, beginning, continuing, begins, continues)
 
     def logprobs(self, hidden: Tensor, may: Allowed, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities of structure and of one token for each prefix, over the allowed actions.

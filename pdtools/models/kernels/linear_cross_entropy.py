@@ -108,7 +108,9 @@ def _in_blocks(
     nll = hidden.new_empty(len(hidden), dtype=more)
     by_hidden, by_weight, by_bias = (
         torch.zeros_like(x, dtype=dtype) if is_wanted and x is not None else None
-        for x, dtype, is_wanted in zip((hidden, weight, bias), (hidden.dtype, more, more), wanted, strict=True)
+        for x, dtype, is_wanted in zip(
+            (hidden, weight, bias), (hidden.dtype, more, more), wanted, strict=True
+        )
     )
     for rows in _blocks(hidden, weight):
         logits = F.linear(hidden[rows], weight, bias)  # (s, V)
