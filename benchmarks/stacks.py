@@ -94,7 +94,7 @@ COMPARISONS = (
 
 
 # Restarts and points of a grid that are computed as one, beside one after the other.
-SIDE_BY_SIDE = {
+VMAPPED = {
     "LSTM": {"stack": "none"},
     "Gref": {"stack": "stratification"},
     "JM": {"stack": "superposition"},
@@ -132,10 +132,10 @@ def figures(options: Options) -> Iterator[Figure]:
         model = model_of(compared.options, options)
         for n in compared.only or LENGTHS:
             yield figure(compared, model, n, options)
-    for name, stack in SIDE_BY_SIDE.items():
+    for name, stack in VMAPPED.items():
         models = [model_of(stack, options) for _ in range(max(RUNS))]
         for runs in RUNS:
-            yield side_by_side(name, models[:runs], options)
+            yield vmapped(name, models[:runs], options)
 
 
 def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -> Figure:
@@ -188,10 +188,10 @@ def operations(run: Run) -> int:
     return counted.count
 
 
-def side_by_side(name: str, models: list[RecurrentLM], options: Options) -> Figure:
+def vmapped(name: str, models: list[RecurrentLM], options: Options) -> Figure:
     """Several models, each with strings of its own of some length, beside one model after the other.
 
-    Side by side all are as long as the longest.
+    Vmapped, all are as long as the longest.
     """
     every = max(1, len(MIXED_LENGTHS) // len(models))
     lengths = MIXED_LENGTHS[::every][: len(models)]

@@ -76,7 +76,7 @@ def sweep(
         typer.Option("--set", metavar="KEY=VALUE", help="A setting for all runs (repeatable)."),
     ] = None,
     at_once: Annotated[
-        int, typer.Option("--at-once", min=1, help="Number of runs to train side by side (recurrent models).")
+        int, typer.Option("--at-once", min=1, help="Number of runs to train vmapped (recurrent models).")
     ] = 1,
     on_error: OnErrorOption = OnError.fail,
     device: DeviceOption = "auto",
@@ -86,7 +86,7 @@ def sweep(
 ) -> None:
     """Train a model for every combination of some settings' values, and list the runs, best first.
 
-    Each run is the same as with pdtools train. --at-once computes small recurrent models side by side. The
+    Each run is the same as with pdtools train. --at-once vmaps small recurrent models. The
     results are the same up to rounding, in a fraction of the time. The same command continues a sweep that
     was stopped. You can add values, and steps where pdtools train --resume allows more. Several processes may
     work on one sweep: each takes runs that no other process is training.

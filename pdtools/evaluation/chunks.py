@@ -28,7 +28,7 @@ class ModelSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LoadedModelSource:
     """A model that is already in this process."""
 
     loaded: LoadedModel

@@ -37,7 +37,7 @@ class ModelKind(NamedTuple):
 
     config_class: type
     build: Callable[[Any], LanguageModel]
-    side_by_side: bool = False
+    vmapped: bool = False
 
 
 MOST_LAYERS = 1000
@@ -46,10 +46,10 @@ MODELS: dict[str, ModelKind] = {}
 
 
 def register(
-    name: str, config_class: type, build: Callable[[Any], LanguageModel], *, side_by_side: bool = False
+    name: str, config_class: type, build: Callable[[Any], LanguageModel], *, vmapped: bool = False
 ) -> None:
     """Register a kind of model under a name."""
-    MODELS[name] = ModelKind(config_class, build, side_by_side)
+    MODELS[name] = ModelKind(config_class, build, vmapped)
 
 
 register("transformer", TransformerConfig, TransformerLM)
@@ -60,7 +60,7 @@ register("tg", TransformerGrammarConfig, GrammarLM)
 register("dtg", DependencyGrammarConfig, DependencyGrammarLM)
 register("sclm", ScaffoldConfig, ScaffoldLM)
 register("gilt", GiltConfig, GiltLM)
-register("rnn", RecurrentConfig, RecurrentLM, side_by_side=True)
+register("rnn", RecurrentConfig, RecurrentLM, vmapped=True)
 
 
 def model_kind(name: str) -> ModelKind:

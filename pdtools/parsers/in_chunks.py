@@ -52,7 +52,7 @@ class TreeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Formed:
+class ChunkTrees:
     """The results for a chunk's trees or sentences, one by one.
 
     Attributes:
@@ -74,16 +74,16 @@ class Formed:
         return self.n_trees
 
     @classmethod
-    def restored(cls, record: Any) -> Formed:
+    def restored(cls, record: Any) -> ChunkTrees:
         """See :class:`pdtools.jobs.records.JsonWork`."""
-        kept = as_type(record, _FormedRecord)
+        kept = as_type(record, _ChunkTreesRecord)
         outcomes = (TreeLine(o) if isinstance(o, str) else o for o in kept.outcomes)
         return cls(tuple(outcomes), kept.n_words, kept.changes)
 
 
 @dataclass(frozen=True, slots=True)
-class _FormedRecord:
-    """:class:`Formed` with brackets instead of trees."""
+class _ChunkTreesRecord:
+    """:class:`ChunkTrees` with brackets instead of trees."""
 
     outcomes: tuple[str | ExcludedInput, ...]
     n_words: int
@@ -94,16 +94,16 @@ class _FormedRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvertWork(FilesWork[Formed]):
+class ConvertWork(FilesWork[ChunkTrees]):
     """Converts the trees of a chunk of files to a form; None where :func:`parse_chunk` gives None."""
 
     form: TreeForm
 
-    def __call__(self, chunk: FileChunk) -> Formed | None:
+    def __call__(self, chunk: FileChunk) -> ChunkTrees | None:
         arrays = parse_chunk(chunk)
-        return None if arrays is None else self.formed(arrays.source(i) for i in range(len(arrays)))
+        return None if arrays is None else self.converted(arrays.source(i) for i in range(len(arrays)))
 
-    def formed(self, trees: Iterable[SourcedTree]) -> Formed:
+    def converted(self, trees: Iterable[SourcedTree]) -> ChunkTrees:
         """The results for trees."""
         changes = TransformCounts()
         outcomes: list[TreeLine | ExcludedInput] = []
@@ -115,10 +115,10 @@ class ConvertWork(FilesWork[Formed]):
                 outcomes.append(TreeLine(tree.to_brackets()))
             else:
                 outcomes.append(ExcludedInput(tree, sourced.file, sourced.line, sourced.text))
-        return Formed(tuple(outcomes), n_words, changes)
+        return ChunkTrees(tuple(outcomes), n_words, changes)
 
-    def restored(self, record: Any) -> Formed:
-        return Formed.restored(record)
+    def restored(self, record: Any) -> ChunkTrees:
+        return ChunkTrees.restored(record)
 
 
 def convert_in_chunks(
@@ -138,7 +138,7 @@ def convert_in_chunks(
     work = ConvertWork(form)
     made = map_chunks(work, cut_chunks(files), plan, job)
     for item in in_order(made, work, rejects):
-        formed = work.formed([item]) if isinstance(item, SourcedTree) else item
+        formed = work.converted([item]) if isinstance(item, SourcedTree) else item
         counts.changes += formed.changes
         counts.tokens += formed.n_words
         for outcome in formed.outcomes:
@@ -166,7 +166,7 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """The outcomes of a chunk's sentences: :class:`Formed` for another form of treebank."""
+    """The outcomes of a chunk's sentences: :class:`ChunkTrees` for another form of treebank."""
 
     outcomes: tuple[_Outcome, ...]
     n_words: int
@@ -291,13 +291,13 @@ def _loaded(parser: ParserSettings) -> Parser:
 
 
 @dataclass(frozen=True, slots=True)
-class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
+class ParseWork(JsonWork[Sequence[SourcedSentence], ChunkTrees]):
     """Parses the sentences of a chunk (:class:`pdtools.jobs.Work`)."""
 
     parser: ParserSettings
     form: TreeForm
 
-    def __call__(self, chunk: Sequence[SourcedSentence]) -> Formed:
+    def __call__(self, chunk: Sequence[SourcedSentence]) -> ChunkTrees:
         changes = TransformCounts()
         outcomes: list[TreeLine | ExcludedInput] = []
         n_words = 0
@@ -309,13 +309,13 @@ class ParseWork(JsonWork[Sequence[SourcedSentence], Formed]):
             else:
                 n_words += len(tree)
                 outcomes.append(TreeLine(tree.to_brackets()))
-        return Formed(tuple(outcomes), n_words, changes)
+        return ChunkTrees(tuple(outcomes), n_words, changes)
 
     def content(self, chunk: Sequence[SourcedSentence]) -> list[Any]:
         return [astuple(sentence) for sentence in chunk]  # excluded sentences are named by their place
 
-    def restored(self, record: Any) -> Formed:
-        return Formed.restored(record)
+    def restored(self, record: Any) -> ChunkTrees:
+        return ChunkTrees.restored(record)
 
 
 def parse_in_chunks(

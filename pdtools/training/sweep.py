@@ -220,7 +220,7 @@ def sweep(
             for several.
     """
     for run in runs:
-        if at_once > 1 and not model_kind(run.recipe.model).side_by_side:
+        if at_once > 1 and not model_kind(run.recipe.model).vmapped:
             raise PdtoolsError(
                 f"--at-once {at_once}: models of the kind {run.recipe.model} train one at a time"
             )

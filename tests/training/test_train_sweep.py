@@ -1,4 +1,4 @@
-"""Grids of runs: their names and settings, and that runs side by side are what each is alone."""
+"""Grids of runs: their names and settings, and that vmapped runs are what each is alone."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_grids_that_make_no_sense(
         runs_of(grid=grid, **options)
 
 
-# --- side by side -----------------------------------------------------------------------------
+# --- vmapped ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def several(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         ("train.precision=bf16", "config.embedding_size=8"),
     ],
 )
-def test_runs_side_by_side_are_those_alone(
+def test_vmapped_runs_are_those_alone(
     settings: tuple[str, ...], runs_of: MakeRuns, tmp_path: Path, several: list[int]
 ) -> None:
     runs = runs_of(*settings)

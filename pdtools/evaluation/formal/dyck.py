@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.chunks import Held, InChunks, ModelSource
+from pdtools.evaluation.chunks import InChunks, LoadedModelSource, ModelSource
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
@@ -157,7 +157,7 @@ def evaluate_closing(
         ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
         key=lambda item: -len(item[2].tokens),
     )
-    by = in_chunks or InChunks(Held(loaded))
+    by = in_chunks or InChunks(LoadedModelSource(loaded))
     chunks = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_CHUNK))
     found = (pair for chunk, closed in chunks for pair in zip(chunk, closed, strict=True))
     items = [

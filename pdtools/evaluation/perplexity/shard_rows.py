@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdtools.evaluation.chunks import Held, InChunks, ModelSource
+from pdtools.evaluation.chunks import InChunks, LoadedModelSource, ModelSource
 from pdtools.evaluation.results import Progress
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
@@ -111,7 +111,7 @@ def score_blocks(
 
     most = None if any_length else loaded.model.max_length
     chunks = _cut(shards, loaded.model, most, problem, rows_per_chunk, rejects)
-    by = in_chunks or InChunks(Held(loaded))
+    by = in_chunks or InChunks(LoadedModelSource(loaded))
     found = by.map(RowWork(by.model, score, kind), chunks)
     rows = progress(
         (pair for chunk, result in found for pair in zip(chunk, result, strict=True)), len(shards)
