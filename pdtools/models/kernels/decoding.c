@@ -170,8 +170,6 @@ int multiply(
     return made;
 }
 
-#define CHUNK 1024 /* numbers that are summed up in `real`, before those sums are in double */
-
 /* out (rows) = the logarithms of the sums of exponentials of x (rows, n); rows first to last - 1. */
 int normalise(long n, const real *x, real *out, long first, long last) {
     for (long row = first; row < last; row++) {

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from pdtools.models.kernels.native_cross_entropy import native_cross_entropy, native_takes
+
 # Logits that are made at a time on a CPU: as many as stay in its cache until they are used, but of no fewer
 # positions than it takes until the weights, which every block reads, cost little.
 BLOCK_CELLS = 1 << 21
@@ -113,16 +115,11 @@ def _in_blocks(
         )
     )
     for rows in _blocks(hidden, weight):
-        logits = F.linear(hidden[rows], weight, bias)  # (s, V)
+        logits = F.linear(hidden[rows], weight, bias).to(more)  # (s, V)
         if rule_out is not None:
             rule_out(logits, rows)
-        logprobs, target = logits.log_softmax(1, dtype=more), targets[rows, None]
-        nll[rows] = -logprobs.gather(1, target)[:, 0]
-        if not any(wanted):
-            continue
-        # Of each position's -log p by its logits: p, but p - 1 at the target, which narrow numbers don't
-        # give as a difference where p is near 1.
-        by_logits = logprobs.exp_().scatter_(1, target, torch.expm1(-nll[rows, None])).to(weight.dtype)
+        nll[rows], by_logits = _nll_and_derivative(logits, targets[rows], derive=any(wanted))
+        by_logits = by_logits.to(weight.dtype)
         if by_hidden is not None:
             torch.mm(by_logits, weight, out=by_hidden[rows])
         if by_weight is not None:
@@ -130,6 +127,18 @@ def _in_blocks(
         if by_bias is not None:
             by_bias += by_logits.T @ factors[rows].to(weight.dtype)
     return nll, [by_hidden, by_weight, by_bias]
+
+
+def _nll_and_derivative(logits: Tensor, targets: Tensor, *, derive: bool) -> tuple[Tensor, Tensor]:
+    """-log p of targets (s,), and its derivative by logits (s, V), which may be overwritten."""
+    if native_takes(logits):
+        return native_cross_entropy(logits, targets.contiguous()), logits
+    logprobs, target = logits.log_softmax(1), targets[:, None]
+    nll = -logprobs.gather(1, target)  # (s, 1)
+    if derive:
+        # p, but p - 1 at the target, which narrow numbers don't give as a difference where p is near 1.
+        logprobs.exp_().scatter_(1, target, torch.expm1(-nll))
+    return nll[:, 0], logprobs
 
 
 def _add_product(total: Tensor, x: Tensor, y: Tensor) -> None:

@@ -20,6 +20,7 @@ typedef float real;
 #define BYTES 16
 #endif
 #define LANES (BYTES / (long)sizeof(real))
+#define CHUNK 1024 /* numbers that are summed up in `real`, before those sums are in double */
 #define INLINE static inline __attribute__((always_inline))
 
 typedef real vector __attribute__((vector_size(BYTES), aligned(4), may_alias));

@@ -19,7 +19,8 @@ def inputs(dtype: torch.dtype) -> tuple[list[Tensor], Tensor, Tensor]:
         torch.randn(shape, generator=random, dtype=torch.float64).to(dtype)
         for shape in ((S, D), (V, D), (V,))
     ]
-    return [x.requires_grad_() for x in given], torch.randint(V, (S,), generator=random), torch.randn(S)
+    targets, weight = torch.randint(V, (S,), generator=random), torch.randn(S, generator=random)
+    return [x.requires_grad_() for x in given], targets, weight
 
 
 def in_blocks_of(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
@@ -86,6 +87,38 @@ def test_in_mixed_precision_it_is_as_exact_as_all_logits(
     in_blocks, at_once = errors(7 * V), errors(S * V)
     assert all(0 < error < 0.02 for error in at_once)
     assert all(0 < one < 1.5 * other for one, other in zip(in_blocks, at_once, strict=True))
+
+
+@pytest.mark.parametrize("in_c", [True, False])
+def test_with_a_compiler_and_without_it_is_that_of_all_logits(
+    monkeypatch: pytest.MonkeyPatch, in_c: bool
+) -> None:
+    """Logits that are far apart, of more classes than are summed up at a time; a target that is ruled out."""
+    if in_c and not module.native_takes(torch.empty(1, 1)):
+        pytest.skip("no C compiler")
+    monkeypatch.setattr(module, "native_takes", lambda logits: in_c)
+    in_blocks_of(monkeypatch, 5 * 2500)
+    random = torch.Generator().manual_seed(1)
+    hidden, output = (4 * torch.randn(n, 8, generator=random) for n in (9, 2500))
+    bias, targets = torch.zeros(2500), torch.arange(9)
+    bias[3] = -torch.inf
+    given = [x.requires_grad_() for x in (hidden, output, bias)]
+    found = linear_cross_entropy(*given, targets)
+    plain = F.cross_entropy(F.linear(*(x.double() for x in given)), targets, reduction="none")
+    assert found[3] == plain[3] == torch.inf
+    weight = torch.ones(9)
+    for one, other in zip(
+        with_gradients(given, found, weight), with_gradients(given, plain, weight.double()), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4, check_dtype=False)
+
+
+def test_a_target_outside_the_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks_of(monkeypatch, 10 * V)
+    given, targets, _ = inputs(torch.float32)
+    targets[5] = V
+    with pytest.raises((IndexError, RuntimeError)):
+        linear_cross_entropy(*given, targets)
 
 
 @pytest.mark.parametrize("asked_for", range(3))
