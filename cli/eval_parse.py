@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import STDIO, Kind, check_kind, count_lines
+from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
 from pdtools.visible import visible
 
 from .console import message
@@ -114,8 +115,9 @@ def eval_parse(
         raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
     found, other = form_of(gold), form_of(predicted)
     if found is not None and found.name in ("conllu", "sdp"):
-        if other not in (found, None):
-            raise InputError(f"{other.title}, but {gold} is {found.title}", file=predicted)
+        if other is not found and Path(predicted).exists() and not is_stream(predicted):
+            reason = f"{'not' if other is None else f'{other.title}, not'} {found.title}, as {gold} is"
+            raise InputError(reason, file=predicted)
         if prm or excluded or unlabeled or binarize is not Factor.none or form is Format.evalb:
             raise typer.BadParameter(
                 "--prm, --unlabeled, --binarize, --left-out and --format evalb are for trees in brackets"

@@ -121,7 +121,7 @@ COMPLETED = {
     "pdtools surprisal x --model eng": {"english", "english-base"},
     "pdtools parse x --from ": {
         *("text", "tokens", "parts", "treebank", "penn-historical", "export", "tiger-xml", "discbracket"),
-        "conllu",
+        *("conllu", "conllu-enhanced", "sdp"),
     },
 }
 

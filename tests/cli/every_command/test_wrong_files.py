@@ -68,8 +68,12 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu makes ",
         ),
         (
-            "eval-parse a.conllu gold.trees",
+            "eval-parse gold.trees a.conllu",
             "a.conllu: CoNLL-U, not bracketed trees (pdtools parse --from conllu",
+        ),
+        (
+            "eval-parse a.conllu gold.trees",
+            "gold.trees: not CoNLL-U, as a.conllu is",
         ),
         (
             "eval-parse gold.trees a.export",
