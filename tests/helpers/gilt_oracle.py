@@ -131,7 +131,7 @@ class PlainNetwork:
                     is_root = not (i and j)
                     values = (0, 0, 0) if is_root else read[i].features[read[j].word]
                     for f, value in enumerate(values):
-                        added = self.w[f"{name}.terms.{f + 1}.map.weight"] @ table[f][min(MOST, value)]
+                        added = self.w[f"{name}.terms.1.maps.{f}.weight"] @ table[f][min(MOST, value)]
                         score = score + (q[i][own] + u[h, 0]) @ (key_map @ added)[own]
                     scores.append(score / math.sqrt(size))
                 weights = torch.stack(scores).softmax(0)

@@ -82,18 +82,28 @@ class ArcBatch(Batch):
         of, older = torch.nonzero(node < number[:, None], as_tuple=True)  # (P,) each
         return of_word, Pairs(number, of, of_word[of], older)
 
-    def at_tokens(self) -> Tensor:
-        """The features as tokens see them: int64 (B, 3, N, N); ROOT's row and column 0 are all 0.
+    def at_tokens(self) -> tuple[Tensor, Tensor]:
+        """The features as tokens see them: (B, 3, N, N), and the rows of their tables that these are of.
 
-        A token of word t sees a token of word j with the features that word j has after t.
+        A token of word t sees one of word j by what word j has after t, and ROOT by zeros, as ROOT sees it.
+
+        Returns:
+            Places among the rows, uint8 if these are few enough, or int16; and the rows, int64, of tables of
+            VALUES rows that stand one after the other.
         """
         batch, nodes = self.first.shape
         n = self.word.shape[1]
+        first = VALUES * torch.arange(3, device=self.word.device)
+        codes = self.features.flatten(2) + first[:, None]  # (B, 3, M · M)
+        is_used = torch.bincount(codes.flatten(), minlength=3 * VALUES) > 0
+        is_used[first] = True
+        rows = torch.nonzero(is_used)[:, 0]
+        place = (is_used.cumsum(0) - 1).to(torch.uint8 if len(rows) <= 256 else torch.int16)
         cell = self.word[:, :, None] * nodes + self.word[:, None]  # (B, N, N), in (M, M)
-        flat = cell.view(batch, 1, n * n).expand(-1, 3, -1)
-        found = self.features.flatten(2).gather(2, flat).view(batch, 3, n, n).long()
-        found[:, :, 0], found[:, :, :, 0] = 0, 0
-        return found
+        found = place[codes].gather(2, cell.view(batch, 1, n * n).expand(-1, 3, -1)).view(batch, 3, n, n)
+        found[:, :, 0] = place[first, None]
+        found[:, :, :, 0] = place[first, None]
+        return found, rows
 
 
 def word_numbers(tokens: NDArray[np.int32], begins: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -73,8 +73,7 @@ class GiltLM(TransformerLM):
         super().__init__(
             config,
             extra_terms={
-                layer: [GraphScores(config.d_model, config.heads, feature, tables) for feature in range(3)]
-                for layer in range(config.layers)
+                layer: [GraphScores(config.d_model, config.heads, tables)] for layer in range(config.layers)
             },
         )
         self.feature_embedding = tables
@@ -198,7 +197,8 @@ class GiltLM(TransformerLM):
         n = batch.tokens.shape[1]
         self.check_length(n)
         causal = torch.ones(n, n, dtype=torch.bool, device=batch.tokens.device).tril()
-        inputs = ScoreInputs(causal=causal, tape=None, graph=batch.at_tokens())
+        graph, rows = batch.at_tokens()
+        inputs = ScoreInputs(causal=causal, tape=None, graph=graph, graph_rows=rows)
         embedding = self.embedding(batch.tokens)  # (B, N, D)
         x = self._input(embedding, first=0, lengths=batch.lengths)
         layers = []
@@ -332,6 +332,7 @@ class GiltLM(TransformerLM):
         own[:, :, 0] = 0
         if state.position == 0:
             own.zero_()
+        own = own + VALUES * torch.arange(3, device=own.device)[:, None]  # rows of the tables
         inputs = ScoreInputs(causal=None, tape=None, graph=own[:, :, None])
         length = torch.tensor([state.position + 1], device=tokens.device)
         x = self._input(self.embedding(tokens)[:, None], first=state.position, lengths=length)  # (R, 1, D)

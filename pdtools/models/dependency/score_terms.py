@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.dependency.scorer import VALUES
-from pdtools.models.transformer.score_terms import DepthScores, RelativePositions, ScoreInputs
-from pdtools.trees.graph_features import FEATURES
+from pdtools.models.transformer.score_terms import RelativePositions, ScoreInputs, ScoreTerm
 
 
-class GraphScores(DepthScores):
-    """A feature's term (q + u)·W_k A e[F]: e is shared by all layers, A this layer's, u its positions'.
+class GraphScores(ScoreTerm):
+    """The terms Σ_f (q + u)·W_k A_f e_f[F_f]: e_f of all layers, A_f of this one, u that of its positions.
+
+    Scores of all values are computed once per query and picked by the tapes, as in :class:`DepthScores`.
 
     Args:
-        d_model, heads: the model's.
-        feature: its index in :data:`FEATURES`.
-        tables: embeddings of all features, concatenated, (3 · VALUES, E); owned by the model.
+        d_model, heads: of the model.
+        tables: embeddings of all features, one after the other, (3 · VALUES, E); owned by the model.
     """
 
-    form = ()
+    name = "graph"
+    form: ClassVar[tuple[str, ...]] = ("graph_table", "graph")
 
-    def __init__(self, d_model: int, heads: int, feature: int, tables: nn.Embedding) -> None:
-        nn.Module.__init__(self)
-        self.space, self.heads = "hidden", heads
-        self.name = f"graph-{FEATURES[feature]}"
-        self.feature = feature
-        self.map = nn.Linear(tables.embedding_dim, d_model, bias=False)  # A
-        # Not registered: it belongs to the model.
+    def __init__(self, d_model: int, heads: int, tables: nn.Embedding) -> None:
+        super().__init__()
+        self.heads = heads
+        width = tables.embedding_dim
+        self.maps = nn.ModuleList(nn.Linear(width, d_model, bias=False) for _ in range(3))  # A
+        # Not registered: they belong to others.
         self._tables = (tables,)
         self._positions: tuple[RelativePositions, ...] = ()
 
@@ -35,16 +38,26 @@ class GraphScores(DepthScores):
         """Use the u of a layer's positions."""
         self._positions = (positions,)
 
+    def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
+        """See :meth:`ScoreTerm.tensors`."""
+        assert inputs.graph is not None
+        return {"graph_table": self.vectors(key_map, inputs.graph_rows), "graph": inputs.graph}
+
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         assert inputs.graph is not None
         for positions in self._positions:
             q = q + positions.content_bias
-        tape = inputs.graph[:, self.feature, None].expand(-1, self.heads, -1, -1)  # (B, H, Q, K)
-        by_value = q @ self.vectors(key_map).transpose(1, 2)  # (B, H, Q, VALUES)
-        return by_value.gather(3, tape)
+        by_value = q @ self.vectors(key_map, inputs.graph_rows).transpose(1, 2)  # (B, H, Q, rows)
+        tapes = (each[:, None].long().expand(-1, self.heads, -1, -1) for each in inputs.graph.unbind(1))
+        first, *others = (by_value.gather(3, tape) for tape in tapes)  # (B, H, Q, K) each
+        return sum(others, first)
 
-    def vectors(self, key_map: Tensor) -> Tensor:
-        """The vector that each value adds to keys: (H, VALUES, d_head)."""
-        first = self.feature * VALUES
-        table = self.map(self._tables[0].weight[first : first + VALUES])  # (VALUES, D)
-        return F.linear(table, key_map).view(VALUES, self.heads, -1).transpose(0, 1)
+    def vectors(self, key_map: Tensor, rows: Tensor | None) -> Tensor:
+        """What values of features add to keys, of all or of some rows: (H, rows, d_head)."""
+        table = self._tables[0].weight  # (3 · VALUES, E)
+        counts = [VALUES] * 3
+        if rows is not None:
+            table, counts = table[rows], torch.bincount(rows // VALUES, minlength=3).tolist()
+        parts = zip(self.maps, table.split(counts), strict=True)
+        mapped = F.linear(torch.cat([map_(part) for map_, part in parts]), key_map)  # (rows, D)
+        return mapped.view(len(mapped), self.heads, -1).transpose(0, 1)

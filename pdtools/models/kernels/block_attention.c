@@ -3,6 +3,7 @@
    or, with -DDOUBLE, for 64-bit ones.
 
    score(i, j) = scale (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[tape_ij] - slope open_ij + fixed_ij), j <= i
+   or, of several tapes, (q_i + u)·e[tape_ij] of each of them, in one table.
 
    What is read of a sentence and head is copied first, as rows that are padded with zeros to whole vectors. Keys,
    values and distances are also copied transposed ("across"), so that neighbouring keys lie side by side.
@@ -17,7 +18,7 @@
 #define TILE 16 /* rows */
 
 typedef struct {
-    long batch, heads, n, d, depths, parts;
+    long batch, heads, n, d, depths, tapes, parts;
     long by_sentence, by_head, by_row; /* how far apart sentences, heads and rows of q, k and v lie */
     double scale, dropout;
     uint64_t seed;
@@ -25,7 +26,7 @@ typedef struct {
     const real *q, *k, *v;                               /* (batch, heads, n, d), strided */
     const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first */
     const real *table;                                   /* (heads, depths, d) */
-    const uint8_t *tape;                                 /* (batch, n, n) */
+    const uint8_t *tape;                                 /* (batch, tapes, n, n) */
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (batch, n, n) */
     const real *fixed;                                   /* (heads, n, n) */
@@ -177,6 +178,10 @@ INLINE void read_range(const attention *a, long b, long h, long row, range *seen
     seen->begin = seen->begin / TILE * TILE;
 }
 
+INLINE const uint8_t *tape_row(const attention *a, long b, long tape, long i) {
+    return a->tape + ((b * a->tapes + tape) * a->n + i) * a->n;
+}
+
 /* Scores of a tile's rows from `row` on, where they see keys; elsewhere they may be anything. */
 INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long row, const range *seen, real *scores) {
     const long end = in_whole(seen->end, TILE);
@@ -191,9 +196,11 @@ INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long r
         const long cells = (b * a->n + i) * a->n;
         if (a->table) {
             const real *by_depth = w->by_depth + (i - row) * w->width;
-            const uint8_t *tape = a->tape + cells;
-            _Pragma("omp simd")
-            for (long j = 0; j <= i; j++) at[j] += by_depth[tape[j]];
+            for (long t = 0; t < a->tapes; t++) {
+                const uint8_t *tape = tape_row(a, b, t, i);
+                _Pragma("omp simd")
+                for (long j = 0; j <= i; j++) at[j] += by_depth[tape[j]];
+            }
         }
         if (a->slopes) {
             const real slope = a->slopes[h] * (real)a->scale;
@@ -245,7 +252,7 @@ static void read_sentence(const attention *a, workspace *w, long b, long h) {
     const long at = b * a->by_sentence + h * a->by_head;
     const real *content = a->content_bias ? a->content_bias + h * a->d : 0;
     copy_rows(a, w, a->q + at, a->by_row, a->scale, content, w->q_content);
-    if (a->table) copy_rows(a, w, a->q + at, a->by_row, a->scale, 0, w->q);
+    if (a->table) copy_rows(a, w, a->q + at, a->by_row, a->scale, a->tapes > 1 ? content : 0, w->q);
     if (a->distance) copy_rows(a, w, a->q + at, a->by_row, a->scale, a->position_bias + h * a->d, w->q_distance);
     copy_rows(a, w, a->k + at, a->by_row, 1, 0, w->k);
     copy_rows(a, w, a->v + at, a->by_row, 1, 0, w->v);
@@ -301,10 +308,12 @@ INLINE void sum_by_depth(const attention *a, workspace *w, long b, long row, con
         real *sums = w->by_depth + (i - row) * w->width;
         memset(sums, 0, depths * sizeof(real));
         if (i >= a->n) continue;
-        const uint8_t *tape = a->tape + (b * a->n + i) * a->n;
         /* Eight sums in turn: neighbours mostly have the same depth, and would wait for each other. */
         memset(w->depth_sums, 0, 8 * depths * sizeof(real));
-        for (long j = 0; j <= i; j++) w->depth_sums[(j & 7) * depths + tape[j]] += scores[j];
+        for (long t = 0; t < a->tapes; t++) {
+            const uint8_t *tape = tape_row(a, b, t, i);
+            for (long j = 0; j <= i; j++) w->depth_sums[(j & 7) * depths + tape[j]] += scores[j];
+        }
         for (long part = 0; part < 8; part++) {
             const real *more = w->depth_sums + part * depths;
             _Pragma("omp simd")
@@ -389,7 +398,11 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
                 }
             const long cells = (b * a->n + i) * a->n;
             if (a->table)
-                for (long c = 0; c < a->d; c++) by_key[c] += w->from_depths[(i - row) * w->d + c];
+                for (long c = 0; c < a->d; c++) {
+                    const real from_depths = w->from_depths[(i - row) * w->d + c];
+                    if (a->content_bias && a->tapes > 1) w->bias_sums[c] += from_depths;
+                    by_key[c] += from_depths;
+                }
             if (a->slopes) {
                 real sum = 0;
                 _Pragma("omp simd reduction(+ : sum)")

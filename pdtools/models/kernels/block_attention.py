@@ -25,8 +25,8 @@ from pdtools.models.kernels.native_block_attention import library_for, native_bl
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
-# Forms of terms that torch computes here.
-TAKES = all_but("apart")
+# Forms of terms that are computed here by torch.
+TAKES = all_but("apart", "graph_table", "graph")
 _TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
@@ -83,6 +83,10 @@ def _prepared(q: Tensor, terms: Terms) -> Terms:
         if deepest >= terms.table.shape[1]:
             raise IndexError(f"a depth of {deepest} is not in a table of {terms.table.shape[1]} rows")
         terms = terms._replace(table=terms.table[:, : deepest + 1])
+    if terms.graph is not None and terms.graph_table is not None:
+        greatest = int(terms.graph.max()) if terms.graph.numel() else 0
+        if greatest >= terms.graph_table.shape[1]:
+            raise IndexError(f"{greatest} is not in a table of {terms.graph_table.shape[1]} rows")
     if terms.alibi is not None:
         assert terms.fixed is None
         terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
@@ -123,8 +127,8 @@ def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
 
 
 def _forms_fit(q: Tensor, given: dict[str, Tensor]) -> bool:
-    """Return whether terms have the described shapes: torch may broadcast others, C would overrun them."""
-    sizes = dict(zip("BHND1", (*q.shape, 1), strict=True))
+    """Whether terms are as described: torch may broadcast other shapes, C would read beyond them."""
+    sizes = dict(zip("BHND13", (*q.shape, 1, 3), strict=True))
     for name, term in given.items():
         shape, dtype, _ = FORMS[name]
         if dtype not in (None, term.dtype) or (
@@ -179,7 +183,33 @@ def _native_works(dtype: torch.dtype) -> bool:
             native_block_attention(q, k, v, openers, 0.0),
             _BlockAttention.apply(q, k, v, *_in_order(openers), 0.0, False),
         )
-        # A linear function of the values is its own derivative by them, if both passes drop the same weights.
+        # Of three equal tapes, of which u is added to the queries.
+        plain, ours = (
+            (mixed, *torch.autograd.grad((mixed * weight).sum(), (q, k, v, terms.content_bias, terms.table)))
+            for mixed in (
+                _BlockAttention.apply(
+                    q + terms.content_bias,
+                    k,
+                    v,
+                    *_in_order(Terms(table=3 * terms.table, tape=terms.tape)),
+                    0.0,
+                    False,
+                ),
+                native_block_attention(
+                    q,
+                    k,
+                    v,
+                    Terms(
+                        content_bias=terms.content_bias,
+                        graph_table=terms.table,
+                        graph=terms.tape[:, None].expand(-1, 3, -1, -1),
+                    ),
+                    0.0,
+                ),
+            )
+        )
+        yield from zip(ours, plain, strict=True)
+        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
         dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
         (by_values,) = torch.autograd.grad(dropped, v)
         yield dropped, (by_values * v).sum()

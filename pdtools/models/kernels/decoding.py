@@ -22,7 +22,7 @@ from pdtools.models.kernels.terms import Terms, all_but
 _WORTH_A_THREAD = 1 << 21
 
 # Forms of terms that are computed here.
-TAKES = all_but("fixed", "innermost")
+TAKES = all_but("fixed", "innermost", "graph_table", "graph")
 
 # ``attention`` in decoding.c, in its order.
 _SIZES = ("heads", "n", "d", "depths", "table_heads", "distances", "seen_heads", "width", "by_query")

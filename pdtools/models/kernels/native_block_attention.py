@@ -21,8 +21,9 @@ from pdtools.models.kernels.terms import FORMS, Terms, all_but
 TAKES = all_but("seen", "apart")
 
 # ``attention`` in block_attention.c, in its order.
-_SIZES = ("batch", "heads", "n", "d", "depths", "parts", "by_sentence", "by_head", "by_row")
-_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
+_SIZES = ("batch", "heads", "n", "d", "depths", "tapes", "parts", "by_sentence", "by_head", "by_row")
+# ALiBi's penalties are among the fixed terms; the table and tapes of graphs take the place of that of depths.
+_TERMS = tuple(name for name in TAKES if name not in ("alibi", "graph_table", "graph"))
 _LEARNED = tuple(name for name in _TERMS if FORMS[name].learned)
 _OUTPUTS = ("mixed", "softmax")
 _INPUTS = ("q", "k", "v", *_TERMS)
@@ -54,6 +55,8 @@ def native_block_attention(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropou
         terms: of the same precision, without ``alibi`` and ``seen``.
         dropout: the share of attention weights dropped.
     """
+    if terms.graph is not None:
+        terms = terms._replace(table=terms.graph_table, tape=terms.graph)  # (B, 3, N, N)
     table = None if terms.table is None else terms.table.expand(q.shape[1], -1, -1)  # (H, depths, d_head)
     given = terms._replace(table=table)
     return _NativeBlockAttention.apply(q, k, v, *(getattr(given, name) for name in _TERMS), dropout)
@@ -99,7 +102,7 @@ class _NativeBlockAttention(torch.autograd.Function):
 
 def _call(function: str, ctx: Any, tensors: dict[str, Tensor | None]) -> None:
     """Call a function of the library, each of torch's threads with some heads of some sentences."""
-    q, table = tensors["q"], tensors["table"]
+    q, table, tape = tensors["q"], tensors["table"], tensors["tape"]
     assert q is not None
     if q.numel() == 0:
         return
@@ -111,6 +114,7 @@ def _call(function: str, ctx: Any, tensors: dict[str, Tensor | None]) -> None:
         n=n,
         d=d_head,
         depths=0 if table is None else table.shape[1],
+        tapes=tape.shape[1] if tape is not None and tape.ndim == 4 else 1,
         parts=parts,
         by_sentence=q.stride(0),
         by_head=q.stride(1),

@@ -25,8 +25,11 @@ class Terms(NamedTuple):
             (PLM-mask of Qian et al. 2021).
         seen: keys that count, of those up to the query, which is always among them: bool (B, N, N).
         alibi: l, ALiBi's slopes (Press et al. 2022), which are not learned: float (H).
-        apart: the index of r in ``distance``, if it does not follow from the positions: int16 (B, N, N).
-            Given in decoding steps alone.
+        apart: which vector of ``distance`` is r, where their places don't say: int16 (B, N, N). Of steps of
+            decoding alone.
+        graph_table: vectors of values of three features of graphs (Huang et al. 2026), which with u are added
+            to keys, (q_i + u)·e: float (H, rows, d_head).
+        graph: which rows of it, one of each feature: uint8 (B, 3, N, N).
     """
 
     content_bias: Tensor | None = None
@@ -41,6 +44,8 @@ class Terms(NamedTuple):
     seen: Tensor | None = None
     alibi: Tensor | None = None
     apart: Tensor | None = None
+    graph_table: Tensor | None = None
+    graph: Tensor | None = None
 
     def given(self) -> dict[str, Tensor]:
         """The tensors that are present, by name."""
@@ -51,10 +56,10 @@ class Form(NamedTuple):
     """The form of a tensor, on which kernels in C rely.
 
     Attributes:
-        shape: its dimensions: ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head, and
-            ``1``; None if there are several.
-        dtype: the type of integers; None for the type of queries.
-        learned: True if it has a gradient.
+        shape: its dimensions, of ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head,
+            ``3`` and ``1``; None if there are several.
+        dtype: of integers; None: that of queries.
+        learned: whether it has a gradient.
     """
 
     shape: str | None
@@ -75,6 +80,8 @@ FORMS = {
     "seen": Form("BNN", torch.bool),
     "alibi": Form("H"),
     "apart": Form("BNN", torch.int16),
+    "graph_table": Form(None, learned=True),
+    "graph": Form("B3NN", torch.uint8),
 }
 
 

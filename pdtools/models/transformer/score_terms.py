@@ -41,7 +41,10 @@ class ScoreInputs:
             opener after each position, from 1 on; or -1, if none is open. Head 0 sees the keys before that
             constituent, head 1 the keys in it; the others, and both outside of constituents, see all keys up
             to the position.
-        graph: int64 (B, 3, Q, K), the features of dependency graphs; None for models without.
+        graph: (B, 3, Q, K), which row of their tables each feature of dependency graphs has, uint8 for the
+            kernels; None for models without.
+        graph_rows: int64 (rows,), which rows of these tables those are, which stand one after the other;
+            None: all.
     """
 
     causal: Tensor | None
@@ -52,6 +55,7 @@ class ScoreInputs:
     on_stack: Visible | None = None
     innermost: Tensor | None = None
     graph: Tensor | None = None
+    graph_rows: Tensor | None = None
 
     def seen(self, heads: int) -> Tensor | None:
         """The keys that queries may see, bool, broadcastable to (B, H, Q, K); None: all."""

@@ -252,7 +252,7 @@ def test_without_maps_of_features_it_is_a_plain_transformer() -> None:
     model = gilt()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if ".map." in name:
+            if ".maps." in name:
                 parameter.zero_()
     plain_model = tiny_model("transformer", **{name: SETTINGS[name] for name in list(SETTINGS)[1:]}).double()
     plain_model.load_state_dict(
