@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/action_margins.py RUN SHARDS
 
 A JSON line for each search of ``--limit`` sentences of 6 to 20 tokens: seconds of the processor (one thread)
-and actions that were read, both a sentence, and log p(x) less that of the default beam without a margin, in
+and the number of actions read, both per sentence, and log p(x) less the default beam's without a margin, in
 nats, the mean and the least.
 """
 

@@ -40,24 +40,24 @@ WIDEST = 300
 MARGINS = (14.0, 12.0, 10.0, 8.0, 6.0)
 
 Outcome = Callable[[Sequence[Found]], Any]
-"""Of the scores of a comparison's sentences."""
+"""Outcomes from the scores of a comparison's sentences."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Comparisons, and what comes of the scores of each."""
+    """Comparisons, and the outcome of each from its scores."""
 
     name: str
     comparisons: Sequence[Comparison]
     outcomes: Sequence[Outcome]
 
     def decide(self, scores: Sequence[Sequence[Found]]) -> list[Any]:
-        """What comes of all scores."""
+        """Return the outcomes of all scores."""
         return [outcome(found) for outcome, found in zip(self.outcomes, scores, strict=True)]
 
 
 def blimp(path: str, limit: int) -> Task:
-    """Minimal pairs."""
+    """Minimal pairs of BLiMP."""
 
     def outcome(comparison: StringsComparison) -> Outcome:
         strings, (by_sums, *_) = dict(comparison.strings), comparison.formulas
@@ -75,7 +75,7 @@ def blimp(path: str, limit: int) -> Task:
 
 
 def sg(path: str, limit: int, text_style: str) -> Task:
-    """Items of suites."""
+    """Items of syntactic suites."""
     comparisons, outcomes = [], []
 
     def outcome(suite: Suite, comparison: ItemComparison) -> Outcome:
@@ -102,7 +102,7 @@ def sg(path: str, limit: int, text_style: str) -> Task:
 
 
 def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """What each way to search took and gave."""
+    """Yield the cost and the results of each way to search."""
     sentences = {_whole(asked) for comparison in task.comparisons for asked in comparison.sentences}
     in_order = sorted(sentences, key=lambda s: s if isinstance(s, str) else s.text)
     fixed: dict[Any, Found] = {}
@@ -141,7 +141,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
 
 
 def _whole(asked: Asked) -> str | Sentence:
-    """What a fixed beam scores: all of a sentence."""
+    """The sentence that a fixed beam scores: all of it."""
     return asked.sentence if isinstance(asked, Beginning) else asked
 
 

@@ -3,11 +3,11 @@
     python benchmarks/agreement.py            # JSON lines
     python benchmarks/agreement.py --table    # the table of docs/notes/agreement.md
 
-A line holds the comparison's ``name``, what the ``peer`` is, the ``peer_value`` and ``ours`` where the two
-differ most, that ``difference``, how many numbers were ``compared``, the difference ``allowed``, and
-``settings``. The models are tiny and random, made here; the oracles are those of the tests. Real data come
-from the folder ``PDTOOLS_TEST_DATA`` (default ``../shared/data`` beside the repository); what needs them, or
-a package that is not installed, is skipped and says so. The exit status is 1 if a difference is too large.
+A line holds the comparison's ``name``, the ``peer``, the ``peer_value`` and ``ours`` where the two
+differ most, that ``difference``, the number of values ``compared``, the difference ``allowed``, and
+``settings``. The models are tiny and random, made here; the oracles are the tests'. Real data come
+from the folder ``PDTOOLS_TEST_DATA`` (default ``../shared/data`` beside the repository); comparisons without
+their data, or a package that is not installed, are skipped and say so. The exit status is 1 if a difference
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Random attacks on what must not be lost: outputs aimed at all that is there, and hostile files for readers.
+"""Random attacks on files that must not be lost: outputs aimed at all files, and hostile files for readers.
 
     OMP_NUM_THREADS=1 python benchmarks/attack.py [--minutes 5] [--seed N]
 
 Half of the time commands write, with ``--overwrite``, ``--resume``, both or neither, to every name in a
 folder: inputs, folders of others, folders of pdtools that hold something of others, links, parents, other
-spellings. What may be replaced is :func:`may_change`; all else has to be the same to the byte after each
-command. In the other half a file that a command reads is cut, garbled, or replaced by something that is no
-file. Every command has to end by itself with status 0, 1 or 2, in 60 seconds and 2 GB, without a traceback,
-and with one line of message if it failed. Each line is a figure (see ``measure.py``). Exit status 1 if
-anything was lost or ended otherwise.
+spellings. :func:`may_change` says which files may be replaced; all else has to be the same to the byte after
+each command. In the other half a file that a command reads is cut, garbled, or replaced by something that is
+no file. Every command has to end by itself with status 0, 1 or 2, in 60 seconds and 2 GB, without a
+traceback, and with one line of message if it failed. Each line is a figure (see ``measure.py``). Exit status
+1 if anything was lost or ended otherwise.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from measure import Figure, machine
 from pdtools import data
 from pdtools.cli.main import run
 
-SECONDS, BYTES = 60, 2 << 30  # that a command may take
-OTHERS = "ten years of work\n"  # what files of others hold
+SECONDS, BYTES = 60, 2 << 30  # limits of a command
+OTHERS = "ten years of work\n"  # the content of others' files
 
 # Folders of nothing but what pdtools wrote. --overwrite may replace them whole.
 OURS = ("shards", "split", "results", "run", "empty")
@@ -73,10 +73,10 @@ COMMANDS = [
 
 
 def may_change(path: str, output: str, *, replaces: bool, reads: Sequence[str]) -> bool:
-    """Whether a command may change or delete what is at a path: the rule of the attack.
+    """Return whether a command may change or delete the file at a path: the rule of the attack.
 
     It may if that is the file that it was told to replace, or in a folder that it was told to replace and in
-    which all is from pdtools; but never an input, nor what holds one.
+    which all is from pdtools; but never an input, nor a folder that holds one.
 
     Args:
         path, output: relative to the folder that is attacked, without dots and links.
@@ -95,7 +95,7 @@ class Attack:
     Attributes:
         place: the folder.
         rng: draws.
-        counts: what came of attempts.
+        counts: the outcomes of attempts.
     """
 
     place: Path
@@ -103,15 +103,15 @@ class Attack:
     counts: Counter[str]
 
     def restore(self) -> None:
-        """Make the folder what it was."""
+        """Restore the folder as it was."""
         shutil.rmtree(self.place, ignore_errors=True)
         shutil.copytree(self.place.with_name("pristine"), self.place, symlinks=True)
 
     def attempt(self, kind: str, command: Sequence[str]) -> str:
-        """Run a command in the folder; report how it ended if that is not as it should be.
+        """Run a command in the folder; report a wrong end.
 
         Returns:
-            What it wrote to standard error.
+            The command's standard error.
         """
         log = self.place.with_name("stderr")
         child = os.fork()
@@ -136,7 +136,7 @@ class Attack:
         return message
 
     def report(self, kind: str, what: str, why: str) -> None:
-        """Count and show what must not be."""
+        """Count and show a violation."""
         self.counts[f"{kind}, {what}"] += 1
         print(f"{kind}, {what}: {why}", file=sys.stderr, flush=True)
 
@@ -154,7 +154,7 @@ class Attack:
             [[], ["--overwrite"], ["--overwrite"], ["--resume", "--overwrite"], ["--resume"]]
         )
         output = os.path.relpath(self.place.joinpath(name).resolve(), self.place.resolve())
-        link = os.path.normpath(name)  # a link itself may be replaced, not what it leads to
+        link = os.path.normpath(name)  # a link itself may be replaced, not its target
         self.attempt("outputs", [*expanded(command), name, *more])
         replaces = "--overwrite" in more or (bool(more) and output == "run")  # which is gone on with
         after = contents(self.place)
@@ -200,7 +200,7 @@ def expanded(command: Sequence[str]) -> list[str]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """What each file and link in a folder and below holds, by relative path; but for locks."""
+    """The content of each file and link in a folder and below, by relative path; except locks."""
     found = {}
     for path in folder.rglob("*"):
         if path.is_symlink():
@@ -258,7 +258,7 @@ def no_file(path: Path, rng: random.Random) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Inputs, a run, results; the same with something of others in them; folders of others; links."""
+    """Make inputs, a run, results; the same with files of others in them; folders of others; links."""
     folder.mkdir()
     os.chdir(folder)
     commands = (

@@ -27,13 +27,13 @@ import pdtools
 from pdtools import data
 
 _ALLOWED = 1e-3  # nats
-# Columns of reading times and of what they depend on, which its regressions ask for.
+# Columns of reading times and their predictors, which its regressions need.
 _TIMES = "RTfirstfix RTfirstpass RTgopast RTrightbound self_paced_reading_time ELAN LAN N400 P600 EPNP PNP"
 _CONTROLS = "Subtlex_log10 length context_length prev_length"
 
 
 def totals(model: Any, texts: list[str]) -> list[float]:
-    """Our log p of texts without their ends, in nats."""
+    """The log p of texts by our scorer, without their ends, in nats."""
     table = model.surprisal(texts, nats=True)
     found = table[table.token != "<eos>"].groupby("sentence_id").surprisal.sum()
     return (-found).tolist()
@@ -49,7 +49,7 @@ def pipeline(module: str, options: argparse.Namespace, *arguments: str | Path) -
 
 
 def pairs(options: argparse.Namespace, model: Any, folder: Path) -> dict[str, Any]:
-    """Its verdicts on minimal pairs, and ours."""
+    """Compare its verdicts on minimal pairs with ours."""
     given = folder / "pairs"
     given.mkdir()
     rows = []
@@ -86,7 +86,7 @@ def pairs(options: argparse.Namespace, model: Any, folder: Path) -> dict[str, An
 
 
 def words(options: argparse.Namespace, model: Any, folder: Path) -> dict[str, Any]:
-    """Its log p of words after a context, and ours. Reading times are made up: they cannot change these."""
+    """Compare its log p of words after a context with ours. Made-up reading times cannot change these."""
     chance = random.Random(0)
     file = sorted(data.blimp().glob("*.jsonl"))[0]
     texts = [json.loads(line)["sentence_good"] for line in file.read_text("utf-8").splitlines()[:12]]

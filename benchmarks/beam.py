@@ -3,10 +3,10 @@
     python benchmarks/beam.py [--device cuda]
 
 The given derivations are the ones that the beam ends with; their batch is teacher-forced, as in training. On
-a CPU the search is made by torch's operations too, as where there is no C compiler.
+a CPU the search is made by torch's operations too, as on machines without a C compiler.
 
-Then the search of models whose first layers know no tape, with these layers computed for each hypothesis
-beside once for each prefix, as it is made; and that of the model with a tape in all layers.
+Models whose first layers know no tape follow, with these layers computed for each hypothesis beside once for
+each prefix, as in pdtools; and the model with a tape in all layers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One comparison of a score with a peer's: what a line holds, and what there is to compare with."""
+"""A comparison of a score with a peer's: the content of a line, and the data to compare with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Line = dict[str, Any]
 
 
 class Missing(Exception):
-    """What a comparison needs and does not find here."""
+    """An error: a comparison's data or package is not here."""
 
 
 def largest(

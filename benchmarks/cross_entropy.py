@@ -23,12 +23,12 @@ Loss = Callable[[Tensor, Tensor, None, Tensor], Tensor]
 
 
 def of_all_logits(hidden: Tensor, weight: Tensor, bias: None, targets: Tensor) -> Tensor:
-    """The plain formulation."""
+    """Cross-entropy by the plain formulation, of all logits at once."""
     return F.cross_entropy(F.linear(hidden, weight, bias).float(), targets, reduction="none")
 
 
 def step(loss: Loss, given: tuple[Tensor, Tensor, Tensor], *, narrow: bool) -> Run:
-    """Forward and backward."""
+    """Return a run of forward and backward."""
     hidden, weight, targets = given
 
     def run() -> None:

@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def read(name: str, file: str) -> int:
-    """How many words a file has."""
+    """Count the words of a file."""
     if name == "treebank":
         return sum(len(sourced.tree) for sourced in read_trees([file], Rejects()))
     return sum(len(found.tree) for found in read_treebank([file], name, Rejects()))
@@ -79,18 +79,18 @@ def read(name: str, file: str) -> int:
 
 
 def penn(trees: Iterable[Tree]) -> str:
-    """Brackets."""
+    """Trees as Penn brackets."""
     return "".join(f"( {tree})\n" for tree in trees)
 
 
 def historical(trees: Iterable[Tree]) -> str:
-    """With ids and lemmas."""
+    """Trees with ids and lemmas."""
     lemmas = (tree_with(tree, [f"{word}-{word.lower()}" for word in tree.words]) for tree in trees)
     return "".join(f"( {tree} (ID text,.{i}))\n\n" for i, tree in enumerate(lemmas))
 
 
 def loose(trees: Iterable[Tree]) -> str:
-    """With ids, and words in brackets."""
+    """Trees with ids, and words in brackets."""
     return (
         "".join(
             f"{i}\t{penn([tree_with(tree, [f'<{word}>' for word in tree.words])])}"
@@ -107,7 +107,7 @@ def tree_with(tree: Tree, words: Iterable[str]) -> Tree:
 
 
 def numbered(trees: Iterable[Tree]) -> str:
-    """With numbered leaves."""
+    """Trees with numbered leaves."""
     return penn(tree_with(tree, [f"{k}={word}" for k, word in enumerate(tree.words)]) for tree in trees)
 
 
@@ -128,7 +128,7 @@ def parents(tree: Tree) -> tuple[list[int], list[int]]:
 
 
 def export(trees: Iterable[Tree]) -> str:
-    """NEGRA export 4."""
+    """Trees as NEGRA export 4."""
     lines = []
     for i, tree in enumerate(trees):
         of_words, of_nodes = parents(tree)
@@ -142,7 +142,7 @@ def export(trees: Iterable[Tree]) -> str:
 
 
 def tiger(trees: Iterable[Tree]) -> str:
-    """TIGER XML, where quotes and ampersands of words are none."""
+    """Trees as TIGER XML, with quotes and ampersands of words dropped."""
     parts = ["<corpus><body>\n"]
     for tree in trees:
         of_words, of_nodes = parents(tree)
@@ -161,7 +161,7 @@ def tiger(trees: Iterable[Tree]) -> str:
 
 
 def conllu(trees: Iterable[Tree]) -> str:
-    """Each word hangs on the first one of its constituent, and that on the first one of the one above."""
+    """Trees as CoNLL-U: a word depends on its constituent's first, which depends on the first one above."""
     lines = []
     for tree in trees:
         of_words, of_nodes = parents(tree)

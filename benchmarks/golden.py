@@ -1,4 +1,4 @@
-"""What each family of models gives on this machine, beside what it gave where the goldens were made.
+"""Results of each family of models on this machine, beside those on the machine where the goldens were made.
 
     python benchmarks/golden.py                     # all families, on the CPU
     python benchmarks/golden.py --device cuda       # the same on a GPU (make golden DEVICE=cuda: times too)
@@ -31,7 +31,7 @@ _SMALL = {"layers": 2, "d_model": 32, "d_ff": 64, "heads": 2}
 _NO_DROPOUT = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0)
 _TRANSFORMER: Mapping[str, Any] = {**_SMALL, **_NO_DROPOUT, "positions": "relative"}
 _RNN: Mapping[str, Any] = {"hidden_size": 24, "embedding_size": 24, "stack_vector": 6}
-# Of each family --model, and settings of its configuration.
+# For each family --model, and settings of its configuration.
 FAMILIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "transformer": ("transformer", _TRANSFORMER),
     "pushdown": ("pushdown", _TRANSFORMER),
@@ -69,10 +69,10 @@ def prepare(folder: Path) -> None:
 
 
 def golden(family: str, folder: Path, *, device: str = "cpu", dtype: str = "float32") -> dict[str, Any]:
-    """What a family gives.
+    """Return the results of a family.
 
     Args:
-        folder: of :func:`prepare`; its model is written there.
+        folder: the result of :func:`prepare`; its model is written there.
     """
     name, settings = FAMILIES[family]
     model = folder / family
@@ -116,7 +116,7 @@ def golden(family: str, folder: Path, *, device: str = "cpu", dtype: str = "floa
 
 
 def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, Any]:
-    """How far two are apart; infinitely if one has more numbers."""
+    """The largest differences of two results; infinite if one has more numbers."""
 
     def most(name: str, *, relative: bool) -> float:
         if len(found[name]) != len(expected[name]):

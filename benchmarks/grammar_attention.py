@@ -4,7 +4,7 @@
 
 Rows are trees of the bundled treebank, those whose length is the nearest to the mean of newspapers, as
 Transformer Grammars (two closers) and PLM-mask (one) read them; a batch is as long as its longest row.
-*Dense* is torch's attention with a boolean mask, and a tensor for what depends on relative positions.
+*Dense* is torch's attention with a boolean mask, and a tensor for the scores by relative position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BAR = 1.0
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """Time and memory of both."""
+    """Time and memory of both kinds of models."""
     trees = [normalize(sourced.tree) for sourced in read_trees([str(data.treebank("test"))], Rejects())]
     base: dict[str, float] = {}
     for model, closers in (("TG", 2), ("PLM-mask", 1)):
@@ -119,7 +119,7 @@ def _causal(qkv: Tensor, grad: Tensor) -> Run:
 
 
 def tg_runs(batch: Tensor, options: Options) -> dict[str, Run]:
-    """Over the same random tensors; batch: int32 (B, N, 4)."""
+    """Runs of Transformer Grammars over the same random tensors; batch: int32 (B, N, 4)."""
     pop, compose, depth = batch[..., 0], batch[..., 1].bool(), batch[..., 2]
     qkv, grad = _layer(batch, options)
     made = {"device": options.device, "dtype": options.dtype, "requires_grad": True}
@@ -151,7 +151,7 @@ def tg_runs(batch: Tensor, options: Options) -> dict[str, Run]:
 
 
 def plm_mask_runs(batch: Tensor, options: Options) -> dict[str, Run]:
-    """Over the same random tensors; batch: int32 (B, N, 4)."""
+    """Runs of PLM-mask over the same random tensors; batch: int32 (B, N, 4)."""
     innermost = batch[..., 3].contiguous()
     inputs = ScoreInputs(causal=None, tape=None, innermost=innermost)
     qkv, grad = _layer(batch, options)

@@ -81,7 +81,7 @@ def rows_of(model: GrammarLM, positions: int, rng: np.random.Generator) -> Batch
 
 
 def heads_by_chance(tree: Tree, rng: np.random.Generator) -> np.ndarray:
-    """Heads without crossing arcs: what is in a constituent depends on its first or its last word."""
+    """Heads without crossing arcs: a constituent's words depend on its first or its last word."""
     heads = np.full(len(tree), -1, np.int32)
     head_of = np.arange(len(tree))
     spans = sorted(zip(tree.starts.tolist(), tree.ends.tolist(), strict=True), key=lambda s: s[1] - s[0])
@@ -175,7 +175,7 @@ def derivations_of(model: GrammarLM, ids: np.ndarray, beam: ActionBeam) -> list[
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """All of it."""
+    """All figures: training steps, then the search."""
     yield from step_figures(options)
     yield from search_figures(options)
 

@@ -37,7 +37,7 @@ def tiny_model(folder: Path, texts: list[str]) -> Path:
 
 
 def choices(item: Item) -> dict[str, Any]:
-    """An item as a document of the harness: what is before the scored parts, and these, the right one
+    """An item as a document of the harness: its context, and its scored parts, the right one
     first."""
     names = list(item.strings)
     if item.right is not None:
@@ -54,7 +54,7 @@ def choices(item: Item) -> dict[str, Any]:
 
 
 def harness(documents: list[dict[str, Any]], model: str, folder: Path) -> tuple[list[list[float]], float]:
-    """What lm-evaluation-harness says: log-probabilities of the choices, and its accuracy."""
+    """The results of lm-evaluation-harness: log-probabilities of the choices, and its accuracy."""
     from lm_eval import simple_evaluate
 
     data = folder / "documents.jsonl"
@@ -80,7 +80,7 @@ def harness(documents: list[dict[str, Any]], model: str, folder: Path) -> tuple[
 
 
 def compare(name: str, source: str, model: str, limit: int | None, folder: Path) -> dict[str, Any]:
-    """Both on one set."""
+    """Compare both on one set."""
     items = Items(source, read_benchmark(name), limit)
     documents = [choices(item) for item in items]
     # The harness reads a beginning-of-sentence token where there is no context, and none before a context.

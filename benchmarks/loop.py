@@ -1,4 +1,4 @@
-"""Where the time of a training run goes: padding, waiting for batches, and what is no tensor operation.
+"""The parts of a training run's time: padding, waiting for batches, and time outside of tensor operations.
 
     python benchmarks/loop.py [--device cuda --dtype bf16]
 
@@ -30,7 +30,7 @@ from pdtools.training.loop import Silence
 MODELS = ("transformer", "pushdown")
 CPU_MODEL = {"layers": 6, "d_model": 256, "heads": 8, "d_ff": 1024}
 GPU_MODEL = {"layers": 16, "d_model": 1024, "heads": 16, "d_ff": 4096}
-# Steps of a run, and those of them that the profiler looks at.
+# Steps of a run, and the profiled ones among them.
 STEPS, FIRST, LAST = 14, 4, 12
 
 
@@ -46,7 +46,7 @@ class Watch(Silence):
         self.padding = self.seconds = 0.0
 
     def started(self, state: Any, facts: Mapping[str, Any]) -> None:
-        """The share of padding is among the facts."""
+        """Note the share of padding, which is among the facts."""
         self.padding = float(facts["padding"])
 
     def stepped(self, step: int) -> None:
@@ -72,12 +72,12 @@ class Watch(Silence):
 
 
 def is_on_gpu(event: Any) -> bool:
-    """Whether a recorded event is a kernel or a copy: not the operation that started it, nor a named span."""
+    """Return whether a recorded event is a kernel or a copy: no operation that started one, no named span."""
     return bool(event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation)
 
 
 def covered(spans: Iterable[tuple[float, float]]) -> float:
-    """How long at least one of them lasted: operations are inside each other, streams of a GPU overlap."""
+    """The time covered by at least one of the spans: operations nest, streams of a GPU overlap."""
     total, end = 0.0, -math.inf
     for first, last in sorted(spans):
         total += max(0.0, last - max(first, end))

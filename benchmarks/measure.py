@@ -1,13 +1,12 @@
 """Time and memory, measured alike by every benchmark; the JSON lines they print; and the input they share.
 
-A line holds the figure's ``name``, ``value`` and ``unit``, its ``ratio`` to what ``against`` names (null
-where there is nothing to compare with), the highest ratio that is accepted (``bar``, null if none; the lowest
-where ``at_least``), and
-``settings``. Times are medians of interleaved runs: each round runs every candidate once, so that what else
-the machine does meets all of them alike; on one thread of a CPU it is the processor's time that is counted.
-Memory is the largest number of bytes that tensors held at once
-during the run, beyond those that were there before it: on CUDA as its allocator counts them, on a CPU summed
-up from the allocations that torch's profiler records (scratch memory inside kernels is in neither).
+A line holds the figure's ``name``, ``value`` and ``unit``, its ``ratio`` to the figure named by ``against``
+(null without one), the highest ratio that is accepted (``bar``, null if none; the lowest if ``at_least``),
+and ``settings``. Times are medians of interleaved runs: each round runs every candidate once, so that other
+work of the machine disturbs all of them alike; on one thread of a CPU it is the processor's time that is
+counted. Memory is the largest number of bytes that tensors held at once during the run, beyond those that
+were there before it: on CUDA as its allocator counts them, on a CPU summed from the allocations that torch's
+profiler records (scratch memory inside kernels is in neither).
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ class Figure:
     settings: Mapping[str, Any]
 
     def line(self) -> str:
-        """As JSON."""
+        """The figure as JSON."""
         return json.dumps({key: _rounded(value) for key, value in vars(self).items()}, ensure_ascii=False)
 
 
@@ -62,7 +61,7 @@ def _rounded(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What every benchmark of the models may be told."""
+    """Options of every benchmark of the models."""
 
     device: str
     dtype: torch.dtype
@@ -71,7 +70,7 @@ class Options:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a figure depends on besides its own settings."""
+        """The settings of a figure besides its own."""
         return {
             "machine": machine(self.device),
             "threads": self.threads,
@@ -137,7 +136,7 @@ def _wait(device: str) -> None:
 
 
 def peak_memory(run: Run, device: str) -> float:
-    """Peak MiB of tensors during a run, beyond what was there before it."""
+    """Measure the peak MiB of tensors during a run, beyond those from before."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)

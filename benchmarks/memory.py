@@ -1,4 +1,4 @@
-"""Peak memory of commands by the size of their input: whether they stream.
+"""Peak memory of commands by the size of their input, to see if they stream.
 
     OMP_NUM_THREADS=1 python benchmarks/memory.py [TREES ...] [--sizes 1 4 16]
 

@@ -26,7 +26,7 @@ from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import split_words, train_bpe_tokenizer
 from pdtools.trees import read_trees
 
-# The oracles are those of the tests.
+# The oracles are the tests'.
 sys.path.insert(0, str(REPOSITORY / "tests" / "helpers"))
 from search_oracle import all_attachments, exhaustive_prefixes, parts, row, tiny_model
 from toy_gpt2 import save_gpt2, transformers_losses
@@ -92,7 +92,7 @@ def subword_scorer(folder: Path, kind: str) -> Scorer:
 
 
 def total(values: Any) -> float:
-    """How minicons is asked for sums."""
+    """The reduction by which minicons returns sums."""
     return float(values.sum(0))
 
 

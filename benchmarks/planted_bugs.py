@@ -1,13 +1,13 @@
-"""Bugs planted into a copy of the sources, one at a time: which do the tests notice?
+"""Bugs planted into a copy of the sources, one at a time, to count the ones that tests notice.
 
     OMP_NUM_THREADS=1 python benchmarks/planted_bugs.py [LIST.toml ...] [--minutes 10]
 
-The lists are those in ``benchmarks/planted_bugs/`` unless others are named. Each ``[[bug]]`` of a list has a
-``file``, the text that stands there once (``good``), what takes its place (``bad``), what is wrong with that
-(``why``), and the ``tests`` that are run, files or single ones (``tests/test_x.py::test_y``). A bug is caught
-if they fail, or take longer than ``--minutes``; one that is no Python is not planted, as anything catches it.
-A JSON line for each bug, then one with the counts. Exit status 1 if a bug survived or could not be planted,
-or if the tests fail without one.
+The lists are the files in ``benchmarks/planted_bugs/`` unless others are named. Each ``[[bug]]`` of a list
+has a ``file``, a text that stands there once (``good``), its replacement (``bad``), the reason why that is
+wrong (``why``), and the ``tests`` that are run, files or single ones (``tests/test_x.py::test_y``). A bug is
+caught if they fail, or take longer than ``--minutes``; one that is no Python is not planted, as anything
+catches it. A JSON line for each bug, then one with the counts. Exit status 1 if a bug survived or could not
+be planted, or if the tests fail without one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LISTS = Path(__file__).resolve().parent / "planted_bugs"
 FOLDERS = ("benchmarks", "cli", "configs", "data", "docs", "examples", "pdtools", "studies", "tests")
 # In the repository they stand at the top; an installed copy has them inside the package.
 INSIDE = ("cli", "configs", "data")
-# What tests load, and bugs are not planted into: once for all of them.
+# Modules that tests load, and bugs are not planted into: imported once for all of them.
 LOADED = ("torch", "pyarrow.parquet", "hypothesis")
 _NO_TESTS = {4, 5}  # pytest's status: wrong usage, nothing collected
 
@@ -95,7 +95,7 @@ def copy_sources(folder: Path) -> Path:
 
 
 def plant(copy: Path, bug: Bug, minutes: float) -> str:
-    """What became of one bug: ``caught``, ``survived`` or ``not planted``. The copy is as before then."""
+    """Plant one bug: ``caught``, ``survived`` or ``not planted``. Afterwards the copy is as before."""
     if problem_of(bug, copy):
         return "not planted"
     path = copy / bug.file
@@ -108,7 +108,7 @@ def plant(copy: Path, bug: Bug, minutes: float) -> str:
 
 
 def problem_of(bug: Bug, repository: Path) -> str | None:
-    """Why a bug cannot be planted or looked for in these sources; None if it can."""
+    """The reason why a bug cannot be planted or looked for in these sources; None if it can."""
     sources = (repository / bug.file).read_text()
     if (n := sources.count(bug.good)) != 1:
         return f"{bug.file}: {n} times, not once: {bug.good!r}"
@@ -130,7 +130,7 @@ def problem_of(bug: Bug, repository: Path) -> str | None:
 
 
 def passes(copy: Path, tests: list[str], *, minutes: float) -> bool:
-    """Whether tests pass in the copy, in that time, in a forked process (what they load takes long)."""
+    """Return whether tests pass in the copy, in time, in a forked process (their modules load slowly)."""
     with tempfile.TemporaryFile("w+") as log:
         if (child := os.fork()) == 0:
             _run_tests(copy, tests, log.fileno())

@@ -89,7 +89,7 @@ def read(files: Sequence[str]) -> list[TreeArrays]:
 
 
 def measured(files: list[str], folder: Path, n_words: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """The figures."""
+    """Yield the figures."""
     stages = _tree_stages(files)
     for kind in ("word", "bpe"):
         stages |= _token_stages(files, kind, folder)
@@ -107,7 +107,7 @@ def measured(files: list[str], folder: Path, n_words: int, repeats: int) -> Iter
 
 
 def _tree_stages(files: list[str]) -> dict[str, tuple[Run, Run]]:
-    """For each figure that has to do with trees the run of pdtools and the plain one."""
+    """For each figure of trees, the run of pdtools and the plain one."""
     arrays = read(files)
     plain_trees = plain_prep.read(files)
     reached = [plain_prep.attachments(tree) for tree in plain_trees]
@@ -133,7 +133,7 @@ def _tree_stages(files: list[str]) -> dict[str, tuple[Run, Run]]:
 
 
 def _token_stages(files: list[str], kind: Any, folder: Path) -> dict[str, tuple[Run, Run]]:
-    """For each figure that has to do with tokens the run of pdtools and the plain one."""
+    """For each figure of tokens, the run of pdtools and the plain one."""
     shards = folder / kind
     make = TokenizerSettings(kind=kind)
     shards_from_files(files, make, SETTINGS, shards, Rejects(), overwrite=True)
@@ -202,7 +202,7 @@ def _fresh(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _plain_encoder(tokenizer: Tokenizer) -> plain_prep.Encode:
-    """How the plain formulation tokenizes: by a dictionary, or by Hugging Face's tokenizer."""
+    """The plain formulation's tokenizer: a dictionary, or Hugging Face's tokenizer."""
     backend = tokenizers.Tokenizer.from_str(tokenizer.__getstate__()["backend_json"])
     if tokenizer.kind == "bpe":
         return partial(plain_prep.encode_subwords, tokenizer=backend)
@@ -215,7 +215,7 @@ def _medians(stages: Mapping[str, tuple[Run, Run]], repeats: int) -> dict[str, t
     """Median seconds of both runs of each figure; every round runs all once."""
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in stages}
     gc.collect()
-    gc.freeze()  # what is kept for other figures is no work of the garbage collector in this one
+    gc.freeze()  # objects kept for other figures are no work of the garbage collector in this one
     for _ in range(repeats):
         for name, (ours, plain) in stages.items():
             taken[name].append((_seconds(ours), _seconds(plain)))
@@ -226,7 +226,7 @@ def _medians(stages: Mapping[str, tuple[Run, Run]], repeats: int) -> dict[str, t
 
 
 def _seconds(run: Run) -> float:
-    gc.collect()  # of what the run before left
+    gc.collect()  # the objects that the last run left
     start = time.process_time()
     run()
     return time.process_time() - start

@@ -1,11 +1,11 @@
-"""How `pdtools tapes` grows with the corpus, and what workers bring: the whole command, run anew each time.
+"""Growth of `pdtools tapes` with the corpus, and its speed by workers: the whole command, anew each time.
 
     python benchmarks/prep_growth.py [TREES ...]
 
 Copies of one treebank (the bundled one if none is named), one after the other in one file, become shards with
-a BPE tokenizer that is given. What grows with the corpus is in the processor's time, start and end of the
+a BPE tokenizer that is given. Growth with the corpus is in the processor's time, start and end of the
 command included; workers and one process are timed by the clock, which other work on the machine disturbs.
-Memory is what the largest of the command's processes held at most.
+Memory is the maximum of the largest of the command's processes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ print(json.dumps([status, clock, usage.ru_utime + usage.ru_stime, usage.ru_maxrs
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """What a run of the command took: seconds of the processor and of the clock, and MiB of memory."""
+    """The cost of a run of the command: seconds of the processor and of the clock, and MiB of memory."""
 
     processor: float
     clock: float
@@ -98,13 +98,13 @@ def figures(repeats: int, files: Sequence[str] = ()) -> Iterator[Figure]:
 
 
 def _rounds(runs: Sequence[tuple[Path, int]], repeats: int) -> list[list[Cost]]:
-    """What each run cost in every round; a round runs all of them once."""
+    """The cost of each run in every round; a round runs all of them once."""
     rounds = [[_tapes(corpus, workers) for corpus, workers in runs] for _ in range(repeats)]
     return [list(costs) for costs in zip(*rounds, strict=True)]
 
 
 def _tapes(corpus: Path, workers: int) -> Cost:
-    """One run of the command."""
+    """Run the command once."""
     out = corpus.with_suffix(".shards")
     given = ["--tokenizer", str(corpus.parent / "tokenizer"), "--workers", str(workers), "--quiet"]
     command = [sys.executable, "-m", "pdtools", "tapes", str(corpus), "-o", str(out), *given]

@@ -2,7 +2,7 @@
 
     python benchmarks/pretrained.py [--device cuda --dtype bf16] [--recipe gpt2-small-last6 --positions 512]
 
-The shape is the recipe's, with random weights, GPT-2's vocabulary and our three tokens; windows are those of
+The shape is the recipe's, with random weights, GPT-2's vocabulary and our three tokens; windows are as in
 ``windows.py``. The last figures are an estimate for one GPU (not measured there): the operations of a step of
 the plain model, as many tokens as the recipe's in windows of 512, at ``UTILISATION`` of ``GPU_FLOPS``, times
 the ratio that was measured here; and 16 bytes for each parameter (float32: weights, gradients, AdamW's means
@@ -33,7 +33,7 @@ STEP_WINDOWS, STEP_POSITIONS = 256, 512  # of the paper's stage 1
 
 
 def operations(parameters: int, trunk: dict[str, Any], positions: int) -> float:
-    """Of a step of the plain model, for each token: 6 a parameter that is multiplied with (all but the
+    """Operations of a step of the plain model per token: 6 a parameter that is multiplied with (all but the
     positions' table; the tokens' is the output layer), and the attention's, of which half is masked."""
     multiplied = parameters - trunk["max_length"] * trunk["d_model"]
     return 6 * multiplied + 6 * trunk["layers"] * trunk["d_model"] * positions

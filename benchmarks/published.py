@@ -17,7 +17,7 @@ from pdtools.evaluation.sg.many_runs import aggregate_items
 from pdtools.files import read_lines
 from pdtools.report.evalb import TooManyErrors, evalb_lines
 
-# What the published levels of all suites together are called here.
+# Names here of the published levels over all suites.
 _CONVENTIONS = {
     "overall": "sg_31",
     "alt_mean_of_circuits": "mean_of_circuits",

@@ -38,7 +38,7 @@ BATCHES = {"a pass": 32, "beam 100": 4, "beam 300": 2, "100/10/5": 1}  # sentenc
 
 
 def train(name: str, options: Options, trunk: Mapping[str, Any]) -> Run:
-    """A whole training step."""
+    """Return a run of a whole training step."""
     precision = "bf16" if options.dtype == torch.bfloat16 else "float32"
     model = model_of(name, Options(**{**vars(options), "dtype": torch.float32}), trunk)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6)
@@ -56,7 +56,7 @@ def train(name: str, options: Options, trunk: Mapping[str, Any]) -> Run:
 
 
 def score(kind: str, options: Options, trunk: Mapping[str, Any]) -> Run:
-    """Sentences, as many as ``BATCHES`` says."""
+    """Return a run that scores as many sentences as ``BATCHES`` says."""
     rng = np.random.default_rng(0)
     strings = [
         np.concatenate([[ROOT], rng.integers(EOS + 1, trunk["vocab_size"], WORDS), [EOS]]).astype(np.int32)

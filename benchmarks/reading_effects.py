@@ -1,4 +1,4 @@
-"""How often the intervals of predicted effects hold what is known, in simulations.
+"""Coverage of the intervals of predicted effects when the truth is known, in simulations.
 
 Subjects read fillers, and items in two conditions (each subject one version of each item), with the effects
 ``TRUTH`` (milliseconds a bit, of the word and of the two before it). Subjects differ in speed and in how much
@@ -79,7 +79,7 @@ def one(rng: np.random.Generator) -> list[list[float]]:
 
 
 def main() -> None:
-    """Print, of each effect, the truth, the mean estimate and the share of intervals that hold the truth."""
+    """Print, for each effect, the truth, the mean estimate and the share of intervals that hold the truth."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--seed", type=int, default=0, help="of what is simulated")
     rng = np.random.default_rng(parser.parse_args().seed)

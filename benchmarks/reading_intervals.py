@@ -1,8 +1,8 @@
-"""How often the intervals of eval-reading hold effects that are known, in simulations.
+"""Coverage of the intervals of eval-reading when the effects are known, in simulations.
 
 Words have a length and a surprisal; subjects read them with the effects ``TRUTH`` (milliseconds a bit, of
-the word and of the two before it) and noise that is normal, cut at 0, or skewed. The regressions are those of
-``pdtools eval-reading``: means over subjects, first and last words of sentences left out, and times below
+the word and of the two before it) and noise that is normal, cut at 0, or skewed. The regressions are as in
+``pdtools eval-reading``: means over subjects, without first and last words of sentences and times below
 ``--min-time``, which cuts the short ones off, so that effects look smaller than they are.
 
     python benchmarks/reading_intervals.py
@@ -32,7 +32,7 @@ CASES = {
 
 
 def noise(kind: str, deviation: float, n: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Of mean 0: normal, or a gamma distribution's, of shape 2."""
+    """Noise with mean 0: normal, or from a gamma distribution of shape 2."""
     if kind == "normal":
         return rng.normal(0, deviation, n)
     return (rng.gamma(2, 1, n) - 2) * deviation / np.sqrt(2)

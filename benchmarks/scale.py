@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python benchmarks/scale.py [--processes 2] [--sentences 1024] [--steps 60]
 
 Each line is a figure (see ``measure.py``): seconds by the clock of whole commands, started and ended, on the
-bundled data, with one thread a process. An array's time is that of jobs which run beside each other, and of
+bundled data, with one thread a process. An array's time is for jobs that run beside each other, and
 ``pdtools merge``; a cluster's workers are there before. The machine needs as many free cores as processes.
 """
 
@@ -118,7 +118,7 @@ def _train(steps: int, output: str, how: list[str]) -> subprocess.Popen[bytes]:
 
 
 def _tokens_per_second(steps: int, output: str, how: list[str]) -> float:
-    """Of the last lines of a run's log: what comes before is starting."""
+    """Tokens per second by the last line of a run's log: earlier lines contain the start."""
     _wait(_train(steps, output, how))
     return float(read_metrics(Path(output), "train")[-1]["tokens_per_second"])
 

@@ -1,4 +1,4 @@
-"""How often intervals over seeds and items hold the true difference, in simulations.
+"""Coverage of intervals over seeds and items for the true difference, in simulations.
 
 Two models of the same items; items are hard or easy for both, seeds of a model differ. ``here`` is how
 pdtools compare makes intervals (docs/reference/commands/compare.md); ``items`` lets the seeds be as they are;
@@ -51,7 +51,7 @@ def one(
 
 
 def misses(sizes: tuple[int, ...], seeds: float, hard: float | None, rng: np.random.Generator) -> bool:
-    """Whether the interval of a mean of runs, or of the difference of two such, misses the truth.
+    """Return whether the interval of a mean of runs, or of the difference of two such, misses the truth.
 
     Args:
         sizes: runs of each group.

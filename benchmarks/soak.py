@@ -40,7 +40,7 @@ from pdtools.trees import normalize, read_trees
 
 FUZZ = Path(__file__).resolve().parent.parent / "tests" / "fuzz" / "soak.py"
 ENTRY = "from pdtools.cli import entry; entry()"
-# Of a process that has to import everything first.
+# For a process that has to import everything first.
 SECONDS_TO_START = 15.0
 MOST_KILLS = 200
 
@@ -55,14 +55,14 @@ class Case:
     compared: str = "*"  # of the files
 
     def command(self, folder: Path, *more: str) -> list[str]:
-        """The whole of it."""
+        """The whole command."""
         out = str(folder / "out")
         return [*(part.replace("{out}", out) for part in self.arguments), "-o", out, "--quiet", *more]
 
 
 @dataclass
 class Tally:
-    """What happened."""
+    """Counts of kills, resumptions and failures."""
 
     rounds: int = 0
     kills: int = 0
@@ -117,7 +117,7 @@ def kill_commands(folder: Path, rng: random.Random, seconds: float) -> dict[str,
 
 
 def undisturbed(case: Case, folder: Path) -> tuple[dict[str, bytes], float]:
-    """What a command makes, and how many seconds it takes."""
+    """Return the files that a command makes, and the seconds that it takes."""
     folder.mkdir()
     start = time.monotonic()
     _, status = os.waitpid(start_copy(case.command(folder)), 0)
@@ -131,11 +131,11 @@ def undisturbed(case: Case, folder: Path) -> tuple[dict[str, bytes], float]:
 def kill_until_done(
     case: Case, folder: Path, rng: random.Random, usual: float, until: float, *, workers: int
 ) -> int:
-    """Kill a command at random moments until it has come to its end. Returns how often."""
+    """Kill a command at random moments until it has come to its end, and return the number of kills."""
     command = case.command(folder, "--resume", *(["--workers", str(workers)] if case.in_chunks else []))
     longest = usual if workers == 1 else usual + SECONDS_TO_START
     for kills in range(MOST_KILLS):
-        # Where the end cannot be reached in one go, more and more time is given.
+        # If the end cannot be reached in one go, more and more time is given.
         alarm = rng.uniform(0, longest / 2) * (1 + kills / 5)
         if time.monotonic() > until:
             alarm = math.inf
@@ -152,7 +152,7 @@ def kill_until_done(
 
 
 def start_copy(command: Sequence[str]) -> int:
-    """Run a command in a copy of this process. Returns its number."""
+    """Run a command in a copy of this process, and return its number."""
     child = os.fork()
     if child:
         return child
@@ -178,7 +178,7 @@ def wait(process: int, seconds: float) -> int | None:
 
 
 def contents(folder: Path, pattern: str) -> dict[str, bytes]:
-    """The files in a folder and below but for locks, and but for what says when and how they were made."""
+    """The files in a folder and below, without locks and records of when and how they were made."""
     return {
         str(path.relative_to(folder)): without_provenance(path)
         for path in sorted(folder.rglob(pattern))
@@ -187,7 +187,7 @@ def contents(folder: Path, pattern: str) -> dict[str, bytes]:
 
 
 def without_provenance(path: Path) -> bytes:
-    """The bytes of a file; of a JSON object without ``provenance``."""
+    """The bytes of a file; for a JSON object without ``provenance``."""
     content = path.read_bytes()
     if path.suffix != ".json":
         return content

@@ -49,7 +49,7 @@ PLAIN_BARS = {80: 1.7, 100: 2.0}
 
 
 def fused(actions: Tensor) -> Tensor:
-    """The kernels for CUDA, imported where they are wanted: they need Triton."""
+    """The kernels for CUDA, imported when they are needed: they need Triton."""
     from pdtools.models.kernels.fused_stack_attention import fused_stack_attention
 
     return fused_stack_attention(actions)

@@ -2,7 +2,7 @@
 
     python benchmarks/stacks.py [--device cuda]
 
-The sizes are those of the paper's experiments on formal languages: an LSTM of 20 units, 10 strings of one
+The sizes are as in the paper's experiments on formal languages: an LSTM of 20 units, 10 strings of one
 length, two states and three symbols, vectors of 20 numbers.
 """
 
@@ -33,12 +33,12 @@ Loss = Callable[[RecurrentLM, Batch], Tensor]
 
 
 def own_loss(model: RecurrentLM, batch: Batch) -> Tensor:
-    """As in training."""
+    """The loss as in training."""
     return model.loss(batch).sums["token_nll"]
 
 
 def loss_without_c(model: RecurrentLM, batch: Batch) -> Tensor:
-    """By torch's operations, all rows in lock-step."""
+    """The loss by torch's operations, all rows in lock-step."""
     off = {"_native_works": lambda: False}
     with mock.patch.multiple(recurrence, **off), mock.patch.multiple(nondeterministic, **off):
         return own_loss(model, batch)
@@ -50,11 +50,11 @@ PLAIN: Loss = partial(plain_stacks.loss, plainest=False)
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A model beside a way to write it down; the bar is how many times as fast pdtools has to be.
+    """A model beside another formulation; the bar is how many times as fast pdtools has to be.
 
     Attributes:
-        plain: that way.
-        only: lengths that are compared, where the other takes too long; None for all.
+        plain: the other formulation.
+        only: lengths that are compared, if the other takes too long; None for all.
     """
 
     name: str
@@ -105,7 +105,7 @@ MIXED_LENGTHS = range(41, 81, 2)  # of their batches, the lengths of marked reve
 
 
 def strings(length: int) -> Batch:
-    """Random strings of so many symbols."""
+    """Random strings of this many symbols."""
     tokens = torch.randint(EOS + 1, EOS + 1 + SYMBOLS, (STRINGS, length)).tolist()
     return collate([([ROOT, *row, EOS], list(range(length + 2))) for row in tokens], PAD)
 
@@ -121,7 +121,7 @@ def step(model: RecurrentLM, batch: Batch, loss: Loss) -> Run:
 
 
 def model_of(stack: dict[str, Any], options: Options) -> RecurrentLM:
-    """With random weights."""
+    """A model with random weights."""
     config = RecurrentConfig(vocab_size=EOS + 1 + SYMBOLS, pad_id=PAD, root_id=ROOT, eos_id=EOS, **stack)
     return RecurrentLM(config).to(options.device, options.dtype)
 
@@ -167,7 +167,7 @@ def figure(compared: Comparison, model: RecurrentLM, n: int, options: Options) -
 
 
 class Operations(TorchDispatchMode):
-    """Counts torch's operations but views: on a GPU, what has to be started one after the other."""
+    """A counter of torch's operations except views: on a GPU, the ones to be started in sequence."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -182,7 +182,7 @@ class Operations(TorchDispatchMode):
 
 
 def operations(run: Run) -> int:
-    """How many a run takes."""
+    """Count the operations of a run."""
     with Operations() as counted:
         run()
     return counted.count

@@ -1,4 +1,4 @@
-"""How far knowledge is spread over pdtools/ and cli/, and how many lines of code there are.
+"""The spread of knowledge over pdtools/ and cli/, and the number of lines of code there.
 
     python benchmarks/structure.py [--files] [CHECKOUT...]
 
@@ -27,7 +27,7 @@ _NO_CODE = {
 
 
 def code_lines(source: str) -> int:
-    """How many lines of a module have code on them: no docstring, comment or blank line."""
+    """Count the lines of a module with code on them: no docstring, comment or blank line."""
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type not in _NO_CODE:
@@ -48,7 +48,7 @@ def _times(pattern: str) -> Callable[[Sources], int]:
 
 
 def _of_formal_languages(sources: Sources) -> int:
-    """How many modules outside of rooms of their own (folders ``formal``) name formal languages."""
+    """Count the modules outside of rooms of their own (folders ``formal``) that name formal languages."""
     pattern = r"(?i)\b(?:formal|dyck|cfl)\b|(?:formal|eval|generate)_(?:dyck|cfl|task)|transduction|TaskInput"
     return sum(
         bool(re.search(pattern, text)) for file, text in sources.items() if "formal" not in Path(file).parts
@@ -56,7 +56,7 @@ def _of_formal_languages(sources: Sources) -> int:
 
 
 def _members(sources: Sources) -> Iterator[tuple[set[str], set[str]]]:
-    """Of each function its parameters, of each class its fields; and the methods of the class."""
+    """The parameters of each function and the fields of each class; and the methods of the class."""
     for text in sources.values():
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -86,7 +86,7 @@ FIGURES: dict[str, Callable[[Sources], int]] = {
 
 
 def read(checkout: Path) -> Sources:
-    """The modules of pdtools/ and cli/, formatted alike: what fits on a line stands on one."""
+    """The modules of pdtools/ and cli/, formatted alike: code that fits on a line stands on one."""
     with tempfile.TemporaryDirectory() as made:
         for folder in ("pdtools", "cli"):
             for file in (checkout / folder).rglob("*.py"):

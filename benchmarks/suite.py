@@ -2,9 +2,9 @@
 
     python benchmarks/suite.py [--device cuda]
 
-The suites are samples of the official ones (PDTOOLS_TEST_DATA), or the bundled ones where those are not at
-hand; models have random weights. Figures of BLiMP say how long all of it would take. Sharing is the time of
-the same search without shared prefixes over the time with them.
+The suites are samples of the official ones (PDTOOLS_TEST_DATA), or without those the bundled ones; models
+have random weights. Figures of BLiMP say how long all of it would take. Sharing is the time of the same
+search without shared prefixes over the time with them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tok
 
 BLIMP_SENTENCES = 134_000
 VOCABULARY = 8000
-# Of every how many paradigms and suites the first pairs and items are taken, by beam.
+# By beam, the step through paradigms and suites whose first pairs and items are taken.
 SAMPLES = {1: 1, 50: 4, 300: 8}
 SHARED_BEAM, SHARING_BAR = 50, 1.4
 PEER_PAIRS, PEER_BATCHES, PEER_BAR = 3, (16, 32, 64), 2.0
@@ -50,24 +50,24 @@ class Sample:
 
     @property
     def blimp_sentences(self) -> list[Sentence]:
-        """Different ones."""
+        """The different sentences of minimal pairs."""
         texts = {text for pair in self.pairs for text in (pair.good, pair.bad)}
         return [split_words(text, "ptb") for text in texts]
 
     @property
     def sg_sentences(self) -> list[Sentence]:
-        """Of all conditions."""
+        """The sentences of all conditions."""
         return [present(condition, "ptb").sentence for _, _, condition in sentences(self.suites)]
 
     def every(self, step: int) -> Sample:
-        """The first pair of every so many paradigms, the first items of suites: four of one in four."""
+        """The first pair of every step-th paradigm, the first items of suites: four of one in four."""
         firsts = {pair.paradigm: pair for pair in reversed(self.pairs)}
         suites = [replace(suite, items=suite.items[:4]) for suite in self.suites[:: 4 * step]]
         return Sample(pairs=[firsts[name] for name in sorted(firsts)][::step], suites=suites)
 
 
 def figures(options: Options) -> Iterator[Figure]:
-    """All of them."""
+    """All figures, by model and beam."""
     logging.getLogger("transformers").setLevel(logging.ERROR)
     whole, source = suites()
     trunk = LARGE_TRUNK if options.device.startswith("cuda") else TRUNK
@@ -88,7 +88,7 @@ def figures(options: Options) -> Iterator[Figure]:
 
 
 def suites() -> tuple[Sample, str]:
-    """Three pairs a paradigm and all items of the suites, and where they are from."""
+    """Return three pairs a paradigm and all items of the suites, and their source."""
     try:
         folder = data_folder()
     except Missing as missing:
@@ -100,7 +100,7 @@ def suites() -> tuple[Sample, str]:
 
 
 def loaded_scorer(folder: Path, options: Options) -> Scorer:
-    """A scorer whose model is where the options say."""
+    """A scorer whose model is on the options' device."""
     return load_scorer(folder, device=options.device, dtype=_dtype(options))
 
 
@@ -191,7 +191,7 @@ def sharing(
 
 
 def saved(chosen: Sequence[Sentence], tokenizer: Tokenizer, *, beam: int) -> float:
-    """The share of what is fed to hypotheses that sharing saves; at beam 1 it is the share of tokens."""
+    """The share of fed tokens that sharing saves: per hypothesis; at beam 1 it is the share of tokens."""
     ids = [tokenizer.encode(sentence).ids for sentence in chosen]
     widths = AttachmentKind().widths(beam, max(map(len, ids)))
     fed = {

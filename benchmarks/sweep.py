@@ -1,12 +1,12 @@
-"""How cost grows: a training step with sentence length and model size, the beam with its size and the length,
-the preparation with the corpus; and what threads and workers bring.
+"""Growth of cost: a training step with sentence length and model size, the beam with its size and the length,
+the preparation with the corpus; and the effect of threads and workers.
 
     python benchmarks/sweep.py [--device cuda] > sweep.jsonl
     python benchmarks/sweep.py --plot sweep.jsonl docs/notes/growth.svg
 
 Steps are forward and backward, on the trunk and the real tapes of ``train_step.py``, with as many sentences
-as make a fixed number of positions. A step's operations are those of its matrix products, counted as it runs;
-their rate is set beside that of one large product, measured in the same run. With several threads or workers
+as make a fixed number of positions. A step's operations are its matrix products', counted as it runs;
+their rate is set beside one large product's, measured in the same run. With several threads or workers
 it is the clock that counts: these figures need a machine that does nothing else.
 """
 

@@ -53,7 +53,7 @@ def figures(script: str, device: str, dtype: str) -> Iterator[dict[str, Any]]:
 
 
 def verdict(ratio: float, bar: float, at_least: bool) -> str:
-    """Whether a bar is met; other runs give ratios that differ by a tenth."""
+    """Return whether a bar is met; other runs give ratios that differ by a tenth."""
     over = bar / ratio if at_least else ratio / bar
     return "met" if over <= 1 else f"met within {SLACK:.0%}" if over <= 1 + SLACK else "missed"
 

@@ -39,7 +39,7 @@ LARGE_TRUNK = {**TRUNK, "layers": 16, "d_model": 1024, "d_ff": 4096, "max_length
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What is measured on a kind of device."""
+    """The model and lengths measured on a kind of device."""
 
     trunk: Mapping[str, Any]
     sentences: int
@@ -89,7 +89,7 @@ def step(model: TransformerLM, batch: Batch, loss: Callable[[TransformerLM, Batc
 
 
 def own_loss(model: TransformerLM, batch: Batch) -> Tensor:
-    """What training minimizes."""
+    """The loss that training minimizes."""
     parts = model.loss(batch)
     return parts.sums["token_nll"] + parts.sums["attachment_nll"]
 
@@ -124,7 +124,7 @@ def compared(
     *,
     label: str,
 ) -> Iterator[Figure]:
-    """The second of two runs against the first; the label says of what."""
+    """The second of two runs against the first; the label names them."""
     first, second = runs
     times = seconds(runs, options)
     memory = {name: peak_memory(run, options.device) for name, run in runs.items()}

@@ -2,8 +2,8 @@
 
     python benchmarks/treereg.py [--device cuda --dtype bf16]
 
-The model is the base transformer of ``train_step.py``; the loss is of the output of three quarters of its
-layers, as in the paper. What the training loop counts before such a step is part of it.
+The model is the base transformer of ``train_step.py``; the loss is on the output of three quarters of its
+layers, as in the paper. The training loop's counts before such a step are part of it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def with_edges(batch: Batch) -> Batch:
 
 
 def loss(model: TransformerLM, batch: Batch) -> Tensor:
-    """What training minimizes."""
+    """The loss that training minimizes."""
     parts = model.loss(batch)
     if "treereg" not in parts.sums:
         return parts.sums["token_nll"]

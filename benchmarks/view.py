@@ -1,4 +1,4 @@
-"""Pages of results: how large they are, what it costs to make one, and to open it in Chromium.
+"""Pages of results: their size, the cost to make one, and the cost to open it in Chromium.
 
     python benchmarks/view.py                          # made-up results of 67,000 pairs: 1, 2 and 5 models
     python benchmarks/view.py results/a results/b …    # of these
@@ -37,7 +37,7 @@ def busy(session: Any) -> float:
 
 
 def open_page(browser: Any, path: Path) -> tuple[float, float, float]:
-    """Until the page is drawn; from there until its items are listed; by the clock, until it is drawn."""
+    """Seconds until the page is drawn; from there until its items are listed; by the clock, until drawn."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})

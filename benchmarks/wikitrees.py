@@ -23,7 +23,7 @@ from pdtools.data.generate import english, sentences
 
 SCRIPT = Path(__file__).resolve().parents[1] / "examples" / "wikitrees.sh"
 PER_PARAGRAPH, PER_SECTION, PER_ARTICLE = 8, 24, 96
-# In the place of pdtools: does what it is asked to, and writes down what that took.
+# A stand-in for pdtools: does the same, and writes down the time and memory taken.
 TIMED = f"""#!{sys.executable}
 import json, os, resource, subprocess, sys, time
 beam = ["--beam", os.environ["BEAM"]] if sys.argv[1] == "parse" else []
@@ -39,7 +39,7 @@ sys.exit(status)
 
 
 def lines(n_words: int) -> Iterator[str]:
-    """Text in WikiText's style, of about so many words."""
+    """Text in WikiText's style, of about this many words."""
     drawn = sentences(english(), random.Random(1), set())
     words = number = 0
     paragraph: list[str] = []
@@ -57,7 +57,7 @@ def lines(n_words: int) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print what each stage took."""
+    """Print the cost of each stage."""
     assert __doc__ is not None
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--parser", required=True, help="a checkpoint")

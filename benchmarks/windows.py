@@ -2,8 +2,8 @@
 
     python benchmarks/windows.py [--device cuda --dtype bf16]
 
-The models are those of ``train_step.py``. Windows hold whole sentences of the bundled treebank, with their
-attachments and random tokens, as many as fit; what is left of a window is padding. The base transformer
+The models are as in ``train_step.py``. Windows hold whole sentences of the bundled treebank, with their
+attachments and random tokens, as many as fit; the rest of a window is padding. The base transformer
 predicts the ROOT after each sentence, and so reads one more position a window; in the Pushdown LM sentences
 end by attachments.
 """

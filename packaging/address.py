@@ -20,7 +20,7 @@ _RELATIVE = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((?!https?:|#)([^)\s]
 
 
 def address(root: Path) -> str:
-    """The address that ``pyproject.toml`` has."""
+    """Return the address in ``pyproject.toml``."""
     found = re.search(r'^Repository = "(.*)"$', (root / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
     if found is None:
         raise SystemExit("pyproject.toml: [project.urls] has no Repository")
@@ -67,7 +67,7 @@ def fill(root: Path, new: str) -> None:
 
 
 def main(root: Path, arguments: list[str]) -> int:
-    """The command. Exit status 1: the places disagree."""
+    """Run the command. Exit status 1: the places disagree."""
     if arguments:
         if not re.fullmatch(r"https://[^\s/]+(/[^\s/]+)+", arguments[0]) or arguments[1:]:
             print("address.py: an address is such as https://github.com/NAME/pdtools", file=sys.stderr)

@@ -2,8 +2,8 @@
 
 Usage: prose.py [--json] [PAGE…]. By default the pages of docs/guide and docs/reference.
 
-Passages that ``make docs`` writes (``<!-- generated: … -->`` to ``<!-- end -->``) are left out: what counts
-is written by hand.
+Passages that ``make docs`` writes (``<!-- generated: … -->`` to ``<!-- end -->``) are excluded: prose
+written by hand counts.
 
 Prose is paragraphs and list items. Headings, code blocks, tables, images, comments and targets of links are
 not counted; code within a line is one word. A sentence ends at . ! ? before a space, or with its block.
@@ -37,7 +37,7 @@ _WORD = re.compile(r"\w")
 
 @dataclass(frozen=True)
 class Prose:
-    """Counts of one page or several; adding two gives those of both."""
+    """Counts of one page or several; they can be added."""
 
     words: int = 0
     sentences: int = 0
@@ -54,7 +54,7 @@ class Prose:
 
     @property
     def mean(self) -> float:
-        """Words a sentence."""
+        """The mean number of words in a sentence."""
         return self.words / self.sentences if self.sentences else 0.0
 
     @property
@@ -85,7 +85,7 @@ def blocks(markdown: str) -> Iterator[str]:
 
 
 def sentences(block: str) -> Iterator[list[str]]:
-    """The sentences of a block, each as its words: what has a letter or a digit, between spaces."""
+    """The sentences of a block, each as its words: parts between spaces with a letter or a digit."""
     for sentence in _END.split(_ABBREVIATION.sub(r"\1", block) + " "):
         if words := _words(sentence):
             yield words
@@ -108,7 +108,7 @@ def hand_written(markdown: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the counts of each page and of all together; the exit status."""
+    """Print the counts of each page and of all together, and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="one JSON document")
     parser.add_argument(

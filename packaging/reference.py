@@ -1,4 +1,4 @@
-"""Passages of docs/reference that the code gives: commands, their options, keys of recipes, bundled names.
+"""Passages of docs/reference that come from code: commands, options, keys of recipes, bundled names.
 
 ``studies/pages.py`` writes these passages into the pages (``make docs``), and a test says when one is stale:
 ``<!-- generated: reference options eval-sg -->`` is what :func:`options` makes of ``eval-sg``.
@@ -160,7 +160,7 @@ def _type(annotation: Any) -> tuple[Any, bool]:
 
 
 def summary(*names: str) -> str:
-    """A table of commands: each with its page and what it does in a few words."""
+    """A table of commands: each with its page and its purpose in a few words."""
     from pdtools.cli.main import app
 
     said = {each.name: each.short_help or each.callback.__doc__ for each in app.registered_commands}
@@ -202,7 +202,7 @@ def table(place: str, first: str = "key") -> str:
     """The list in a docstring (Attributes, Columns, Files, Keys): names, types if it has them, meanings.
 
     Args:
-        place: a module, or what is in one: ``pdtools.inspection.trace.Trace``.
+        place: a module, or a name in one: ``pdtools.inspection.trace.Trace``.
         first: the heading of the names.
     """
     found = pkgutil.resolve_name(place)
@@ -224,7 +224,7 @@ def table(place: str, first: str = "key") -> str:
 
 
 def recipes() -> str:
-    """The bundled recipes, and what each is for."""
+    """The bundled recipes with their purposes."""
     from pdtools.cli.config import _first_sentence
     from pdtools.training.recipe import bundled_recipes, recipe_text
 

@@ -12,18 +12,18 @@ from mkdocs.structure.files import Files
 
 
 def on_config(config: Any, **_: Any) -> Any:
-    """Headings get GitHub's anchors, so that a link to one works there and on the site."""
+    """Give headings GitHub's anchors, so that a link to one works there and on the site."""
     config.mdx_configs["toc"]["slugify"] = anchor
     return config
 
 
 def anchor(heading: str, separator: str) -> str:
-    """Where links find a heading: several hyphens stay as they are, which Markdown's own function joins."""
+    """The anchor of a heading: several hyphens stay as they are, which Markdown's own function joins."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", separator)
 
 
 def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str:
-    """Links to files of the repository, which the site does not have, become these files' names."""
+    """Replace links to files of the repository, which the site does not have, by these files' names."""
     folder = posixpath.dirname(page.file.src_uri)
 
     def replaced(link: re.Match[str]) -> str:
@@ -37,7 +37,7 @@ def on_page_markdown(markdown: str, *, page: Any, files: Files, **_: Any) -> str
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """Names that docstrings refer to (``:func:`…```) stand without their role.
+    """Strip the roles of names that docstrings refer to (``:func:`…```).
 
     Markdown that was not understood stops the site.
     """

@@ -1,1 +1,1 @@
-"""What the papers print, written plainly, to measure against; pdtools never imports it."""
+"""Plain formulations, as the papers print them, to measure against; pdtools never imports them."""

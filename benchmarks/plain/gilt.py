@@ -34,16 +34,16 @@ class Read:
 
 
 class GivenFunctions(Protocol):
-    """The network: any functions of what was read."""
+    """The network: any functions of the tokens read."""
 
     def tokens(self, read: Sequence[Read]) -> Sequence[float]:
-        """log p of each token after these."""
+        """The log p of each token after these."""
 
     def counts(self, read: Sequence[Read], token: int, features: Features) -> Sequence[float]:
-        """log p of 0, 1, … arcs of the word that a token starts; ``features`` are those before it."""
+        """The log p of 0, 1, … arcs of the word that a token starts; ``features`` are those before it."""
 
     def scores(self, read: Sequence[Read], token: int, features: Features) -> Mapping[Arc, float]:
-        """Scores of its candidates."""
+        """Scores of the word's candidates."""
 
 
 def candidates(t: int) -> list[Arc]:
@@ -70,7 +70,7 @@ def cheapest(arcs: Iterable[Arc], start: int, down: int, up: int) -> dict[int, i
 
 
 def features(arcs: Iterable[Arc], t: int) -> Features:
-    """Of words 0 to t, after word t."""
+    """The features of words 0 to t, after word t."""
     there = [arc for arc in arcs if max(arc) <= t]
     shortest, distance = cheapest(there, 0, 1, 1), cheapest(there, t, 10, 1)
     return {
@@ -85,7 +85,7 @@ def features(arcs: Iterable[Arc], t: int) -> Features:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A prefix with its arcs: log p of both, what was read, the arcs of each word, and its counts."""
+    """A prefix with its arcs: log p of both, the tokens read, the arcs of each word, and their numbers."""
 
     joint: float
     read: tuple[Read, ...]
@@ -94,14 +94,14 @@ class Hypothesis:
 
     @property
     def graph(self) -> list[Arc]:
-        """All arcs."""
+        """All arcs of the prefix."""
         return [arc for own in self.arcs for arc in own]
 
 
 def with_word(
     model: GivenFunctions, before: Hypothesis, token: int, *, sets: bool
 ) -> Iterator[tuple[float, tuple[Arc, ...], int]]:
-    """What the word that a token starts may choose: log p, arcs, how many."""
+    """Yield the choices of the word that a token starts: log p, arcs, and their number."""
     t = before.read[-1].word + 1
     old = features(before.graph, t - 1)
     scores = model.scores(before.read, token, old)
@@ -123,7 +123,7 @@ def with_word(
 def extended(
     model: GivenFunctions, before: Hypothesis, token: int, *, starts: bool, sets: bool
 ) -> Iterator[Hypothesis]:
-    """A token, whose probability is in the hypothesis, with all that its word may choose; then it is read."""
+    """Yield hypotheses longer by a token, whose probability they have, with all choices of its word."""
     t = before.read[-1].word + starts
     choices = with_word(model, before, token, sets=sets) if starts else [(0.0, None, 0)]
     for logprob, own, a in choices:
@@ -148,8 +148,8 @@ def search(
 
     Args:
         tokens: without ROOT and end-of-sentence.
-        starts: which of them start words; the first does.
-        beam: how many hypotheses are kept after each token; None: all, and sums are exact.
+        starts: True for tokens that start words; the first does.
+        beam: the number of hypotheses kept after each token; None: all, and sums are exact.
         sets: whether the arcs are drawn given their number, or the best ones.
 
     Returns:
@@ -174,7 +174,7 @@ def search(
 def given(
     model: GivenFunctions, tokens: Sequence[int], starts: Sequence[bool], arcs: Iterable[Arc], *, root: int
 ) -> tuple[list[Read], list[float]]:
-    """Read a string with a given graph: what is read, and log p of each token but end-of-sentence."""
+    """Read a string with a given graph; return its tokens, with log p of each but end-of-sentence."""
     arcs = list(arcs)
     read, said = [Read(root, 0, {})], []
     for token, start in zip(tokens, starts, strict=True):

@@ -1,6 +1,6 @@
 """Treebank preparation written plainly, from the paper: nltk trees, recursion over nodes, lists of tokens.
 
-What ``prep.py`` measures pdtools against; pdtools itself never imports it.
+The benchmark ``prep.py`` measures pdtools against it; pdtools itself never imports it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ ESCAPES = [
 
 
 def read(files: Sequence[str]) -> list[nltk.Tree]:
-    """The trees of files, without wrappers, traces and the phrases that those empty."""
+    """The trees of files, without wrappers, traces and the phrases emptied by their removal."""
     return list(one_by_one(files))
 
 
 def one_by_one(files: Sequence[str]) -> Iterator[nltk.Tree]:
-    """The same, none of them kept: Python's garbage collector then has less to go over."""
+    """The trees of files one by one, none kept: Python's garbage collector then has less to go over."""
     for file in files:
         for tree in _bracketings(Path(file).read_text(encoding="utf-8")):
             bare = without_traces(nltk.Tree.fromstring(tree))
@@ -179,5 +179,5 @@ def unescaped(word: str) -> str:
 def whole(
     files: Sequence[str], encode: Encode, root: int, eos: int, labels: Mapping[str, int], file: Path
 ) -> None:
-    """From trees to Parquet."""
+    """Run all stages, from trees to Parquet."""
     write([row(tree, encode, root, eos, labels) for tree in read(files)], file)

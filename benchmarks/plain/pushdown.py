@@ -1,7 +1,7 @@
-"""The Pushdown LM as figures 7 and 8 of its paper print it: what pdtools' formulation is measured against.
+"""The Pushdown LM as figures 7 and 8 of its paper print it, to measure pdtools' formulation against.
 
 Every pair of positions has its own key, in each layer (N x N x d_head a sentence) and in the attachment head,
-whose key network runs on all pairs. Weights and results are those of the given model.
+whose key network runs on all pairs. Weights and results are the given model's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pdtools.models.transformer.score_terms import DepthScores
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, tape: Tensor) -> Tensor:
-    """Figure 7.
+    """Attention by figure 7.
 
     Args:
         q, k, v: (B, H, N, d_head).
@@ -38,10 +38,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, table: Tensor, tape: Tensor) -> Tens
 
 
 def attach(head: AttachmentHead, hidden: Tensor, tape: Tensor, embedding: Tensor, legal: Tensor) -> Tensor:
-    """Figure 8, with the softmax over the legal candidates.
+    """Attachment scores by figure 8, with the softmax over the legal candidates.
 
     Args:
-        hidden: (B, N, D), of the tokens before those that attach.
+        hidden: (B, N, D), of the tokens before the ones that attach.
         tape: int64 (B, N, N), row k is W_k.
         embedding: (B, N, D), of the tokens that attach.
         legal: bool (B, N, N + 1): whether the token after k may attach to j.
@@ -63,7 +63,7 @@ def attach(head: AttachmentHead, hidden: Tensor, tape: Tensor, embedding: Tensor
 
 
 def loss(model: TransformerLM, batch: Batch) -> Tensor:
-    """-log p of all tokens and attachments of rows without padding, in nats; dropout is left out."""
+    """-log p of all tokens and attachments of rows without padding, in nats, without dropout."""
     assert model.depths is not None
     assert model.head is not None
     tape = tape_from_attachments(batch.attach)  # (B, N, N)

@@ -1,6 +1,6 @@
 """Stack attention as its equations stand (Li et al. 2024, 19 to 23): a list of rows, one tensor a step.
 
-What the benchmarks compare with, and an oracle of the tests.
+The benchmarks compare with it, and it is an oracle of the tests.
 """
 
 from __future__ import annotations

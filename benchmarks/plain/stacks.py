@@ -1,8 +1,8 @@
-"""Stack RNNs as the nondeterministic-stacks paper prints them: what pdtools is measured against.
+"""Stack RNNs as the nondeterministic-stacks paper prints them, to measure pdtools against.
 
 Autograd goes through every step. The nondeterministic stack is in log space, products of two tables being
-sums and ``logsumexp``; Grefenstette's has its sums within sums. Weights and results are those of the given
-model. Nothing is limited in size (no window, no depth) but for superposition.
+sums and ``logsumexp``; Grefenstette's has its sums within sums. Weights and results are the given model's.
+Nothing is limited in size (no window, no depth) but for superposition.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PlainStack(Protocol):
 
 
 class Stratification:
-    """Appendix A.1."""
+    """The stratification stack of appendix A.1."""
 
     def __init__(self, rows: int, size: int, like: Tensor) -> None:
         self.vectors: list[Tensor] = []
@@ -53,7 +53,7 @@ class Stratification:
 
 
 class StratificationByTensors:
-    """Appendix A.1 again, with a sum over all elements above as one cumulative sum."""
+    """The stack of appendix A.1 again, with a sum over all elements above as one cumulative sum."""
 
     def __init__(self, rows: int, size: int, like: Tensor) -> None:
         self.vectors = like.new_zeros(rows, 0, size)
@@ -75,7 +75,7 @@ class StratificationByTensors:
 
 
 class Superposition:
-    """Appendix A.2."""
+    """The superposition stack of appendix A.2."""
 
     def __init__(self, rows: int, size: int, like: Tensor, depth: int, push: str) -> None:
         self.depth = depth
@@ -99,7 +99,7 @@ class Superposition:
 
 
 class Nondeterministic:
-    """Equations 1 to 5 in log space; configurations are numbered symbol · Q + state.
+    """The nondeterministic stack, equations 1 to 5 in log space; configurations are symbol · Q + state.
 
     Args:
         plainest: the sum over k, u, s and z of equation 2 as one, O(Q⁴S³n³); else in two, the cheaper order.
@@ -149,11 +149,11 @@ class Nondeterministic:
         self.reading = self._read(self.alphas[-1])
 
     def _padded(self, k: int, times: int) -> Tensor:
-        """γ[i → k] of ``times`` times i."""
+        """γ[i → k] for ``times`` times i."""
         return F.pad(self.columns[k], (0, 0, 0, 0, 0, times - k), value=ZERO)
 
     def _popped(self, below: Tensor, previous: Tensor, pop: Tensor) -> Tensor:
-        """What pops lead to, (B, i, c, c')."""
+        """The results of pops, (B, i, c, c')."""
         above = previous[:, 1:].unflatten(2, (self.s, self.q))  # (B, k, y, u, z)
         if self.plainest:
             terms = (

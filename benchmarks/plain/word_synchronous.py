@@ -1,6 +1,6 @@
 """Word-synchronous beam search as one would write it down: a hypothesis at a time, each read from its start.
 
-What the search of pdtools has to give, and is timed against: no cache, no batches, no arrays.
+The search of pdtools has to give the same, and is timed against it: no cache, no batches, no arrays.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pdtools.search.options import ActionBeam
 
 @dataclass
 class Hypothesis:
-    """Actions, their log joint in nats, before the last one too, and how many constituents are open after
-    them."""
+    """A hypothesis: actions, log joints in nats after and before the last one, and the number of open
+    constituents."""
 
     actions: list[int] = field(default_factory=list)
     score: float = 0.0
@@ -30,7 +30,7 @@ class Hypothesis:
 
 @torch.no_grad()
 def next_logprobs(model: GrammarLM, actions: Sequence[int]) -> torch.Tensor:
-    """log p of every action after others, float64 (A,), from one pass over all of them."""
+    """The log p of every action after others, float64 (A,), from one pass over all of them."""
     derivations = model.derive(1, 1)
     for action in actions:
         derivations.push(torch.tensor([action]))
@@ -39,7 +39,7 @@ def next_logprobs(model: GrammarLM, actions: Sequence[int]) -> torch.Tensor:
 
 @torch.no_grad()
 def whole_logprob(model: GrammarLM, ids: Sequence[int], actions: Sequence[int]) -> float:
-    """log p(x, y) of a whole derivation, teacher-forced."""
+    """The log p(x, y) of a whole derivation, teacher-forced."""
     import numpy as np
 
     found = read_actions(np.array(actions), model.actions)
@@ -62,14 +62,14 @@ def search(
     Args:
         model: in evaluation mode.
         ids: ROOT, the tokens, end-of-sentence.
-        beam: how many hypotheses are kept.
+        beam: the numbers of hypotheses kept.
         margin: nats that they may be behind the best.
         following: log p of every action after others; by default the model's.
         opened: how an action changes the number of open constituents; by default openers and closers do.
 
     Returns:
-        A_0, …, A_n, A_end; the hypotheses at the end, best first; how many actions' successors were asked
-        for.
+        A_0, …, A_n, A_end; the hypotheses at the end, best first; the number of actions whose successors were
+        computed.
     """
     names = model.actions
     kept, sums, expanded = [Hypothesis()], [0.0], 0

@@ -1,4 +1,4 @@
-"""Tiny action models and random trees; what a stack does, step by step."""
+"""Tiny action models and random trees; a stack's states, step by step."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def action_model(
     seed: int = 0,
     **settings: object,
 ) -> GrammarLM:
-    """A model whose tokens are 3, 4, …, after the special ones; with ``zero``, all that is allowed is as
+    """A model whose tokens are 3, 4, …, after the special ones; with ``zero``, allowed actions are equally
     likely."""
     torch.manual_seed(seed)
     special = {"vocab_size": 3 + words, "pad_id": 0, "root_id": 1, "eos_id": 2}
@@ -100,7 +100,7 @@ def plain_actions(tokens: Sequence[int], tree: Constituents, ids: ActionIds, sta
 
 
 def stack_of_transformer_grammar(actions: Sequence[int], ids: ActionIds) -> tuple[list[set[int]], list[int]]:
-    """What every position sees, and its depth, by keeping a stack of positions."""
+    """The positions that each position sees, and its depth, by keeping a stack of positions."""
     stack: list[int] = []
     open_at: list[int] = []  # heights of the stack below open constituents
     sees, depths = [], []

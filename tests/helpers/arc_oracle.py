@@ -1,4 +1,4 @@
-"""Arc-standard derivations one action at a time, and all of those that there are; tiny models of them."""
+"""Arc-standard derivations one action at a time, and all derivations of a length; tiny models of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ L, R, POP = "L", "R", "pop"
 
 
 def sequences(words: int) -> list[list[str]]:
-    """Every sequence of the actions GEN (as ``w``), ``L`` and ``R`` that makes one tree of so many words."""
+    """Every sequence of the actions GEN (``w``), ``L`` and ``R`` that makes one tree of this many words."""
     found: list[list[str]] = []
 
     def go_on(made: list[str], n_made: int, height: int) -> None:
@@ -51,12 +51,12 @@ def heads_by_hand(sequence: Sequence[str]) -> tuple[int, ...]:
 
 
 def projective_trees(words: int) -> list[tuple[int, ...]]:
-    """Every projective tree of so many words, of all arrays of heads."""
+    """Every projective tree of this many words, from all arrays of heads."""
     return [heads for heads in itertools.product(range(-1, words), repeat=words) if is_projective(heads)]
 
 
 def is_projective(heads: Sequence[int]) -> bool:
-    """Whether heads make one tree, and every word between the ends of an arc descends from its head."""
+    """Return whether heads make one tree, and each word between an arc's ends descends from its head."""
     if list(heads).count(-1) != 1:
         return False
 
@@ -101,7 +101,7 @@ def oracle_by_hand(heads: Sequence[int]) -> list[str]:
 
 
 def as_actions(sequence: Sequence[str], chunks: Sequence[int] | None = None) -> ArcActions:
-    """A sequence as :class:`ArcActions`, of words with so many tokens."""
+    """A sequence as :class:`ArcActions`, for words with these numbers of tokens."""
     begins, arcs, left = list[bool](), list[int](), list[bool]()
     counts = iter(chunks or [1] * len(sequence))
     for action in sequence:
@@ -116,12 +116,12 @@ def as_actions(sequence: Sequence[str], chunks: Sequence[int] | None = None) -> 
 
 
 class Position(NamedTuple):
-    """What one position of a row is.
+    """One position of a row.
 
     Attributes:
         action: a token (its number), or ``L``, ``R``, ``pop``.
-        head: the token of the head of an arc; None of tokens.
-        sees: relative positions by the positions that it sees.
+        head: the token of the head of an arc; None for tokens.
+        sees: relative positions, by the positions that it sees.
         n_words: words on the stack after it.
     """
 
@@ -165,7 +165,7 @@ def arc_model(
     *, words: int = 3, continuing: int = 0, zero: bool = False, **settings: Any
 ) -> DependencyGrammarLM:
     """A model whose tokens are 3, 4, …; the first ``continuing`` of them continue words. With ``zero`` all
-    that is allowed is as likely."""
+    allowed actions are equally likely."""
     torch.manual_seed(0)
     special = {"vocab_size": 3 + words, "pad_id": 0, "root_id": 1, "eos_id": 2}
     shape = {"layers": 2, "d_model": 16, "heads": 4, "d_ff": 32}

@@ -45,7 +45,7 @@ def next_word(model: Any, tokenizer: Any, text: str, word: str) -> float:
 
 
 def answers(folder: str, questions: dict[str, Any]) -> dict[str, Any]:
-    """What a model says."""
+    """The answers of a model."""
     tokenizer = AutoProcessor.from_pretrained(
         folder, padding_side="right", revision=None, trust_remote_code=True
     )

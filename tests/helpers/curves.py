@@ -1,4 +1,4 @@
-"""Short runs of every kind of loss, and what they gave when ``tests/training/curves.json`` was written.
+"""Short runs of every kind of loss, and their curves when ``tests/training/curves.json`` was written.
 
     PYTHONPATH=.:tests/helpers:tests/training python tests/helpers/curves.py tests/training/curves.json
 
@@ -49,7 +49,7 @@ CONFIG = TrainConfig(
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A run: its model, its data (of :func:`prepare`), and what differs in how it is trained."""
+    """A run: its model, its data (of :func:`prepare`), and its special settings in training."""
 
     model: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -106,7 +106,7 @@ CASES: Mapping[str, Case] = {
         },
     ),
 }
-# By two processes, each of which often has nothing of a batch.
+# Runs by two processes, each of which often has nothing of a batch.
 OF_TWO = ("attachments", "treereg-beside", "treereg-of-windows", "answers", "numbers", "scaffold")
 
 
@@ -143,7 +143,7 @@ def curve(case: Case, shards: Path, run: Path) -> dict[str, Any]:
 
 
 def described(run: Path) -> dict[str, Any]:
-    """See :func:`curve`."""
+    """Return a run's losses and digest; see :func:`curve`."""
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     by_clock = ("seconds", "tokens_per_second", "loading_share")
     scheduled = ("kind", "learning_rate", "epoch", "tokens")

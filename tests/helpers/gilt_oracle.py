@@ -1,4 +1,4 @@
-"""GiLT's network from its specification, query by query and key by key, with a given model's weights."""
+"""GiLT's network from its specification, query by query and key by key, with a model's weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sinusoid(distance: int, width: int) -> Tensor:
 
 
 class PlainNetwork:
-    """The functions that :mod:`benchmarks.plain.gilt` asks for; of a model in double precision, pre-norm."""
+    """The functions that :mod:`benchmarks.plain.gilt` needs; for a pre-norm model in double precision."""
 
     def __init__(self, model: Any) -> None:
         self.config = model.config
@@ -29,14 +29,14 @@ class PlainNetwork:
         self._kept: dict[Any, list[list[Tensor]]] = {}
 
     def tokens(self, read: Sequence[Any]) -> list[float]:
-        """log p of all tokens but the root and padding."""
+        """The log p of all tokens but the root and padding."""
         x = self._norm("final_norm", self._layers(read)[-1][-1])
         logits = self.w["embedding.weight"] @ x
         logits[[self.config.pad_id, self.config.root_id]] = -math.inf
         return logits.log_softmax(0).tolist()
 
     def counts(self, read: Sequence[Any], token: int, features: Features) -> list[float]:
-        """log p of 0, 1, … arcs, those that the word may have."""
+        """The log p of 0, 1, … arcs, the numbers that the word may have."""
         t = read[-1].word + 1
         heads, dependents = self._vectors(read, token, features)
         w = self.w["scorer.count_weight"]
@@ -78,13 +78,13 @@ class PlainNetwork:
         return found[0], found[1]
 
     def _z(self, read: Sequence[Any], token: int) -> Tensor:
-        """Of a word whose first token follows what was read."""
+        """The features of a word whose first token follows the tokens read."""
         layers, n = self._layers(read), self.config.layers
         lower, upper = min(n, n // 2 + 1), max(1, n - 1)
         return torch.cat([layers[lower][-1], layers[upper][-1], self.w["embedding.weight"][token]])
 
     def _layers(self, read: Sequence[Any]) -> list[list[Tensor]]:
-        """The input of the first layer and the outputs of all, of each position."""
+        """The input of the first layer and the outputs of all, at each position."""
         key = tuple((each.token, each.word, tuple(sorted(each.features.items()))) for each in read)
         if key not in self._kept:
             x = [self.w["embedding.weight"][each.token] for each in read]

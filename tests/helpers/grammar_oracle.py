@@ -63,7 +63,7 @@ def products(
 
 @st.composite
 def small_grammars(draw: st.DrawFn) -> Grammar:
-    """Up to three symbols and two tokens; ambiguous, with empty strings and single symbols in circles.
+    """Grammars of up to three symbols and two tokens; ambiguous, with empty strings and cyclic unit rules.
 
     Every symbol has a rule that ends it, with at least a third of the weight, so that sums converge soon.
     """

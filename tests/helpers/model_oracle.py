@@ -1,4 +1,4 @@
-"""What the models are tested against: the paper's algorithm and figures, written plainly and slowly."""
+"""The paper's algorithm and figures, written plainly and slowly, to test the models against."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PlainStack:
         self.tape = [0]
 
     def legal(self) -> list[int]:
-        """Last tokens of the constituents on the stack, ROOT's left out, and the next token itself."""
+        """Last tokens of the constituents on the stack, except ROOT's, and the next token itself."""
         return [c[-1] for c in self.stack if c != [0]] + [len(self.tape)]
 
     def push(self, attach: int) -> None:

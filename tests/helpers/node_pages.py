@@ -47,7 +47,7 @@ def number(text: str) -> float:
 
 
 def shows(text: str, value: float | None, digits: int) -> bool:
-    """Whether a text is this number rounded to so many digits; a dash is none."""
+    """Return whether a text is this number rounded to this many digits; a dash is none."""
     if value is None or text == "\u2013":
         return value is None and text == "\u2013"
     decimals = text.removesuffix("%").partition(".")[2]

@@ -8,7 +8,7 @@ SPACES = st.sampled_from([" ", " ", " ", "  ", "\n", "\n  ", "\r\n", "\t", "\n\n
 WORDS = st.sampled_from(
     ["a", "*T*-1", "-NONE-", "|<", "é|<x>", "a\u00a0b", "\u2009", "-LRB-", "\\/", "0", "\ufffd", "a-RSB-\\*"]
 )
-# X and XX: what pdtools parse writes where it has no parse.
+# X and XX: labels that pdtools parse writes for sentences without a parse.
 LABELS = st.sampled_from(
     [
         "S",

@@ -9,12 +9,12 @@ REPEATED = {"--set", "--grid"}
 
 
 def is_name(part: str) -> bool:
-    """Whether a part of a command names an option."""
+    """Return whether a part of a command names an option."""
     return part.startswith("-") and part != "-"
 
 
 def with_options(command: Sequence[str], *more: str) -> list[str]:
-    """The command with ``more`` behind it; what ``more`` gives a value to loses its earlier value."""
+    """Append ``more`` to a command; options with a value in ``more`` lose their earlier value."""
     pairs = pairwise(more)
     valued = {name for name, value in pairs if is_name(name) and not is_name(value)} - REPEATED
     kept, parts = [], iter(command)

@@ -28,12 +28,12 @@ class PlainPushdown:
         self.start()
 
     def start(self) -> None:
-        """Nothing is read yet."""
+        """Begin with nothing read."""
         self.inputs: list[list[Vector]] = [[] for _ in range(self.config.layers)]  # of each layer's attention
-        self.below: list[Vector] = []  # what each token is before the first pushdown layer
+        self.below: list[Vector] = []  # the output for each token before the first pushdown layer
 
     def logprobs(self, tokens: Sequence[int], attach: Sequence[int]) -> tuple[list[float], list[float]]:
-        """Of every token, and of every attachment but ROOT's and EOS's, nats; 0 where nothing is scored."""
+        """The log p of every token, and every attachment but ROOT's and EOS's, nats; 0 for unscored ones."""
         seen = self.seen(tokens)
         self.start()
         stack = PlainStack()
@@ -53,10 +53,10 @@ class PlainPushdown:
         raise AssertionError
 
     def seen(self, tokens: Sequence[int]) -> list[Vector]:
-        """What the attachment head sees of each token when it attaches."""
+        """The attachment head's representation of each token when it attaches."""
         if self.config.head_reads == "embedding":
             return [self.weights["embedding.weight"][token] for token in tokens]
-        # What the layers below know is the same for every derivation: here all tokens shift.
+        # The layers below give the same for every derivation: here all tokens shift.
         self.start()
         stack = PlainStack()
         for k, token in enumerate(tokens):
@@ -139,7 +139,7 @@ class PlainPushdown:
         if j == k:
             key, penalty = self.network(both, "head.next_key"), 0.0
         else:
-            assert stack.tape[j] == arrival[j]  # what a candidate's depth is now, and was when it arrived
+            assert stack.tape[j] == arrival[j]  # a candidate's depth is still the depth at its arrival
             _, key = np.split(self.linear(final[j], "head.query_and_key"), 2)
             key = np.concatenate([key, self.of_depth("head.depth_embedding", stack.tape[j])])
             key = self.network(key, "head.key")
@@ -149,12 +149,12 @@ class PlainPushdown:
         return float(self.network(both, "head.next_query") @ key / math.sqrt(d) - penalty)
 
     def of_depth(self, name: str, depth: int) -> Vector:
-        """The row of a depth table: the last one for all that is deeper."""
+        """The row of a depth table: the last one for deeper tokens."""
         table = self.weights[f"{name}.weight"]
         return table[depth] if depth < len(table) else table[-1]
 
     def logits(self, hidden: Vector) -> Vector:
-        """Of the next token."""
+        """Logits of the next token."""
         tied = self.config.tie_embeddings
         return self.weights["embedding.weight" if tied else "output.weight"] @ hidden
 
@@ -176,7 +176,7 @@ class PlainPushdown:
 
 
 def open_after(tape: list[int], j: int) -> int:
-    """How many tokens after j are in no constituent yet."""
+    """The number of tokens after j that are in no constituent yet."""
     return sum(depth == 0 for depth in tape[j + 1 :])
 
 

@@ -1,4 +1,4 @@
-"""Scripts of shell commands with stand-ins for what they call."""
+"""Scripts of shell commands with stand-ins for the commands that they call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class Recorded:
-    """Scripts whose commands only write down what they are called with; sweeps choose the first rate."""
+    """Scripts whose commands only write down their arguments; sweeps choose the first rate."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder

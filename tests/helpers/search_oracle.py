@@ -43,7 +43,7 @@ def all_attachments(n: int) -> Iterator[list[int]]:
 
 
 def row(tokens: Sequence[int]) -> np.ndarray:
-    """ROOT, the tokens, end-of-sentence."""
+    """ROOT, the tokens, and end-of-sentence."""
     return np.array([ROOT, *tokens, EOS], dtype=np.int32)
 
 
@@ -80,7 +80,7 @@ def save_checkpoints(
 ) -> tuple[dict[str, Path], Tokenizer]:
     """A pushdown model, a base model with the attachment head, and one without; words a, b, c, no unk.
 
-    Those of windows have so many positions.
+    ``window``: the number of positions of models for windows.
     """
     shards: dict[str, object] = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     if window is not None:

@@ -60,5 +60,5 @@ class Shell:
 
     @property
     def commands(self) -> list[list[str]]:
-        """What the last script called, each as the arguments of ``pdtools`` or ``python``."""
+        """The commands called by the last script, each as the arguments of ``pdtools`` or ``python``."""
         return [json.loads(line) for line in (self.folder / "commands").read_text().splitlines()]

@@ -49,7 +49,7 @@ def best_run(
 ) -> tuple[float, list[tuple[int, Stack]]]:
     """The heaviest run and its log-weight: state and stack at every time. Found by following every run.
 
-    With a window, what is on top at a time t was put on something that was on top at t - window or later.
+    With a window, the top symbol at a time t was put on a symbol that was on top at t - window or later.
     """
     c = states * symbols
     best = (-float("inf"), [(0, (0,))])

@@ -21,10 +21,10 @@ def save_gpt2(
     Args:
         folder: made here; it must not exist.
         corpus: running text that the merges are learned from. Bytes outside it are tokens of their own.
-        vocab_size: tokens, the 256 bytes included.
+        vocab_size: the number of tokens, the 256 bytes included.
         positions: the longest sentence in tokens, with the one before it.
         special: beginning, end and unknown token in one, as GPT-2 has it; None for a model without any.
-        seed: of the weights, which are large enough that sentences differ widely in probability.
+        seed: for the weights, which are large enough that sentences differ widely in probability.
     """
     import transformers
     from tokenizers import ByteLevelBPETokenizer
@@ -79,7 +79,7 @@ def transformers_losses(folder: Path, texts: Sequence[str], *, bos: bool = True)
 
 
 class Reference:
-    """What transformers alone says of texts: a tokenizer, a model, and the sums of its log-probabilities."""
+    """Texts by transformers alone: a tokenizer, a model, and the sums of its log-probabilities."""
 
     def __init__(self, folder: Path) -> None:
         import transformers
@@ -93,8 +93,8 @@ class Reference:
         return found
 
     def logprobs(self, text: str, *, before: str = "") -> list[float]:
-        """Log p of each token, nats, BOS before the first; only of those after the tokens that a text has
-        in common with what stands ``before`` the sentence in it."""
+        """The log p of each token, nats, BOS before the first; only for tokens after those that a text has
+        in common with the text ``before`` the sentence in it."""
         import torch
 
         ids, context = self.ids(before + text), self.ids(before)

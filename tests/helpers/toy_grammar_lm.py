@@ -44,7 +44,7 @@ class ToyKind(DerivationKind):
         return ToyDerivations(model, rows, length)
 
     def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> Batch:
-        """The binary trees of rows as actions, ROOT before them."""
+        """Pack the binary trees of rows as actions, ROOT before them."""
         assert isinstance(model, ToyGrammarLM)
         lines = []
         for tokens, attach in rows:
@@ -62,7 +62,7 @@ class ToyKind(DerivationKind):
 
 
 def _actions(model: ToyGrammarLM, text: str) -> Iterator[int]:
-    """Of a bracketed binary tree over token numbers, without its last bracket."""
+    """The actions of a bracketed binary tree over token numbers, without its last bracket."""
     tree = Tree.from_brackets(text)
     nodes = sorted(zip(tree.starts.tolist(), (-tree.ends).tolist(), strict=True))
     found: list[int] = []
@@ -76,7 +76,7 @@ def _actions(model: ToyGrammarLM, text: str) -> Iterator[int]:
 
 @dataclass(frozen=True, kw_only=True)
 class ToyConfig:
-    """Sizes."""
+    """The sizes of a toy action model."""
 
     vocab_size: int
     pad_id: int
@@ -88,12 +88,12 @@ class ToyConfig:
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """Actions."""
+        """The kind of actions."""
         return ToyKind(conditions_tokens=True)
 
 
 class ToyGrammarLM(LanguageModel):
-    """``weight[last action, open constituents]`` are the logits of the next action."""
+    """A toy action model: ``weight[last action, open constituents]`` are the logits of the next action."""
 
     config: ToyConfig
     max_length = None
@@ -106,7 +106,7 @@ class ToyGrammarLM(LanguageModel):
         self.weight = nn.Parameter(torch.randn(n_actions, config.max_open + 1, n_actions))
 
     def allowed(self, last: int, n_open: int) -> list[int]:
-        """Actions after these; the last one is ROOT at the start. They depend on the prefix alone."""
+        """Actions allowed after these; the last one is ROOT at the start. They depend on the prefix alone."""
         if last == self.root_id:
             return [self.open_id]
         special = (self.pad_id, self.root_id, self.eos_id)
@@ -117,17 +117,17 @@ class ToyGrammarLM(LanguageModel):
 
     @torch.no_grad()
     def action_logprobs(self, last: int, n_open: int) -> Tensor:
-        """float64 (actions,); −inf where not allowed."""
+        """Log-probabilities of actions, float64 (actions,); −inf where not allowed."""
         mask = torch.full((self.weight.shape[2],), -torch.inf)
         mask[self.allowed(last, n_open)] = 0
         return (self.weight[last, n_open] + mask).double().log_softmax(0)
 
     def opened(self, action: int) -> int:
-        """How an action changes the number of open constituents."""
+        """The change of the number of open constituents by an action."""
         return int(action == self.open_id) - int(action in (self.close_id, self.eos_id))
 
     def forward_parts(self, batch: Batch) -> TokenParts:
-        """See :meth:`LanguageModel.forward_parts`; what is no token counts as the derivation."""
+        """See :meth:`LanguageModel.forward_parts`; actions that are no tokens count as the derivation."""
         words = torch.zeros(batch.tokens.shape, dtype=torch.float64)
         derived = torch.zeros_like(words)
         for b, length in enumerate(batch.lengths.tolist()):
@@ -142,7 +142,7 @@ class ToyGrammarLM(LanguageModel):
 
 @dataclass(frozen=True, slots=True)
 class ToyDerivation:
-    """Tokens and brackets."""
+    """A derivation of tokens and brackets."""
 
     tokens: NDArray[np.int32]
     text: str
@@ -155,7 +155,7 @@ class ToyDerivation:
 
 
 class ToyDerivations(Derivations):
-    """Row by row, in Python."""
+    """Derivations row by row, in Python."""
 
     def __init__(self, model: ToyGrammarLM, rows: int, length: int) -> None:
         self._model = model
@@ -197,7 +197,7 @@ class ToyDerivations(Derivations):
         return 1
 
     def derivation(self, choices: NDArray[np.int32]) -> Any:
-        """See :meth:`Derivations.derivation`; what is open is closed."""
+        """See :meth:`Derivations.derivation`; open constituents are closed."""
         model, actions = self._model, choices.tolist()
         n_open = sum(model.opened(action) for action in actions)
         brackets = {model.open_id: " (X", model.close_id: ")", model.eos_id: ")"}
@@ -205,7 +205,7 @@ class ToyDerivations(Derivations):
         return ToyDerivation(choices[(choices < model.vocab_size) & (choices != model.eos_id)], text.strip())
 
 
-# Derivations side by side that there is memory for.
+# Derivations that there is memory for at the same time.
 _ROOM = 1000
 
 
@@ -219,9 +219,10 @@ class Enumerated:
 
 @torch.no_grad()
 def enumerate_derivations(model: LanguageModel, ids: Sequence[int]) -> Enumerated:
-    """Of ROOT, tokens and end-of-sentence, by the protocol alone: for any model with finitely many.
+    """Enumerate the derivations of ROOT, tokens and end-of-sentence, by the protocol alone.
 
-    All that are under way are made side by side, choice after choice, whatever they have generated.
+    The model may be any with finitely many. All derivations under way are extended together, choice after
+    choice, whatever they have generated.
     """
     derivations = model.derive(_ROOM, len(ids))
     derivations.select(torch.tensor([0]))
@@ -270,7 +271,7 @@ def replayed(model: LanguageModel, choices: Sequence[int], length: int) -> Deriv
 
 
 class EnumeratingSearch(DerivationSearch):
-    """For any kind of derivations."""
+    """A search by enumeration, for any kind of derivations."""
 
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> Any:
         """See :meth:`DerivationSearch.searcher`."""

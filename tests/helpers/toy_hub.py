@@ -22,14 +22,14 @@ _FILE = re.compile(r"/(.+?)/resolve/([^/]+)/(.+)")
 
 @dataclass
 class Hub:
-    """Repositories, and what was asked of them.
+    """Repositories, and the requests for them.
 
     Attributes:
-        branches: of each repository, the commits by the names of branches.
+        branches: for each repository, the commits by the names of branches.
         commits: the files of each commit, by name.
         gated: repositories whose files are not given out.
-        breaks_at: files of which so many bytes are sent, and no more: there the connection ends.
-        asked: of each request its method and path, and the first byte that it wants.
+        breaks_at: files of which only this many bytes are sent: then the connection ends.
+        asked: for each request its method and path, and the first byte that it wants.
     """
 
     branches: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Hub:
     url: str = ""
 
     def commit(self, repo: str, files: Path | Mapping[str, bytes], branch: str = "main") -> str:
-        """Put files, or those of a folder, on a branch; its new commit."""
+        """Put files, or the files of a folder, on a branch, and return its new commit."""
         if isinstance(files, Path):
             files = {each.name: each.read_bytes() for each in files.iterdir() if each.is_file()}
         content = json.dumps([repo, branch, *((name, _sum(files[name])) for name in sorted(files))])
@@ -50,7 +50,7 @@ class Hub:
         return commit
 
     def got(self) -> list[str]:
-        """The names of files that were downloaded, since this was asked last."""
+        """The names of files that were downloaded since the last call."""
         found = [
             path.rpartition("/")[2]
             for method, path, _ in self.asked
@@ -152,7 +152,7 @@ def use_hub(monkeypatch: pytest.MonkeyPatch, url: str, cache: Path) -> None:
 
 
 def keep_model(monkeypatch: pytest.MonkeyPatch, cache: Path, name: str, folder: Path) -> str:
-    """Put the model of a folder into a cache of the hub, which this process then has, without a network; its
+    """Put the model of a folder into a cache of the hub, as this process's without a network, and return its
     commit."""
     commit = hashlib.sha1(name.encode()).hexdigest()
     place = cache / f"models--{name.replace('/', '--')}"

@@ -1,7 +1,7 @@
 """A language model with a kind of derivations of its own: one binary choice, a mark, after each token.
 
-A mark of 1 puts the token and all before it into one constituent, one of 0 does nothing; at the end what is
-left branches to the right. So n tokens have 2^(n - 1) derivations: the first token's mark is 0. Marks, and
+A mark of 1 puts the token and all before it into one constituent, one of 0 does nothing; at the end the rest
+branches to the right. So n tokens have 2^(n - 1) derivations: the first token's mark is 0. Marks, and
 tokens, depend on the last token and its mark.
 """
 
@@ -25,7 +25,7 @@ OTHER = "a token closes some of what is before it, not all"
 
 
 class MarkKind(TokenwiseKind):
-    """Marks: int32 (n + 2) of a row, 0 for ROOT and end-of-sentence."""
+    """The kind of marks: int32 (n + 2) for a row, 0 for ROOT and end-of-sentence."""
 
     name = "marks"
     unit = "mark"
@@ -59,7 +59,7 @@ def marked(tokens: NDArray[np.int32], marks: NDArray[np.int32]) -> Derivation:
 
 @dataclass(frozen=True, kw_only=True)
 class MarkConfig:
-    """Sizes."""
+    """The sizes of a mark model."""
 
     vocab_size: int
     pad_id: int
@@ -70,12 +70,12 @@ class MarkConfig:
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """Marks, which reach the tokens."""
+        """The kind of marks, which reach the tokens."""
         return MarkKind(conditions_tokens=True)
 
 
 class MarkLM(LanguageModel):
-    """``following[last token, its mark]``, ``marks[token, mark before]``: logits of next tokens and marks."""
+    """A mark model: ``following[last token, its mark]``, ``marks[token, mark before]`` are logits."""
 
     config: MarkConfig
     max_length = None
@@ -88,20 +88,20 @@ class MarkLM(LanguageModel):
         self.marks = nn.Parameter(torch.randn(v, 2, 2))
 
     def following_of(self, last: Tensor, mark: Tensor) -> Tensor:
-        """log p of the next token, float64 (…, V)."""
+        """The log p of the next token, float64 (…, V)."""
         never = torch.zeros(self.vocab_size)
         never[[self.pad_id, self.root_id]] = -torch.inf
         return (self.following[last, mark] + never).double().log_softmax(-1)
 
     def marks_of(self, token: Tensor, before: Tensor, *, is_first: Tensor) -> Tensor:
-        """log p of a token's mark, float64 (…, 2); the first token has nothing to attach to."""
+        """The log p of a token's mark, float64 (…, 2); the first token has nothing to attach to."""
         logits = self.marks[token, before].double()
         never = torch.stack([torch.zeros_like(logits[..., 0]), torch.zeros_like(logits[..., 1])], -1)
         never[..., 1] = torch.where(is_first, -torch.inf, 0.0)
         return (logits + never).log_softmax(-1)
 
     def start(self, rows: int, length: int, entries: int | None = None) -> MarkState:
-        """See :meth:`LanguageModel.start`; of ROOT no more is known than that it was read."""
+        """See :meth:`LanguageModel.start`; ROOT has been read."""
         return MarkState(torch.full((rows,), self.root_id), torch.zeros(rows, dtype=torch.int64))
 
     @torch.no_grad()
@@ -110,7 +110,7 @@ class MarkLM(LanguageModel):
         return self.following_of(state.last, state.mark)
 
     def forward_parts(self, batch: Batch) -> TokenParts:
-        """See :meth:`LanguageModel.forward_parts`; what batches have as attachments are marks."""
+        """See :meth:`LanguageModel.forward_parts`; the attachments of batches are marks."""
         marks = batch.attach.clamp(max=1) * batch.attached()
         before, last = marks.roll(1, 1), batch.tokens.roll(1, 1)
         place = torch.arange(batch.tokens.shape[1])
@@ -144,7 +144,7 @@ class MarkState(DecoderState):
 
 
 class MarkDerivations(TokenwiseDerivations):
-    """In turns a token and its mark."""
+    """Derivations of marks: in turns a token and its mark."""
 
     model: MarkLM
     state: MarkState

@@ -32,7 +32,7 @@ def recurrent() -> LanguageModel:
 
 
 def toy_models() -> dict[str, LoadedModel]:
-    """By kind."""
+    """Tiny models by kind."""
     made = {
         "pushdown": tiny_model("pushdown"),
         "window": tiny_model("pushdown", layout="window"),

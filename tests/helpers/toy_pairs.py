@@ -1,4 +1,4 @@
-"""Pairs of a task, at once."""
+"""All pairs of a task at once."""
 
 from __future__ import annotations
 

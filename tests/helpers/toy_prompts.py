@@ -1,4 +1,4 @@
-"""A task that trees alone tell: whether two sentences are split in the same place at the root."""
+"""A task that trees alone decide: whether two sentences are split in the same place at the root."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def toy_items(count: int, seed: int, task: Task = SAME) -> tuple[list[Item], lis
 
 
 def toy_prompts(folder: Path, count: int, seed: int, task: Task = SAME) -> Path:
-    """Shards of them; beside the folder, its prompts and trees."""
+    """Write shards of prompts; beside the folder, the prompts and trees."""
     items, trees = toy_items(count, seed, task)
     files = [folder.with_suffix(suffix) for suffix in (".jsonl", ".trees")]
     write_items(str(files[0]), task, items, overwrite=True)

@@ -27,7 +27,7 @@ def words_of(item: int) -> list[str]:
 
 
 def save_models(folder: Path) -> None:
-    """One with trees, and one without, of sentences; the second of windows too; one of actions."""
+    """Save a model with trees, and one without, for sentences; the second for windows too; one of actions."""
     tokenizer = train_word_tokenizer([*TOKENS, *(t.capitalize() for t in TOKENS)], text_style="ptb", unk=True)
     for name, model, layout in (
         ("pushdown", "pushdown", "sentence"),
@@ -43,7 +43,7 @@ def save_models(folder: Path) -> None:
 
 
 def write_times(file: Path) -> None:
-    """Times of all words of the items by two subjects."""
+    """Write times of all words of the items by two subjects."""
     rng = np.random.default_rng(0)
     rows = ["item\tword_number\tword\tsubject\ttime"]
     for item, subject in itertools.product(range(N_ITEMS), range(2)):
@@ -53,6 +53,6 @@ def write_times(file: Path) -> None:
 
 
 def write_counts(file: Path) -> None:
-    """How frequent the words are said to be."""
+    """Write made-up frequencies of the words."""
     counts = [f"{word.strip(',')}\t{50 - 5 * i}" for i, word in enumerate(WORDS)]
     file.write_text("\n".join(["word\tcount", *counts]) + "\n")

@@ -39,7 +39,7 @@ def make_toy_stanza(folder: Path) -> None:
 
 
 def write_resources(folder: Path) -> None:
-    """``resources.json``, by which stanza finds what a model needs."""
+    """Write ``resources.json``, by which stanza finds the parts of a model."""
     needs = [{"model": "pretrain", "package": _NAME}]
     resources: dict[str, Any] = {
         "english": {"alias": LANGUAGE},
@@ -96,7 +96,7 @@ def train_tagger(trees: list[nltk.Tree], vectors: Path, path: Path) -> None:
 
 
 def make_dependencies(folder: Path, models: Path) -> None:
-    """A parser of dependencies and what it reads, as ``folder/KIND/toy.pt``; vectors and tagger are copied.
+    """Make a dependency parser and the models it reads, as ``folder/KIND/toy.pt``; copy vectors and tagger.
 
     Its weights are random, so that arcs cross and heads depend on all that it reads.
     """
@@ -162,7 +162,7 @@ CONTRACTIONS: dict[tuple[str, ...], str] = {("in", "the"): "inthe", ("near", "th
 
 
 def make_tokenizer(folder: Path) -> None:
-    """A tokenizer of the grammar's sentences, and what expands contractions, as ``folder/KIND/toy.pt``."""
+    """Make a tokenizer for the grammar, and an expander of contractions, as ``folder/KIND/toy.pt``."""
     import torch
 
     torch.manual_seed(0)

@@ -36,5 +36,5 @@ class Doubling:
         return found
 
     def done(self) -> dict[str, str]:
-        """What was done, and whether once."""
+        """The chunks done, with their contents, each once."""
         return {path.name: path.read_text() for path in sorted(self.log.iterdir())}

@@ -53,8 +53,8 @@ def terms(tree: Nested, h: Sequence[Sequence[float]], begins_word: Sequence[bool
     """The cross-entropy of every node with two candidates or more.
 
     Args:
-        h: states, that of ROOT first.
-        begins_word: of each token (that of ROOT first), whether it is the first of a word.
+        h: states, ROOT's first.
+        begins_word: for each token (ROOT first), whether it is the first of a word.
     """
     if isinstance(tree, int):
         return

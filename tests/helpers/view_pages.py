@@ -1,4 +1,4 @@
-"""What pages of ``pdtools view`` are made of, without a model: traces, results and runs at will."""
+"""The contents of pages of ``pdtools view``, without a model: traces, results and runs at will."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What positions of grammar language models see, by moving positions on and off a stack as the papers say."""
+"""The positions that grammar language models see, by moving positions on and off a stack as in the papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ trees: st.SearchStrategy[Tree] = st.recursive(
 
 @dataclass
 class GrammarRow:
-    """A tree as Transformer Grammars read it: for each position what it sees, and its integers."""
+    """A tree as Transformer Grammars read it: for each position the ones that it sees, and its integers."""
 
     seen: list[set[int]] = field(default_factory=list)
     pop: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class GrammarRow:
 
 
 def grammar_row(tree: Tree) -> GrammarRow:
-    """The whole row, with its start."""
+    """Return the whole row, with its start."""
     row = GrammarRow()
     row.step([], 0)
     row.read(tree, 1)
@@ -77,7 +77,7 @@ def grammar_batch(rows: list[Tree]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def innermost_row(tree: Tree) -> list[int]:
-    """Of PLM-mask: the position of the innermost open constituent's opener after each action, or -1."""
+    """For PLM-mask: the position of the innermost open constituent's opener after each action, or -1."""
     row, openers = [-1], [-1]
 
     def read(tree: Tree | str) -> None:

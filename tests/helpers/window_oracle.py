@@ -12,7 +12,7 @@ from pdtools.models import LanguageModel
 
 
 def window_attachments(lengths: Sequence[int], *, open_end: bool = False) -> Iterator[list[int]]:
-    """Every derivation of sentences of so many tokens, in one window, each with its ROOT.
+    """Every derivation of sentences of these numbers of tokens, in one window, each with its ROOT.
 
     Args:
         lengths: of the sentences, at least 1 each.
@@ -39,12 +39,12 @@ def window_attachments(lengths: Sequence[int], *, open_end: bool = False) -> Ite
 
 
 def window_tokens(sentences: Sequence[Sequence[int]]) -> list[int]:
-    """ROOT before each sentence."""
+    """The tokens of sentences, with ROOT before each."""
     return [token for sentence in sentences for token in (ROOT, *sentence)]
 
 
 def searched_row(sentences: Sequence[Sequence[int]]) -> np.ndarray:
-    """The same as a search takes it, end-of-sentence behind."""
+    """The tokens of a window as a search takes them, with end-of-sentence at the end."""
     return np.array([*window_tokens(sentences), EOS], dtype=np.int32)
 
 
