@@ -142,7 +142,7 @@ def export(trees: Iterable[Tree]) -> str:
 
 
 def tiger(trees: Iterable[Tree]) -> str:
-    """Trees as TIGER XML, with quotes and ampersands of words dropped."""
+    """Trees as TIGER XML, with quotes, ampersands and angles of words replaced."""
     parts = ["<corpus><body>\n"]
     for tree in trees:
         of_words, of_nodes = parents(tree)
