@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pdtools.models.derivations import AnyDerivation, DerivationKind, Derivations
 from pdtools.models.grammar.batch import ActionBatch
+from pdtools.models.grammar.state import ActionState
 from pdtools.trees import UNKNOWN_LABEL, Constituents, Tree, constituents_of_words
 from pdtools.trees.actions import ActionIds
 
@@ -154,25 +155,31 @@ class ActionKind(DerivationKind):
 
 
 class ActionDerivations(Derivations):
-    """Prefixes of actions of one length: tokens, then openers, then closers are the columns of choices."""
+    """Prefixes of actions: tokens, then openers, then closers are the columns of choices.
+
+    Attributes:
+        state: that has read all choices.
+    """
 
     def __init__(self, model: GrammarLM, rows: int, length: int) -> None:
-        """Read the start."""
+        """The start is read; of ``length`` tokens the numbers of choices and memory are reckoned."""
         self._model = model
         self._ids = model.actions
-        self._state = model.begin(rows)
+        self.state = model.start(rows)
         self._length = length
-        # Between two tokens at most all open constituents close, and as many open.
+        self._alone = True  # no others have the same memory
+        model.advance(self.state, torch.full((rows,), model.root_id, device=model.device))
+        # Between two tokens as many constituents close and open as may be open.
         self.step, self.most_steps = 0, length * (2 * model.config.max_open + 1)
 
     def logprobs(self) -> Tensor:
         """See :meth:`Derivations.logprobs`."""
-        structure, tokens = self._model.action_logprobs(self._state)
+        structure, tokens = self._model.action_logprobs(self.state)
         return torch.cat([tokens, structure], 1).double()  # (R, A)
 
     def fits(self, token: int) -> Tensor:
         """See :meth:`Derivations.fits`."""
-        n_open = self._state.n_open[:, None]  # (R, 1)
+        n_open = self.state.n_open[:, None]  # (R, 1)
         choice = torch.arange(self._ids.number, device=n_open.device)
         is_closer = choice >= self._ids.first_closer
         if token == self._model.eos_id:
@@ -180,30 +187,44 @@ class ActionDerivations(Derivations):
         return (choice == token) | ((choice >= self._ids.tokens) & (~is_closer | (n_open > 1)))
 
     def generated(self, choices: Tensor) -> Tensor:
-        """See :meth:`Derivations.generated`: the end is the closing of the last constituent."""
-        ends = (choices >= self._ids.first_closer) & (self._state.n_open == 1)
+        """See :meth:`Derivations.generated`: the end is where the last constituent is closed."""
+        ends = (choices >= self._ids.first_closer) & (self.state.n_open == 1)
         return choices.where(choices < self._ids.tokens, -1).masked_fill(ends, self._model.eos_id)
 
     def full(self) -> Tensor | None:
         """See :meth:`Derivations.full`."""
         most = self._model.max_length
-        return None if most is None else self._state.read >= most
+        return None if most is None else self.state.read >= most
 
     def push(self, choices: Tensor) -> None:
         """See :meth:`Derivations.push`."""
         self.step += 1
-        self._model.feed(self._state, choices)
-        if self._state.memory.used > _KEPT * self._state.entries.numel():
-            self._state.compact()
+        self._model.advance(self.state, choices)
+        if self._alone and self.state.memory.used > _KEPT * self.state.entries.numel():
+            self.state.compact()
 
     def select(self, rows: Tensor) -> None:
         """See :meth:`Derivations.select`."""
-        self._state.select(rows)
+        self.state.select(rows)
+
+    def taken(self, rows: Tensor) -> ActionDerivations:
+        """Copies of the given derivations beside these, with the same memory."""
+        return self._beside(self.state.taken(rows))
+
+    @staticmethod
+    def join(parts: Sequence[ActionDerivations]) -> ActionDerivations:
+        """Derivations of one memory, one after the other."""
+        return parts[0]._beside(ActionState.join([part.state for part in parts]))
+
+    def _beside(self, state: ActionState) -> ActionDerivations:
+        beside = object.__new__(ActionDerivations)
+        vars(beside).update(vars(self), state=state, _alone=False)  # a search makes many
+        return beside
 
     @property
     def nbytes(self) -> int:
         """See :attr:`Derivations.nbytes`."""
-        return self._state.nbytes * self._length * _KEPT
+        return self.state.nbytes * self._length * _KEPT
 
     def derivation(self, choices: NDArray[np.int32]) -> ActionDerivation:
         """See :meth:`Derivations.derivation`; constituents open at a cut are closed after the last token."""

@@ -176,14 +176,6 @@ class GrammarLM(TransformerLM):
 
     # --- action by action ---------------------------------------------------------------------
 
-    def start(self, rows: int, length: int, entries: int | None = None) -> Any:
-        """Refuse: for actions see :meth:`begin`.
-
-        Raises:
-            PdtoolsError: always.
-        """
-        raise _not_by_token()
-
     def following_logprobs(self, batch: Batch) -> Tensor:
         """Refuse: actions come between tokens.
 
@@ -200,32 +192,29 @@ class GrammarLM(TransformerLM):
         """
         raise _not_by_token()
 
-    @torch.no_grad()
-    def begin(self, rows: int) -> ActionState:
-        """R prefixes that have read the start."""
-        config, weight = self.config, self.embedding.weight
-        state = self.state_class.empty(
+    def start(self, rows: int, length: int = 1, entries: int | None = None) -> ActionState:  # type: ignore[override]
+        """See :meth:`LanguageModel.start`; there is room for all that comes."""
+        config = self.config
+        return ActionState.empty(
             rows,
             layers=config.layers,
             d_model=config.d_model,
             max_open=config.max_open,
-            like=weight,
+            like=self.embedding.weight,
             has_stack=self.sees_stack,
             output=self._output_parts(),
         )
-        self.feed(state, torch.full((rows,), self.root_id, device=weight.device))
-        return state
 
     @torch.no_grad()
-    def feed(self, state: ActionState, actions: Tensor) -> None:
-        """Read the next action of every prefix (in place).
+    def advance(self, state: ActionState, tokens: Tensor, tape_row: Tensor | None = None) -> None:  # type: ignore[override]
+        """See :meth:`LanguageModel.advance`: the next action of every prefix, the start first.
 
-        Args:
-            state: from :meth:`begin`; none of its prefixes has ended.
-            actions: int64 (R,), allowed ones.
+        Actions are allowed ones, and none of the prefixes has ended; there are no tapes.
         """
-        step = self._pushed(state, actions)
-        x = self._scaled(self._embedded(step))[:, None]  # (M, 1, D)
+        config = self.config
+        n_heads = config.heads if isinstance(config, PlmMaskConfig) else None
+        step = state.push(tokens, self.actions, n_heads)
+        x = self._scaled(self.embedding(step.actions))[:, None]  # (M, 1, D)
         if self.position_embedding is not None:
             x = x + self.position_embedding(step.positions.clamp(max=self.config.max_length - 1))[:, None]
         x = x if self.embedding_norm is None else self.embedding_norm(x)

@@ -22,9 +22,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.derivations import ActionDerivation
+from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivations, read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.models.grammar.state import ActionState
 from pdtools.search.attachments.beam import dropped_share
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.attachments.thinning import thin, uniform_of
@@ -118,7 +117,7 @@ def word_synchronous_search(
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
     strings = SortedStrings.of(keys, share=share_prefixes)  # type: ignore[arg-type]
     with explained_memory_errors():
-        each = model.begin(1).nbytes * beam.actions * _ROUNDS
+        each = ActionDerivations(model, 1, 1).state.nbytes * beam.actions * _ROUNDS
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
@@ -132,14 +131,14 @@ class _Hypotheses:
     """R hypotheses, sorted by string and rank.
 
     Attributes:
-        state: the model's state, which has read all but ``pending``.
+        made: theirs, all choices but ``pending``.
         score: float64 (R,), log joint.
         string: int64 (R,), the index of each one's prefix.
         node: int64 (R,), its newest action in the history.
         pending: int64 (R,), actions that are not read yet.
     """
 
-    state: ActionState
+    made: ActionDerivations
     score: Tensor
     string: Tensor
     node: Tensor
@@ -148,7 +147,7 @@ class _Hypotheses:
     def taken(self, rows: Tensor) -> _Hypotheses:
         """Copies of the hypotheses in these rows."""
         return _Hypotheses(
-            self.state.taken(rows), self.score[rows], self.string[rows], self.node[rows], self.pending[rows]
+            self.made.taken(rows), self.score[rows], self.string[rows], self.node[rows], self.pending[rows]
         )
 
     @staticmethod
@@ -156,7 +155,7 @@ class _Hypotheses:
         """Concatenate hypotheses."""
         names = ("score", "string", "node", "pending")
         joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-        return _Hypotheses(ActionState.join([part.state for part in parts]), **joined)
+        return _Hypotheses(ActionDerivations.join([part.made for part in parts]), **joined)
 
 
 class _History:
@@ -228,7 +227,7 @@ class _Batch:
         rows = len(first.going)
         start = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
         begun = _Hypotheses(
-            state=self.model.begin(rows),
+            made=ActionDerivations(self.model, rows, len(self.levels)),
             score=torch.zeros(rows, dtype=torch.float64, device=self.device),
             string=torch.arange(rows, device=self.device),
             node=start,
@@ -300,14 +299,14 @@ class _Batch:
         goes = torch.nonzero(going[place] == kept.string)[:, 0]
         fed = kept.taken(goes)
         fed.string = place[goes]
-        fed.state.compact()
+        fed.made.state.compact()
         self._read(fed)
         return fed
 
     def _read(self, hypotheses: _Hypotheses) -> None:
         """Let the model read the pending actions."""
         if len(hypotheses.pending):
-            self.model.feed(hypotheses.state, hypotheses.pending)
+            hypotheses.made.push(hypotheses.pending)
             self.expanded += len(hypotheses.pending)
 
     def _generate(self, fed: _Hypotheses, level: Level) -> tuple[_Hypotheses, Tensor, Tensor]:
@@ -408,13 +407,13 @@ class _Batch:
         )
         frontier = fed
         while len(frontier.score):
-            structure, tokens = self.model.action_logprobs(frontier.state)
-            last = (frontier.state.n_open == 1)[:, None]
+            structure, tokens = self.model.action_logprobs(frontier.made.state)
+            last = (frontier.made.state.n_open == 1)[:, None]
             opening, closing = structure[:, :n_labels].double(), structure[:, n_labels:].double()
             joint = frontier.score[:, None] + tokens.double()  # (R, V)
             joint[:, eos] = frontier.score + closing.masked_fill(~last, -torch.inf).logsumexp(1)
             found = torch.logaddexp(found, _sums_of_rows(joint, frontier.string, prefixes))
-            may_close = closing.masked_fill(frontier.state.n_open[:, None] <= 1, -torch.inf)
+            may_close = closing.masked_fill(frontier.made.state.n_open[:, None] <= 1, -torch.inf)
             each = frontier.score[:, None] + torch.cat([opening, may_close], 1)  # (R, labels + closers)
             least = (found.logsumexp(1) - _NEGLIGIBLE)[frontier.string]
             row, column = torch.nonzero(
@@ -464,9 +463,9 @@ class _Batch:
         """
         ids, n_labels = self.ids, self.ids.labels
         goal = tokens[frontier.string]  # (R,)
-        structure, generate = self.model.action_logprobs(frontier.state, goal)
+        structure, generate = self.model.action_logprobs(frontier.made.state, goal)
         opening, closing = structure[:, :n_labels], structure[:, n_labels:]
-        n_open = frontier.state.n_open
+        n_open = frontier.made.state.n_open
         ends = goal == self.model.eos_id  # (R,)
         opening = opening.masked_fill((ends | inside[frontier.string])[:, None], -torch.inf)
         generate = generate.masked_fill(ends, -torch.inf)
@@ -497,7 +496,7 @@ class _Batch:
         """Make hypotheses of chosen extensions, whose actions are to be read."""
         rows, actions = row[chosen], action[chosen]
         return _Hypotheses(
-            state=frontier.state.taken(rows),
+            made=frontier.made.taken(rows),
             score=score[chosen],
             string=frontier.string[rows],
             node=self.history.add(frontier.node[rows], actions),
