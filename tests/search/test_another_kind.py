@@ -15,12 +15,13 @@ import pytest
 import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, row
 from toy_grammar_lm import PAIRS, EnumeratingSearch, enumerate_derivations, write_pairs, write_suite
-from toy_mark_lm import OTHER, MarkConfig, MarkLM
+from toy_mark_lm import OTHER, MarkConfig, MarkLM, marked
 
 from pdtools.cli.main import run
 from pdtools.inspection.tracing import trace
 from pdtools.models import MODELS, register, save_checkpoint
 from pdtools.search import beam_search, sample
+from pdtools.search.attachments.scorer import AttachmentSearch
 from pdtools.search.kinds import SEARCHES
 from pdtools.search.options import AttachmentBeam, Particles
 from pdtools.search.particles import particle_search
@@ -117,6 +118,22 @@ def test_the_beam_search_of_attachments_takes_marks(beam: int) -> None:
         best = sorted(wanted.values(), reverse=True)
         assert [joint for joint, _ in result.derivations] == pytest.approx(best, abs=1e-9)
         assert (result.dropped == pytest.approx(0, abs=1e-12)) == (2 ** max(0, len(tokens) - 1) <= beam)
+
+
+def test_scores_and_trees_by_the_search_of_attachments(
+    marks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SEARCHES, "marks", AttachmentSearch())
+    (tmp_path / "in.txt").write_text("c a b\n")
+    call("surprisal", tmp_path / "in.txt", "--model", marks, "--nats", "-o", tmp_path / "out.tsv")
+    rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
+    total = sum(float(line[rows[0].index("surprisal")]) for line in rows[1:])
+    model, tokens = mark_model(), ids_of("c a b")
+    assert total == pytest.approx(-plain_marginal(model, tokens), abs=1e-4)
+    call("decode", tmp_path / "in.txt", "--model", marks, "-o", tmp_path / "out.trees")
+    best = max(joints(model, tokens).items(), key=lambda item: item[1])[0]
+    wanted = marked(np.array(tokens), np.array(best)).tree(["c", "a", "b"], [0, 1, 2])
+    assert (tmp_path / "out.trees").read_text().split() == str(wanted).split()
 
 
 def test_particles_of_the_beam_search_are_unbiased() -> None:

@@ -1,7 +1,8 @@
-"""The scorer of models of strings and attachments: marginals by beam search."""
+"""The scorer of models of strings and attachments (or one other choice a token): marginals by beam search."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.tokenwise import TokenwiseKind
 from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
@@ -28,7 +30,7 @@ from pdtools.search.scores import (
 )
 from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
-from pdtools.trees import Tree, escape, merge_subwords, sentence_problem, stack_text, tree_from_attachments
+from pdtools.trees import Tree, escape, sentence_problem, stack_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +39,14 @@ class Searched:
 
     Attributes:
         encoded: the sentence and its token ids.
+        kind: of the derivations.
         result: derivations and beam marginals.
         logprobs: float64[n + 1], nats: of the tokens and end-of-sentence. They come from the beam, or,
             if the derivation does not reach the tokens, exactly from one teacher-forced pass.
     """
 
     encoded: Encoded
+    kind: TokenwiseKind
     result: BeamResult
     logprobs: NDArray[np.float64]
 
@@ -52,11 +56,10 @@ class Searched:
         return float(self.logprobs.sum())
 
     def tree(self, rank: int = 0) -> Tree:
-        """A derivation as a binary tree over the sentence's words, tokens merged (appendix C)."""
-        _, attach = self.result.derivations[rank]
-        tokens = tree_from_attachments(attach[1:-1] - 1, [""] * (len(attach) - 2))
-        words = [escape(word) for word in self.encoded.sentence.words]
-        return merge_subwords(tokens, self.encoded.encoding.word[1:-1], words)
+        """A derivation as a tree over the sentence's words, tokens merged (appendix C)."""
+        encoding, words = self.encoded.encoding, [escape(word) for word in self.encoded.sentence.words]
+        derivation = self.kind.read(encoding.ids, self.result.derivations[rank][1])
+        return derivation.tree(words, encoding.word[1:-1].tolist(), None)
 
 
 def searched_tokens(model: LanguageModel, tokens: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -220,6 +223,8 @@ class AttachmentScorer(CheckpointScorer):
             k_best, trace: see :func:`beam_search`.
         """
 
+        kind = TokenwiseKind.of(self.loaded.model)
+
         def work(window: list[Encoded]) -> Iterator[Searched]:
             ids = [item.ids for item in window]
             found = self._beam_search(ids, k_best=k_best, trace=trace)
@@ -228,7 +233,7 @@ class AttachmentScorer(CheckpointScorer):
                 logprobs = [result.logprobs[len(item.before) :] for item, result in pairs]
             else:
                 logprobs = string_logprobs(self.loaded, ids, self.max_batch)
-            return map(Searched, window, found, logprobs)
+            return map(Searched, window, itertools.repeat(kind), found, logprobs)
 
         return score_windows(sentences, self._encode, work, self.look_ahead)
 
