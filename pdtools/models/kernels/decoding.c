@@ -170,22 +170,23 @@ int multiply(
     return made;
 }
 
-/* out (rows) = the logarithms of the sums of exponentials of x (rows, n); rows first to last - 1. */
-int normalise(long n, const real *x, real *out, long first, long last) {
+/* most, total (rows): the largest of the numbers of a row and, over its exponential, the sum of theirs; the numbers x
+   (rows, n) are added to those before them. Rows first to last - 1. */
+int normalise(long n, const real *x, real *most, double *total, long first, long last) {
     for (long row = first; row < last; row++) {
         const real *at = x + row * n;
-        real most = at[0];
-        double total = 0;
-        _Pragma("omp simd reduction(max : most)")
-        for (long j = 0; j < n; j++) most = at[j] > most ? at[j] : most;
         for (long begin = 0; begin < n; begin += CHUNK) {
             const long end = begin + CHUNK < n ? begin + CHUNK : n;
-            real sum = 0;
+            const real before = most[row];
+            real now = before, sum = 0;
+            _Pragma("omp simd reduction(max : now)")
+            for (long j = begin; j < end; j++) now = at[j] > now ? at[j] : now;
+            if (now == -INFINITY) continue;
             _Pragma("omp simd reduction(+ : sum)")
-            for (long j = begin; j < end; j++) sum += exponential(at[j] - most);
-            total += sum;
+            for (long j = begin; j < end; j++) sum += exponential(at[j] - now);
+            total[row] = total[row] * exp((double)before - now) + sum;
+            most[row] = now;
         }
-        out[row] = most + log(total);
     }
     return 1;
 }

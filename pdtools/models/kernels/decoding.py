@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from pdtools.models.kernels.native import native_library, share_among_threads
@@ -20,6 +21,11 @@ from pdtools.models.kernels.terms import Terms, all_but
 
 # Multiplications that are worth a thread of their own: a third of a millisecond.
 _WORTH_A_THREAD = 1 << 21
+
+# Hypotheses whose logits are made at a time, and logits of each thread: as many as stay in the cache until
+# they are summed up; of few hypotheses at a time the weights, which are read again, would cost much.
+TILE_ROWS = 512
+TILE_CELLS = 1 << 18
 
 # Forms of terms that are computed here.
 TAKES = all_but("fixed", "innermost", "graph_table", "graph")
@@ -112,11 +118,48 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
 
 
 def logsumexp(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, V) that :func:`decodes_in_c`, without a copy of them: (R,)."""
-    logits = logits.contiguous()
-    out = logits.new_empty(len(logits))
-    _call("normalise", logits, 4 * logits.shape[1], *_numbers(logits.shape[1]), *_places(logits, out))
-    return out
+    """log Σ exp of rows (R, V) of the kind that :func:`decodes_in_c`, without a copy of them: (R,)."""
+    return _logsumexp([logits.contiguous()])
+
+
+def normalises_in_c(hidden: Tensor) -> bool:
+    """Whether :func:`log_normalisers` takes these, in whichever precision, and works here."""
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    return hidden.device.type == "cpu" and decodes_in_c(hidden.detach()[:0].to(wide))
+
+
+def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """log Σ exp of the logits hidden weight^T + bias, which are made in tiles that stay in the cache.
+
+    Args:
+        hidden: (R, D).
+        weight: (V, D).
+        bias: (V,), or None.
+
+    Returns:
+        (R,), in single precision if hidden's is less.
+    """
+    found, cells = [], TILE_CELLS * torch.get_num_threads()
+    for rows in hidden.chunk(max(1, -(-len(hidden) // TILE_ROWS))):
+        classes = max(1, cells // max(1, len(rows)))
+        biases = [None] * -(-len(weight) // classes) if bias is None else bias.split(classes)
+        tiles = (F.linear(rows, *each) for each in zip(weight.split(classes), biases, strict=True))
+        found.append(_logsumexp(tile.to(torch.promote_types(tile.dtype, torch.float32)) for tile in tiles))
+    return torch.cat(found)
+
+
+def _logsumexp(tiles: Iterable[Tensor]) -> Tensor:
+    """log Σ exp of rows whose numbers are in several tiles (R, any), contiguous: (R,)."""
+    most = total = None
+    for tile in tiles:
+        if most is None or total is None:
+            most = tile.new_full((len(tile),), -math.inf)
+            total = tile.new_zeros(len(tile), dtype=torch.float64)
+        n = tile.shape[1]
+        _call("normalise", tile, 4 * n, *_numbers(n), *_places(tile, most, total))
+    assert most is not None
+    assert total is not None
+    return (most + total.log()).to(most.dtype)
 
 
 def _with_whole_rows(x: Tensor) -> Tensor:
@@ -188,6 +231,7 @@ def _works(dtype: torch.dtype) -> bool:
         x = normal(2, values.shape[1])
         yield multiply_by_entries(x, values, entries), torch.einsum("rd,rnd->rn", x, values[entries])
         logits = 3 * normal(2, 2000)
+        logits[0, :1100], logits[1, 1100:] = -math.inf, logits[1, 1100:] + 2
         yield logsumexp(logits), logits.logsumexp(1)
 
     return agrees(pairs, "decoding is", "in C", tolerance=1e-12 if dtype == torch.float64 else 1e-5)

@@ -80,13 +80,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *given, by_hidden, by_weight, by_bias = ctx.saved_tensors
+        hidden, weight, bias, targets, by_hidden, by_weight, by_bias = ctx.saved_tensors
         if by_hidden is not None:
             by_hidden = by_hidden * grad[:, None].to(by_hidden.dtype)
         if bool((grad == grad[0]).all()):
             by_weight, by_bias = (None if each is None else each * grad[0] for each in (by_weight, by_bias))
         elif by_weight is not None or by_bias is not None:
             wanted = (False, by_weight is not None, by_bias is not None)
+            given = hidden, weight, bias, targets
             _, (_, by_weight, by_bias) = _in_blocks(*given, ctx.rule_out, grad, wanted)
         return by_hidden, by_weight, by_bias, None, None, None
 

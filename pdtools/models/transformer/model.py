@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
 from pdtools.models.batch import Batch
-from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
+from pdtools.models.kernels.decoding import log_normalisers, normalises_in_c
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.attachment import AttachmentHead
@@ -404,16 +404,17 @@ class TransformerLM(LanguageModel):
         self, state: TransformerState, next_tokens: Tensor, rows: Tensor | None = None
     ) -> Tensor:
         """See :meth:`LanguageModel.token_logprobs`."""
-        cells = LOGIT_CELLS_CPU if state.hidden.device.type == "cpu" else LOGIT_CELLS
-        block = max(1, cells // self.vocab_size)
-        hidden = state.hidden  # (R, D)
-        total = torch.cat(
-            [_logsumexp(self._logits(part).float(), self._token) for part in hidden.split(block)]
-        )  # (R,)
+        hidden, bias = state.hidden, self._output_bias  # (R, D), (V,)
+        if normalises_in_c(hidden):
+            total = log_normalisers(hidden, self._output_weight, bias).float()  # (R,)
+        else:
+            cells = LOGIT_CELLS_CPU if hidden.device.type == "cpu" else LOGIT_CELLS
+            blocks = hidden.split(max(1, cells // self.vocab_size))
+            total = torch.cat([_logsumexp(self._logits(block).float(), self._token) for block in blocks])
         if rows is not None:
             hidden, total = hidden[rows], total[rows]
         chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
-        if (bias := self._output_bias) is not None:
+        if bias is not None:
             chosen = chosen + bias[next_tokens].float()
         # Rounded as the logits in the total are: else in bfloat16 near certainty would be above 1.
         return chosen.to(hidden.dtype).float() - total
@@ -497,10 +498,6 @@ class _Stream(NamedTuple):
 
 
 def _logsumexp(logits: Tensor, token: int) -> Tensor:
-    """Return log Σ exp of rows (R, V), the logit of ``token`` finite.
-
-    It is computed in C, or else by log_softmax, which goes over them once: torch.logsumexp makes copies.
-    """
-    if decodes_in_c(logits):
-        return logsumexp(logits)
+    """log Σ exp of rows (R, V), that of ``token`` finite: by log_softmax, which goes over them once, where
+    torch.logsumexp makes copies on the way."""
     return logits[:, token] - logits.log_softmax(1)[:, token]
