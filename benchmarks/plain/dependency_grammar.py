@@ -115,7 +115,7 @@ class Network:
             scores = [((q + u) @ of[j][1][part] + (q + v) @ r[j][part]) / math.sqrt(size) for j in seen]
             shares = torch.stack(scores).softmax(0)
             mixed.append(sum(share * of[j][2][part] for share, j in zip(shares, seen, strict=True)))
-        return self._linear(f"{name}.output", torch.cat(mixed))  # type: ignore[arg-type]
+        return self._linear(f"{name}.output", torch.cat(mixed))
 
     def hidden(self, prefix: Prefix) -> Tensor:
         """The final state of the last position."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import torch
 
-from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.options import ActionBeam
@@ -43,7 +42,7 @@ def whole_logprob(model: GrammarLM, ids: Sequence[int], actions: Sequence[int]) 
     import numpy as np
 
     found = read_actions(np.array(actions), model.actions)
-    batch: ActionBatch = model.pack([(np.array(ids), found)])
+    batch = model.pack([(np.array(ids), found)])
     parts = model.forward_parts(batch)
     return float((parts.token_logprobs + parts.attach_logprobs).sum())
 
