@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivations, read_actions
+from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivations
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.attachments.beam import dropped_share
 from pdtools.search.attachments.steps import BeamStep
