@@ -162,14 +162,14 @@ class ActionDerivations(Derivations):
     """
 
     def __init__(self, model: GrammarLM, rows: int, length: int) -> None:
-        """The start is read; of ``length`` tokens the numbers of choices and memory are reckoned."""
+        """Read the start; choices and memory are reckoned for ``length`` tokens."""
         self._model = model
         self._ids = model.actions
         self.state = model.start(rows)
         self._length = length
         self._alone = True  # no others have the same memory
         model.advance(self.state, torch.full((rows,), model.root_id, device=model.device))
-        # Between two tokens as many constituents close and open as may be open.
+        # Between two tokens at most all open constituents close, and as many open.
         self.step, self.most_steps = 0, length * (2 * model.config.max_open + 1)
 
     def logprobs(self) -> Tensor:
@@ -187,7 +187,7 @@ class ActionDerivations(Derivations):
         return (choice == token) | ((choice >= self._ids.tokens) & (~is_closer | (n_open > 1)))
 
     def generated(self, choices: Tensor) -> Tensor:
-        """See :meth:`Derivations.generated`: the end is where the last constituent is closed."""
+        """See :meth:`Derivations.generated`: the end is the closing of the last constituent."""
         ends = (choices >= self._ids.first_closer) & (self.state.n_open == 1)
         return choices.where(choices < self._ids.tokens, -1).masked_fill(ends, self._model.eos_id)
 
@@ -217,7 +217,7 @@ class ActionDerivations(Derivations):
         return parts[0]._beside(ActionState.join([part.state for part in parts]))
 
     def _beside(self, state: ActionState) -> ActionDerivations:
-        beside = object.__new__(ActionDerivations)
+        beside = object.__new__(type(self))
         vars(beside).update(vars(self), state=state, _alone=False)  # a search makes many
         return beside
 

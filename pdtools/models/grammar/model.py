@@ -195,7 +195,7 @@ class GrammarLM(TransformerLM):
     def start(self, rows: int, length: int = 1, entries: int | None = None) -> ActionState:  # type: ignore[override]
         """See :meth:`LanguageModel.start`; there is room for all that comes."""
         config = self.config
-        return ActionState.empty(
+        return self.state_class.empty(
             rows,
             layers=config.layers,
             d_model=config.d_model,
@@ -211,10 +211,8 @@ class GrammarLM(TransformerLM):
 
         Actions are allowed ones, and none of the prefixes has ended; there are no tapes.
         """
-        config = self.config
-        n_heads = config.heads if isinstance(config, PlmMaskConfig) else None
-        step = state.push(tokens, self.actions, n_heads)
-        x = self._scaled(self.embedding(step.actions))[:, None]  # (M, 1, D)
+        step = self._pushed(state, tokens)
+        x = self._scaled(self._embedded(step))[:, None]  # (M, 1, D)
         if self.position_embedding is not None:
             x = x + self.position_embedding(step.positions.clamp(max=self.config.max_length - 1))[:, None]
         x = x if self.embedding_norm is None else self.embedding_norm(x)

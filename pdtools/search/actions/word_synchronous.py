@@ -14,7 +14,7 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -117,7 +117,7 @@ def word_synchronous_search(
     keys = [2 * ids.astype(np.int64) + at for ids, at in zip(token_ids, inside, strict=True)]
     strings = SortedStrings.of(keys, share=share_prefixes)  # type: ignore[arg-type]
     with explained_memory_errors():
-        each = ActionDerivations(model, 1, 1).state.nbytes * beam.actions * _ROUNDS
+        each = cast(ActionDerivations, model.derive(1, 1)).state.nbytes * beam.actions * _ROUNDS
         most = max_batch or max(1, budget(model) // each)
         results: dict[int, ActionResult] = {}
         for group in strings.groups([1.0] * max(map(len, keys), default=0), 1 << 62, most):
@@ -131,7 +131,7 @@ class _Hypotheses:
     """R hypotheses, sorted by string and rank.
 
     Attributes:
-        made: theirs, all choices but ``pending``.
+        made: the derivations, all choices but ``pending``.
         score: float64 (R,), log joint.
         string: int64 (R,), the index of each one's prefix.
         node: int64 (R,), its newest action in the history.
@@ -227,7 +227,7 @@ class _Batch:
         rows = len(first.going)
         start = torch.full((rows,), -1, dtype=torch.int64, device=self.device)
         begun = _Hypotheses(
-            made=ActionDerivations(self.model, rows, len(self.levels)),
+            made=cast(ActionDerivations, self.model.derive(rows, len(self.levels))),
             score=torch.zeros(rows, dtype=torch.float64, device=self.device),
             string=torch.arange(rows, device=self.device),
             node=start,
