@@ -38,7 +38,8 @@ class Words:
         is_part: whether each is part of a multi-word token.
         heads: the place of each word's head; of ``.sdp`` none.
         arcs: the places of each word's heads, in the tree of CoNLL-U or the graph of ``.sdp``.
-        enhanced: the same of enhanced dependencies.
+        graphs: the same of enhanced dependencies, or of ``arcs`` in sentences without these.
+        has_enhanced: whether there are enhanced dependencies.
         sentences: where each sentence begins.
         lines: the line that each sentence begins on.
         tokens: the characters, token by token.
@@ -51,7 +52,8 @@ class Words:
     is_part: list[bool] = field(default_factory=list)
     heads: list[int] = field(default_factory=list)
     arcs: list[set[int]] = field(default_factory=list)
-    enhanced: list[set[int]] = field(default_factory=list)
+    graphs: list[set[int]] = field(default_factory=list)
+    has_enhanced: bool = False
     sentences: list[int] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
@@ -66,7 +68,7 @@ class Words:
         words: Sequence[str],
         heads: Sequence[int],
         arcs: Graph,
-        enhanced: Graph,
+        enhanced: Graph | None = None,
         ranges: Iterable[tuple[int, int, str]] = (),
     ) -> None:
         """Add a sentence of words as leaves of trees, numbered from 1; a head of -1 is none."""
@@ -85,7 +87,8 @@ class Words:
             self.is_part.append(k in token_of)
         place = [ROOT, *range(first, len(self)), NOWHERE]
         self.heads += [place[head] for head in heads]
-        for graph, found in ((arcs, self.arcs), (enhanced, self.enhanced)):
+        self.has_enhanced |= enhanced is not None
+        for graph, found in ((arcs, self.arcs), (enhanced or arcs, self.graphs)):
             found += [set() for _ in words]
             for head, dependent in graph.arcs:
                 found[first + dependent - 1].add(place[head])
@@ -118,7 +121,7 @@ def read_words(file: str | Path, form: str, *, is_gold: bool) -> Words:
                     assert isinstance(read, ReadTree)
                     assert read.graph is not None
                     words = read.tree.words
-                    found.add(block.line, words, [-1] * len(words), read.graph, Graph.of(len(words), [], []))
+                    found.add(block.line, words, [-1] * len(words), read.graph)
         except InputError as error:
             raise InputError(error.reason, file=file, line=block.line + (error.line or 1) - 1) from None
     return found
@@ -132,7 +135,7 @@ def _add_conllu(found: Words, block: Block, is_gold: bool) -> None:
         if tree.problem is not None and is_gold:
             raise InputError(tree.problem)
         found.n_no_trees += tree.problem is not None
-        enhanced = graph_of(n, sentence.enhanced, Counts())
+        enhanced = graph_of(n, sentence.enhanced, Counts()) if sentence.enhanced else None
         found.add(block.line, sentence.words, sentence.heads, tree, enhanced, sentence.ranges)
 
 
@@ -205,9 +208,10 @@ class DependencyRow:
         words, predicted_words: how many there are.
         aligned: how many are aligned.
         correct_heads: aligned words with the right head.
-        arcs, predicted_arcs, correct_arcs: arcs of the gold tree (``.sdp``: graph), predicted, and in common.
-            If predicted words have no head, arcs of the enhanced graph are compared.
-        enhanced_arcs, predicted_enhanced_arcs, correct_enhanced_arcs: the same for enhanced graphs.
+        arcs: arcs of the gold tree (``.sdp``: graph).
+        predicted_arcs: arcs of the predicted graph: the enhanced one (DEPS), or the tree where there is none.
+        correct_arcs: arcs in common.
+        enhanced_arcs, correct_enhanced_arcs: the same for the enhanced gold graph, if there is one.
     """
 
     sentence: int
@@ -220,7 +224,6 @@ class DependencyRow:
     predicted_arcs: int = 0
     correct_arcs: int = 0
     enhanced_arcs: int = 0
-    predicted_enhanced_arcs: int = 0
     correct_enhanced_arcs: int = 0
 
 
@@ -230,27 +233,25 @@ _SUMS = tuple(f.name for f in fields(DependencyRow))[2:]
 def compare_words(gold: Words, predicted: Words) -> list[DependencyRow]:
     """The rows of gold sentences."""
     gold_of = [*align(gold, predicted), NOWHERE, ROOT]  # [-1] and [-2]: where the root and no head are
-    is_graph = NOWHERE in predicted.heads and any(predicted.enhanced)
-    arcs = predicted.enhanced if is_graph else predicted.arcs
     sums = [dict.fromkeys(_SUMS, 0) for _ in gold.sentences]
-    for g, head_of in enumerate(zip(gold.arcs, gold.enhanced, strict=True)):
+    for g, (heads, graph) in enumerate(zip(gold.arcs, gold.graphs, strict=True)):
         own = sums[bisect_right(gold.sentences, g) - 1]
         own["words"] += 1
-        own["arcs"] += len(head_of[0])
-        own["enhanced_arcs"] += len(head_of[1])
+        own["arcs"] += len(heads)
+        own["enhanced_arcs"] += len(graph) * gold.has_enhanced
     begins = [gold.starts[first] for first in gold.sentences]
-    for p, (heads, enhanced) in enumerate(zip(arcs, predicted.enhanced, strict=True)):
+    for p, heads in enumerate(predicted.graphs):
         own = sums[bisect_right(begins, predicted.starts[p]) - 1]
         own["predicted_words"] += 1
         own["predicted_arcs"] += len(heads)
-        own["predicted_enhanced_arcs"] += len(enhanced)
         g = gold_of[p]
         if g == NOWHERE:
             continue
         own["aligned"] += 1
         own["correct_heads"] += gold.heads[g] == gold_of[predicted.heads[p]] != NOWHERE
-        own["correct_arcs"] += len(gold.arcs[g] & {gold_of[head] for head in heads})
-        own["correct_enhanced_arcs"] += len(gold.enhanced[g] & {gold_of[head] for head in enhanced})
+        aligned = {gold_of[head] for head in heads}
+        own["correct_arcs"] += len(gold.arcs[g] & aligned)
+        own["correct_enhanced_arcs"] += len(gold.graphs[g] & aligned) * gold.has_enhanced
     return [
         DependencyRow(sentence=k, line=line, **own)
         for k, (line, own) in enumerate(zip(gold.lines, sums, strict=True), 1)
@@ -281,12 +282,12 @@ def evaluate_dependencies(
     rows = list(progress(iter(compare_words(one, other)), None))
     counts = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
     scores: dict[str, float | None] = {}
-    for name, what, among in (
-        ("uas", "heads", "words"),
-        ("arc", "arcs", "arcs"),
-        ("enhanced_arc", "enhanced_arcs", "enhanced_arcs"),
+    for name, what, among, predictions in (
+        ("uas", "heads", "words", "predicted_words"),
+        ("arc", "arcs", "arcs", "predicted_arcs"),
+        ("enhanced_arc", "enhanced_arcs", "enhanced_arcs", "predicted_arcs"),
     ):
-        precision = percent(counts[f"correct_{what}"], counts[f"predicted_{among}"])
+        precision = percent(counts[f"correct_{what}"], counts[predictions])
         recall = percent(counts[f"correct_{what}"], counts[among])
         is_there = counts[among] > 0 and (what != "heads" or form == "conllu")
         own = {"precision": precision, "recall": recall, "f1": harmonic_mean(precision, recall) or 0.0}

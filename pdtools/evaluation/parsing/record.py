@@ -30,7 +30,7 @@ _DEPENDENCIES = {
     "unlabeled arc F1, enhanced (%)": (
         "enhanced_arc_f1",
         "enhanced_arcs",
-        _arc_f1("correct_enhanced_arcs", "enhanced_arcs", "predicted_enhanced_arcs"),
+        _arc_f1("correct_enhanced_arcs", "enhanced_arcs", "predicted_arcs"),
     ),
 }
 
