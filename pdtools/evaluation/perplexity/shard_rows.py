@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pdtools.evaluation.chunks import InChunks, LoadedModelSource, ModelSource
 from pdtools.evaluation.results import Progress
 from pdtools.jobs import cut
@@ -17,6 +15,7 @@ from pdtools.jobs.records import JsonWork
 from pdtools.typed_values import as_type
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from pdtools.files import Rejects
@@ -122,6 +121,8 @@ def score_blocks(
 
 def arrays_of(derivation: Any) -> Iterator[NDArray[np.int32]]:
     """The arrays that a derivation consists of."""
+    import numpy as np
+
     if dataclasses.is_dataclass(derivation):
         yield from (np.asarray(getattr(derivation, each.name)) for each in dataclasses.fields(derivation))
     else:
