@@ -32,7 +32,9 @@ ROWS_PER_BLOCK = 4096
 
 _MANIFEST_KEYS = ("settings", "tokenizer", "counts")
 _MAKE = "pdtools tapes makes shards"
-_MAKE_ARCS = "make them with pdtools tapes of the trees that pdtools parse --from conllu or sdp writes"
+_MAKE_ARCS = (
+    "pdtools tapes makes shards with arcs of the trees that pdtools parse --from conllu or sdp writes"
+)
 
 
 @dataclass(frozen=True)
@@ -340,7 +342,8 @@ class ShardSet(ShardFolder):
             PdtoolsError: if these shards have none.
         """
         if not self.has_arcs:
-            raise InputError("these shards have no dependency arcs", file=self.folder, hint=_MAKE_ARCS)
+            what = "shards" if self.layout == "sentence" else f"shards of {self.layout}s"
+            raise InputError(f"these {what} have no dependency arcs", file=self.folder, hint=_MAKE_ARCS)
         n_words = int(self.word(i).max()) + 1
         return Graph(n_words, *(self._columns[name].row(i) for name in ARCS))
 

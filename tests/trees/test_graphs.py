@@ -138,6 +138,15 @@ def test_bad_text_is_named(text: str) -> None:
         Graph.from_text(text, 9)
 
 
+@given(st.text("0123456789- \n²", max_size=12), st.integers(0, 12))
+def test_any_text_is_a_graph_or_refused(text: str, n_words: int) -> None:
+    try:
+        graph = Graph.from_text(text, n_words)
+    except InputError:
+        return
+    assert set(graph.arcs) == {(int(h), int(d)) for h, d in (arc.split("-") for arc in text.split())}
+
+
 @pytest.mark.parametrize(
     ("arcs", "reason"),
     [
