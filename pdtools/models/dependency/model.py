@@ -22,7 +22,6 @@ from pdtools.models.dependency.score_terms import GraphScores
 from pdtools.models.dependency.scorer import (
     COUNTS,
     VALUES,
-    Networks,
     Pairs,
     Scorer,
     Scores,
@@ -208,18 +207,14 @@ class GiltLM(TransformerLM):
         row, pairs = batch.pairs()
         first = batch.first[row, pairs.number]  # (G,)
         parts = [*(layers[layer - 1][row, first - 1] for layer in self._scored_layers), embedding[row, first]]
-        words = self.scorer.networks(torch.cat(parts, 1))  # (G, 2w)
-        root = self.scorer.networks(self.scorer.root[None])  # (1, 2w)
-        # The index of the older node of each pair among the root and the words: its sentence's, then its own.
-        place = torch.zeros_like(batch.first).index_put(
-            (row, pairs.number), torch.arange(1, len(row) + 1, device=row.device)
-        )
-        old = Networks(
-            *(
-                torch.cat([a, b.to(a.dtype)])[place[pairs.row, pairs.node]]
-                for a, b in zip(root, words, strict=True)
-            )
-        )
+        words = self.scorer.networks(torch.cat(parts, 1))  # (G, 4w)
+        nodes = torch.cat(
+            [self.scorer.networks(self.scorer.root[None]).to(words.dtype), words]
+        )  # (1 + G, 4w)
+        # The place of each sentence's nodes among these.
+        number = torch.arange(1, len(nodes), device=row.device)
+        place = torch.zeros_like(batch.first).index_put((row, pairs.number), number)  # (B, M)
+        old = nodes.index_select(0, place[pairs.row, pairs.node])  # (P, 4w)
         before = batch.features.permute(0, 2, 3, 1)[
             pairs.row, pairs.number[pairs.of] - 1, pairs.node
         ]  # (P, 3)
@@ -258,8 +253,8 @@ class GiltLM(TransformerLM):
         config, weight = self.config, self.embedding.weight
         past = Past(rows, rows * length if entries is None else entries, like=weight)
         nodes = max(1, length - 1)
-        networks = weight.new_zeros(rows, nodes, 2, 2 * config.width)
-        networks[:, 0] = torch.stack(self.scorer.networks(self.scorer.root)).detach()
+        networks = weight.new_zeros(rows, nodes, 4 * config.width)
+        networks[:, 0] = self.scorer.networks(self.scorer.root).detach()
         return ArcState(
             position=-1,
             past=past,
@@ -285,13 +280,12 @@ class GiltLM(TransformerLM):
         nodes = state.networks.shape[1]
         starts = self.begins[tokens] | (state.position == 0)  # (R,)
         z = torch.cat([state.layers, self.embedding(tokens)], 1)  # (R, 3D)
-        networks = self.scorer.networks(z)  # (R, 2w)
+        networks = self.scorer.networks(z)  # (R, 4w)
         number = state.graphs.words + 1  # (R,)
         row, node = torch.nonzero(torch.arange(nodes, device=z.device) < number[:, None], as_tuple=True)
         pairs = Pairs(number, row, row, node)
         features = state.graphs.features().clamp(max=VALUES - 1)[row, :, node].long()  # (P, 3)
-        old = Networks(*state.networks[row, node].unbind(1))
-        found = self.scorer(networks, old, pairs, features)
+        found = self.scorer(networks, state.networks[row, node], pairs, features)
         counts = count_logprobs(found.counts.double(), number, masked=self._masked)
         none = torch.full_like(counts, -torch.inf)
         none[:, 0] = 0
@@ -300,7 +294,7 @@ class GiltLM(TransformerLM):
             starts=starts,
             counts=torch.where(starts[:, None], counts, none),
             scores=candidate_scores(found, pairs, nodes).masked_fill(~starts[:, None], -torch.inf),
-            networks=torch.stack(networks, 1),
+            networks=networks,
         )
 
     @torch.no_grad()

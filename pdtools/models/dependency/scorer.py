@@ -35,13 +35,6 @@ class Pairs(NamedTuple):
     node: Tensor
 
 
-class Networks(NamedTuple):
-    """The outputs of the first networks for words, as heads and as dependents: (…, 2w)."""
-
-    head: Tensor
-    dependent: Tensor
-
-
 class Scores(NamedTuple):
     """The scores of pairs, and of words.
 
@@ -107,16 +100,16 @@ class Scorer(nn.Module):
         nn.init.uniform_(self.count_weight)
         nn.init.normal_(self.root, std=0.02)
 
-    def networks(self, z: Tensor) -> Networks:
-        """The first networks of words, (…, 3D)."""
-        return Networks(self.head.word(z), self.dependent.word(z))
+    def networks(self, z: Tensor) -> Tensor:
+        """The first networks of words (…, 3D), as heads and then as dependents: (…, 4w)."""
+        return torch.cat([self.head.word(z), self.dependent.word(z)], -1)
 
-    def forward(self, words: Networks, old: Networks, pairs: Pairs, features: Tensor) -> Scores:
+    def forward(self, words: Tensor, old: Tensor, pairs: Pairs, features: Tensor) -> Scores:
         """Score the arcs between words and older nodes.
 
         Args:
-            words: the words' first networks, (G, 2w).
-            old: the first networks of each pair's node, (P, 2w).
+            words: the words' first networks, (G, 4w).
+            old: the first networks of each pair's node, (P, 4w).
             pairs: the pairs.
             features: int64 (P, 3), the nodes' before the word, within the embeddings.
         """
@@ -125,23 +118,28 @@ class Scorer(nn.Module):
         distances = int(distance.max()) + 1 if len(distance) else 1
         first = distances + VALUES * torch.arange(3, device=features.device)  # rows of the table
         place = torch.cat([distance[:, None], features + first], 1)  # (P, 4)
-        new_ones, old_ones = [], []
-        for role, new, before in ((self.head, words.head, old.head), (self.dependent, *words[1:], *old[1:])):
-            table = role.table(distances, embeddings)
-            x = before + F.embedding_bag(place, table, mode="sum")  # (P, 2w)
-            old_ones.append(role.pair(x))  # (P, w)
-            new_ones.append(role.pair(new + table[0] + table[first].sum(0)))  # (G, w)
-        (head, dependent), (old_head, old_dependent) = new_ones, old_ones
-        heads = torch.zeros_like(head).index_add(0, pairs.of, old_head)  # (G, w), sums over older nodes
+        table = torch.cat([role.table(distances, embeddings) for role in (self.head, self.dependent)], 1)
+        # One look-up of both roles: (P, 4w), (G, 4w).
+        old = old + F.embedding_bag(place, table, mode="sum")
+        new = words + table[0] + table[first].sum(0)
+        (old_head, head), (old_dependent, dependent) = (
+            (role.pair(of_old), role.pair(of_new))
+            for role, of_old, of_new in zip(
+                (self.head, self.dependent), old.chunk(2, 1), new.chunk(2, 1), strict=True
+            )
+        )  # (P, w), (G, w) each
         is_word = (pairs.node > 0)[:, None].to(head.dtype)  # the root is no dependent
-        dependents = torch.zeros_like(head).index_add(0, pairs.of, old_dependent * is_word)
-        mixed = dependent * heads + head * dependents + head * dependent
-        weighted_head, weighted_dependent = head * self.arc_weight, dependent * self.arc_weight
+        olds = torch.cat([old_head, old_dependent * is_word], 1)  # (P, 2w)
+        sums = olds.new_zeros(len(new), olds.shape[1]).index_add(0, pairs.of, olds)  # over older nodes
+        others = torch.cat([dependent, head], 1)  # (G, 2w), what heads and dependents are multiplied with
+        mixed = sum((sums * others).chunk(2, 1), head * dependent)  # (G, w)
+        weighted = others * self.arc_weight.repeat(2)
+        to_word, to_node = (olds * weighted.index_select(0, pairs.of)).unflatten(1, (2, -1)).sum(2).unbind(1)
         size = pairs.number.mul(2).sqrt()[:, None].to(head.dtype)  # √(2t)
         return Scores(
-            to_word=(old_head * weighted_dependent[pairs.of]).sum(1),
-            to_node=(old_dependent * weighted_head[pairs.of]).sum(1),
-            own=(weighted_head * dependent).sum(1),
+            to_word=to_word,
+            to_node=to_node,
+            own=(head * self.arc_weight * dependent).sum(1),
             counts=self.count(mixed * self.count_weight / size),
         )
 

@@ -24,7 +24,7 @@ class WordChoice:
         starts: bool (R,), tokens that begin a word; for others 0 arcs have probability 1.
         counts: log p of 0, 1, … arcs, float64 (R, COUNTS), nats.
         scores: float (R, 2W).
-        networks: float (R, 2, 2w), the outputs of the scorer's first networks for the word.
+        networks: float (R, 4w), the outputs of the scorer's first networks for the word.
     """
 
     tokens: Tensor
@@ -53,7 +53,7 @@ class ArcState(DecoderState):
         hidden: (R, D), final state of the last token.
         layers: (R, 2D), outputs of the two layers that the scorer reads, for the last token.
         word: int64 (R, position + 1), the word of each token, from 1; 0 for ROOT.
-        networks: (R, W, 2, 2w), the outputs of the scorer's first networks for each node.
+        networks: (R, W, 4w), the outputs of the scorer's first networks for each node.
         graphs: the hypotheses' graphs.
     """
 

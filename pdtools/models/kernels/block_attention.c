@@ -26,7 +26,7 @@ typedef struct {
     const real *q, *k, *v;                               /* (batch, heads, n, d), strided */
     const real *content_bias, *position_bias, *distance; /* (heads, d) twice, (heads, n, d) farthest first */
     const real *table;                                   /* (heads, depths, d) */
-    const uint8_t *tape;                                 /* (batch, tapes, n, n) */
+    const uint8_t *tape;                                 /* (batch, tapes, n, n), 1 or 3 tapes */
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (batch, n, n) */
     const real *fixed;                                   /* (heads, n, n) */
@@ -196,8 +196,12 @@ INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long r
         const long cells = (b * a->n + i) * a->n;
         if (a->table) {
             const real *by_depth = w->by_depth + (i - row) * w->width;
-            for (long t = 0; t < a->tapes; t++) {
-                const uint8_t *tape = tape_row(a, b, t, i);
+            const uint8_t *tape = tape_row(a, b, 0, i);
+            if (a->tapes == 3) {
+                const uint8_t *second = tape_row(a, b, 1, i), *third = tape_row(a, b, 2, i);
+                _Pragma("omp simd")
+                for (long j = 0; j <= i; j++) at[j] += by_depth[tape[j]] + by_depth[second[j]] + by_depth[third[j]];
+            } else {
                 _Pragma("omp simd")
                 for (long j = 0; j <= i; j++) at[j] += by_depth[tape[j]];
             }
