@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.dependency.scorer import VALUES, Pairs
 from pdtools.trees.graph_features import graph_features
 from pdtools.trees.graphs import Graph
 
+OTHER_WORDS = "words that begin where no token shows it"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ArcBatch(Batch):
-    """Rows of tokens with graphs of words, without attachments: all shift. M is the most words, plus 1.
+    """Rows of tokens with graphs of words. M is the most words, plus 1.
 
     Attributes:
+        attach: at the first token of a word a number for its arcs, equal for equal arcs only (63 bits).
         word: int64 (B, N), the word of each token, from 1; 0 for ROOT.
         first: int64 (B, M), the position of each word's first token; 0 where there is no word.
         adjacency: bool (B, M, M), arcs from heads to dependents.
@@ -45,6 +50,9 @@ class ArcBatch(Batch):
             rows: tokens, ROOT and end-of-sentence included, and their words' arcs; empty: a batch of nothing.
             begins: bool (V,), tokens that begin words.
             root, pad: numbers of tokens.
+
+        Raises:
+            PdtoolsError: if a graph has other words than the tokens.
         """
         plain = empty_batch(root, pad)
         if rows:
@@ -58,8 +66,12 @@ class ArcBatch(Batch):
             word[b, : len(own)] = own
             starts = np.flatnonzero(np.diff(own)) + 1
             first[b, 1 : len(starts) + 1] = starts
+        attach = plain.attach.numpy()
         for b, (_, graph) in enumerate(rows):
+            if graph.n_words != words[b][-1]:
+                raise PdtoolsError(OTHER_WORDS)
             adjacency[b, graph.heads, graph.dependents] = True
+            attach[b, first[b, 1 : graph.n_words + 1]] = _arc_codes(graph)
         found = np.stack(graph_features(adjacency), axis=1)  # (B, 3, M, M)
         return cls(
             **vars(plain),
@@ -104,6 +116,15 @@ class ArcBatch(Batch):
         found[:, :, 0] = place[first, None]
         found[:, :, :, 0] = place[first, None]
         return found, rows
+
+
+def _arc_codes(graph: Graph) -> NDArray[np.int64]:
+    """A number for the arcs of each word, (m), equal for equal arcs only, as far as 63 bits tell."""
+    own: list[list[int]] = [[] for _ in range(graph.n_words)]
+    for t, candidate in zip(graph.later.tolist(), graph.candidates.tolist(), strict=True):
+        own[t - 1].append(candidate)
+    digests = (blake2b(repr(each).encode(), digest_size=8).digest() for each in own)
+    return np.array([int.from_bytes(each, "big") >> 1 for each in digests], dtype=np.int64)
 
 
 def word_numbers(tokens: NDArray[np.int32], begins: NDArray[np.bool_]) -> NDArray[np.int64]:

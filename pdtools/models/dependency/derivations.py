@@ -11,9 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.models.dependency.batch import OTHER_WORDS, ArcBatch, word_numbers
 from pdtools.models.dependency.scorer import COUNTS, best_sets, log_polynomials, log_set_sums
 from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
-from pdtools.trees import Constituents, Tree
+from pdtools.trees import Tree
 from pdtools.trees.graph_trees import graph_tree
 from pdtools.trees.graphs import Graph
 
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
     from pdtools.models.dependency.model import GiltLM
     from pdtools.models.dependency.state import ArcState, WordChoice
+    from pdtools.shards import ShardSet
+    from pdtools.shards.rows import ShardRow
 
 # Number of sets of each size that a beam search considers for each hypothesis.
 MOST_SETS = 16
 
 NO_GRAPH = "trees of constituents have no dependency arcs"
+TOO_MANY = f"{COUNTS} or more arcs at a word"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ class ArcKind(TokenwiseKind):
     """Arcs between words, any: several heads of a word or none, several roots, cycles, crossings."""
 
     name = "arcs"
+    has_arcs = True
     unit = "arc"
 
     def derive(
@@ -61,13 +66,35 @@ class ArcKind(TokenwiseKind):
         made = SetDerivations if gilt.config.arcs == "set" else ArcDerivations
         return made(gilt, rows, length, entries)
 
-    def given(self, attach: NDArray[np.int32], constituents: Constituents | None) -> Any:
-        """See :meth:`DerivationKind.given`: constituents do not determine dependencies."""
-        return NO_GRAPH
+    # --- rows of shards -----------------------------------------------------------------------
+
+    def of_row(self, shards: ShardSet, row: int) -> Graph:
+        """See :meth:`DerivationKind.of_row`: the dependencies of its words."""
+        return shards.graph(row)
+
+    def pack(self, model: LanguageModel, rows: Sequence[tuple[Any, Any]]) -> ArcBatch:
+        """See :meth:`DerivationKind.pack`: (tokens, graph)."""
+        return ArcBatch.of_rows(rows, cast("GiltLM", model).beginnings, model.root_id, model.pad_id)
+
+    def unfit_rows(self, model: LanguageModel, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
+        """See :meth:`DerivationKind.unfit_rows`: too many arcs, and words that tokens do not show."""
+        begins, rows = cast("GiltLM", model).beginnings, range(len(shards))
+        too_many = [self.problem(model, shards.graph(row)) is not None for row in rows]
+        others = [
+            not np.array_equal(word_numbers(shards.tokens(row), begins)[1:-1], shards.word(row)[1:-1] + 1)
+            for row in rows
+        ]
+        return [(np.array(too_many), TOO_MANY), (np.array(others), OTHER_WORDS)]
+
+    # --- graphs that are given ----------------------------------------------------------------
+
+    def of_sentence(self, row: ShardRow) -> Graph | str:
+        """See :meth:`DerivationKind.of_sentence`: constituents do not determine dependencies."""
+        return NO_GRAPH if row.graph is None else row.graph
 
     def problem(self, model: LanguageModel, given: Graph) -> str | None:
         """See :meth:`DerivationKind.problem`."""
-        return too_many(given)
+        return TOO_MANY if len(given) and given.counts.max() >= COUNTS else None
 
     def content(self, given: Graph) -> bytes:
         """See :meth:`DerivationKind.content`."""
@@ -76,11 +103,6 @@ class ArcKind(TokenwiseKind):
     def read(self, tokens: NDArray[np.int32], given: Graph) -> ArcDerivation:
         """See :meth:`DerivationKind.read`."""
         return ArcDerivation(tokens[1:-1], given)
-
-
-def too_many(graph: Graph) -> str | None:
-    """The reason why no model can have a graph, if there is one."""
-    return f"{COUNTS} or more arcs at a word" if len(graph) and graph.counts.max() >= COUNTS else None
 
 
 class ArcDerivations(TokenwiseDerivations):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
 from pdtools.models.dependency.batch import ArcBatch, word_numbers
 from pdtools.models.dependency.config import GiltConfig
-from pdtools.models.dependency.derivations import too_many
 from pdtools.models.dependency.graph_state import GraphState
 from pdtools.models.dependency.score_terms import GraphScores
 from pdtools.models.dependency.scorer import (
@@ -38,7 +37,6 @@ from pdtools.models.transformer.score_terms import RelativePositions, ScoreInput
 from pdtools.trees.graphs import Graph
 
 if TYPE_CHECKING:
-    from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
 
@@ -96,44 +94,15 @@ class GiltLM(TransformerLM):
         begins = torch.from_numpy(tokenizer.begin_words)
         self.begins.copy_(F.pad(begins, (0, self.vocab_size - len(begins)), value=True))
 
-    # --- rows of shards -----------------------------------------------------------------------
-
-    def pack(self, rows: Sequence[tuple[Any, Any]]) -> ArcBatch:
-        """See :meth:`LanguageModel.pack`: (tokens, graph)."""
-        return ArcBatch.of_rows(rows, self._begins, self.root_id, self.pad_id)
-
     @property
-    def _begins(self) -> NDArray[np.bool_]:
+    def beginnings(self) -> NDArray[np.bool_]:
+        """Bool (V,), tokens that begin words."""
         found: NDArray[np.bool_] = self.begins.cpu().numpy()
         return found
 
-    def derivation_of(self, shards: ShardSet, row: int) -> Graph:
-        """See :meth:`LanguageModel.derivation_of`: the dependencies of its words."""
-        return shards.graph(row)
-
     def no_derivation(self, tokens: NDArray[np.int32]) -> Graph:
         """See :meth:`LanguageModel.no_derivation`: no arcs."""
-        return Graph.of(int(word_numbers(tokens, self._begins)[-1]), [], [])
-
-    def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
-        """See :meth:`LanguageModel.unfit_rows`."""
-        begins, rows = self._begins, range(len(shards))
-        graphs = [shards.graph(row) for row in rows]
-        return [
-            (np.array([too_many(each) is not None for each in graphs]), f"{COUNTS} or more arcs at a word"),
-            (
-                np.array(
-                    [self._has_other_words(shards.tokens(row), shards.word(row), begins) for row in rows]
-                ),
-                "words that begin where no token shows it",
-            ),
-        ]
-
-    @staticmethod
-    def _has_other_words(
-        tokens: NDArray[np.int32], word: NDArray[np.int32], begins: NDArray[np.bool_]
-    ) -> bool:
-        return not np.array_equal(word_numbers(tokens, begins)[1:-1], word[1:-1] + 1)
+        return Graph.of(int(word_numbers(tokens, self.beginnings)[-1]), [], [])
 
     # --- given derivations --------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from pdtools.models import LanguageModel, LoadedModel
+from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
@@ -16,8 +17,6 @@ from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import PrefixScores, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import escape, sentence_problem
-
-OTHER_WORDS = "words that begin where no token shows it"
 
 
 class ArcScorer(AttachmentScorer):

@@ -9,6 +9,7 @@ from typing import cast
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 from search_oracle import WORDS, row, tiny_model
 from toy_grammar_lm import PAIRS, enumerate_derivations, write_pairs, write_suite
 
@@ -16,6 +17,7 @@ from pdtools.cli.main import run
 from pdtools.models import LanguageModel, save_checkpoint
 from pdtools.models.dependency.model import GiltLM
 from pdtools.tokenization import train_word_tokenizer
+from pdtools.trees.graph_trees import conllu, heads_in
 from pdtools.trees.graphs import Graph
 
 HEADS = [("a b c", [2, 0, 2]), ("c a", [0, 1]), ("b", [0])]
@@ -104,6 +106,40 @@ def test_perplexities(model: LanguageModel, checkpoint: Path, tmp_path: Path) ->
     else:  # the scores choose the arcs: none that are given have a probability
         assert scores["ppl_token_joint"] is None
         assert math.log(scores["ppl_token_particles"]) == pytest.approx(-total / n, rel=0.2)
+
+
+def test_sums_over_given_graphs(
+    model: LanguageModel, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two graphs, one of them twice; they differ in the arcs of the second word."""
+    graphs = [Graph.of_heads([2, 0, 2]), Graph.of(3, [0, 2], [1, 3])]
+    blocks = [conllu(each, ["a", "b", "c"]) for each in (*graphs, graphs[0])]
+    (tmp_path / "given.conllu").write_text("".join(blocks))
+    arguments = ["surprisal", "--text", "a b c", "--model", str(checkpoint), "--nats", "-q"]
+    arguments += ["--trees", str(tmp_path / "given.conllu"), "-o", str(tmp_path / "out.tsv")]
+    if model.config.arcs != "set":
+        assert run(arguments) == 1
+        assert "given graphs have no probability" in capsys.readouterr().err
+        return
+    assert run(arguments) == 0
+    header, *rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
+    found = [-float(each[header.index("surprisal")]) for each in rows]
+    tokens = row([3, 4, 5])
+    parts = cast(GiltLM, model).forward_parts(model.pack([(tokens, heads_only(each)) for each in graphs]))
+    said, chosen = (
+        each.double().detach().cumsum(1) for each in (parts.token_logprobs, parts.attach_logprobs)
+    )
+    # No word has arcs before the second; HEAD is a tree's.
+    assert found[0] == pytest.approx(float(said[0, 1]), abs=1e-5)
+    joints = said[:, 1:] + torch.cat([torch.zeros(2, 1), chosen[:, 1:-1]], 1)
+    sums = joints.logsumexp(0)
+    assert sum(found) == pytest.approx(float(sums[-1]), abs=1e-5)
+    assert sum(found[:3]) == pytest.approx(float(sums[2]), abs=1e-5)
+
+
+def heads_only(graph: Graph) -> Graph:
+    """The graph that CoNLL-U has in HEAD."""
+    return Graph.of_heads(heads_in(graph))
 
 
 def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
