@@ -68,8 +68,8 @@ def decode(
     parts, the input is a file of pdtools prompts, and line n is for the n-th of its sentences. A model of
     windows reads each sentence after the earlier ones of its prompt, with their best parses.
 
-    gilt derives dependency graphs. A file .conllu gets these: all arcs in DEPS, and a tree in HEAD. Otherwise
-    the output has constituents, in which a head spans its descendants.
+    gilt and dtg derive dependencies. A file .conllu gets these: all arcs in DEPS, a tree in HEAD. Other files
+    get constituents, in which a head spans its descendants.
 
     --scores writes the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log
     p(x), both in nats. With --k-best above 1, the column tree is added. The marginal sums over the beam. The
@@ -120,8 +120,8 @@ def decode(
     with trees.searcher(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
         if scores is not None and searcher.settings["kind"] == "treereg":
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
-        if is_conllu(output) and searcher.settings["kind"] != "arcs":
-            raise PdtoolsError(f"{output}: only models of dependency arcs (gilt) write CoNLL-U")
+        if is_conllu(output) and searcher.settings["kind"] not in ("arcs", "transitions"):
+            raise PdtoolsError(f"{output}: only models of dependency arcs (gilt, dtg) write CoNLL-U")
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
         results = progress(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,9 @@ from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.derivations import AnyDerivation, Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
+from pdtools.models.grammar.transition_derivations import TransitionDerivation
 from pdtools.search.actions.scorer import ActionScorer, SearchedActions
+from pdtools.search.actions.transitions import TransitionScorer
 from pdtools.search.arcs.scorer import ArcScorer, arc_derivations
 from pdtools.search.attachments.scorer import AttachmentScorer, Searched
 from pdtools.search.attachments.steps import BeamStep
@@ -30,6 +33,7 @@ from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.tokenization import ROOT
 from pdtools.trees import Constituents, escape
+from pdtools.trees.arc_standard import ArcActions
 
 _PER_NAT = 1 / math.log(2)
 
@@ -216,11 +220,60 @@ class ArcView(DerivationView):
         return tuple(f"{position[h]}-{position[d]}" for h, d in graph_of_history(history).arcs)
 
 
-# By the name of the kind.
+class TransitionView(ActionView):
+    """The view of arc-standard actions: arcs of the beam after each token, and attention to arcs."""
+
+    def trace(
+        self, loaded: LoadedModel, encoded: Encoded, search: SearchOptions, hypotheses: int
+    ) -> tuple[Trace, Read]:
+        scorer = TransitionScorer(loaded, search)
+        found: SearchedActions = known(next(iter(scorer.search([encoded.sentence], trace=hypotheses))))
+        joint, best = found.result.derivations[0]
+        n_tokens = len(best.tokens)
+        traced = replace(
+            trace_of_score(loaded.folder, scorer.settings, scorer.as_score(found), encoded.sentence.words),
+            derivations="arcs",
+            dropped=found.result.dropped,
+            steps=_steps(found.result.steps, lambda each: self._arcs(each, n_tokens)),
+            best=self.parse(loaded, encoded, best, joint),
+        )
+        actions = cast(TransitionDerivation, best)
+        names = iter(np.where(actions.left, "left_arc", "right_arc").tolist())
+        positions: list[int | str] = [0]
+        for k, arcs in enumerate(actions.arcs.tolist(), start=1):
+            positions += [k, *(each for name in itertools.islice(names, arcs) for each in (name, f"{name}'"))]
+        positions.append("pop_root")
+        return traced, Read(
+            rows=[(encoded.encoding.ids, actions)],
+            row_of=[0] * len(positions),
+            derivation="best",
+            positions=tuple(positions),
+        )
+
+    def sequence(self, loaded: LoadedModel, derivation: Any) -> TracedDerivation:
+        """See :meth:`DerivationView.sequence`: the arcs of a whole sentence."""
+        return self._arcs(derivation, len(derivation.tokens))
+
+    @staticmethod
+    def _arcs(derivation: TransitionDerivation, n_tokens: int) -> TracedDerivation:
+        """Arcs by the positions of their words' first tokens; with that of the root after the last token."""
+        position = np.append(0, np.flatnonzero(derivation.begins) + 1)
+        ended = len(derivation.tokens) == n_tokens
+        return tuple(f"{position[h]}-{position[d]}" for h, d in derivation.graph.arcs if h or ended)
+
+    def beginning(self, ids: NDArray[np.int32], token: int, found: Any) -> tuple[Any, Any]:
+        """See :meth:`DerivationView.beginning`; with actions, the token is read too."""
+        if isinstance(found, ArcActions):
+            return ids, found
+        return np.append(ids[: token + 1], ids[-1]), found[token - 1]
+
+
+# Views by the name of the kind.
 VIEWS: dict[str, DerivationView] = {
     "attachments": AttachmentView(),
     "actions": ActionView(),
     "arcs": ArcView(),
+    "transitions": TransitionView(),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search.actions.scorer import ActionSearch
+from pdtools.search.actions.transitions import TransitionSearch
 from pdtools.search.arcs.scorer import ArcSearch
 from pdtools.search.attachments.scorer import AttachmentSearch
 from pdtools.search.derivation_search import DerivationSearch
@@ -15,7 +16,7 @@ SEARCHES: dict[str, DerivationSearch] = {
     "attachments": AttachmentSearch(),
     "actions": ActionSearch(),
     "arcs": ArcSearch(),
-    "transitions": ActionSearch(),
+    "transitions": TransitionSearch(),
 }
 
 

@@ -122,7 +122,7 @@ def scores_with(
     For ranks, and for entropies of action models, whole distributions are kept, and scores have only these
     two measures.
     """
-    of_actions = scorer.settings["kind"] == "actions" and set(measures) == {"entropy"}
+    of_actions = scorer.settings["kind"] in ("actions", "transitions") and set(measures) == {"entropy"}
     if "rank" not in measures and not of_actions:
         yield from scorer.score(sentences)
         return

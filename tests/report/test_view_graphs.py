@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 import pytest
+from arc_oracle import arc_model
 from node_pages import MADE, evaluate, needs_node, save_page
 from search_oracle import tiny_model
 from toy_models import loaded
@@ -86,3 +87,32 @@ def test_graphs_and_tapes_of_hypotheses(traced: Trace, tmp_path: Path) -> None:
         assert each["tapes"] == wanted
     last = shown["found"][-1]["said"].split(": ", 1)[1].split()
     assert shown["latex"].count("\\dep") == len(last)  # an edge or a root each
+
+
+def test_arcs_of_the_stack_of_a_transition_model(tmp_path: Path) -> None:
+    """The graph of each hypothesis, without the tapes that such models do not have; rows of attention."""
+    traced = trace(loaded("dtg", arc_model()), "a b c", SearchOptions(beam=20), hypotheses=2)
+    assert traced.attention is not None
+    path = save_page(sentences_page([[traced]], ["dtg"], MADE), tmp_path / "page.html")
+    program = """
+        const found = [];
+        const slider = one("input[type=range]");
+        for (let k = 1; k <= 3; k++) {
+          write(slider, k);
+          await later();
+          found.push({
+            arcs: one("#panel-forest").querySelectorAll(".arc").length,
+            tapes: all("#panel-tape svg").length,
+            columns: all("#panel-attention .pickcolumn").length,
+          });
+        }
+        return found;
+    """
+    found = evaluate(path, program)
+    # The last position that was read when a token had been: before the next token.
+    tokens = [k for k, each in enumerate(traced.attention.positions) if isinstance(each, int)]
+    ends = [*tokens[2:], len(traced.attention.positions)]
+    for step, shown, end in zip(traced.steps[:3], found, ends, strict=True):
+        assert shown["arcs"] == len(step.hypotheses[0].derivation)
+        assert shown["tapes"] == 0
+        assert shown["columns"] == end

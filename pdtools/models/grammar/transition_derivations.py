@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pdtools.shards import ShardSet
     from pdtools.shards.rows import ShardRow
 
+OTHER_WORDS = "words that begin where no token shows it"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TransitionDerivation(ArcActions):
@@ -40,6 +42,13 @@ class TransitionDerivation(ArcActions):
     def closes(self) -> NDArray[np.int32]:
         """Int32[n], number of arcs after each token."""
         return self.arcs
+
+    @property
+    def graph(self) -> Graph:
+        """The arcs of its words, with that of the root where one word is left."""
+        heads = heads_of(self)
+        arcs = np.flatnonzero((heads >= 0) | (np.count_nonzero(heads < 0) == 1))
+        return Graph.of(len(heads), heads[arcs] + 1, arcs + 1)
 
     def text(self, words: Sequence[str], labels: Sequence[str] = ()) -> str:
         """Text such as ``((the) cat) saw | a``: dependents in parentheses, items of the stack between bars.
@@ -152,7 +161,7 @@ class TransitionKind(ActionKind):
             if isinstance(found, str):
                 return found
             if not np.array_equal(found.begins, begins[shards.tokens(row)[1:-1]]):
-                return "words that begin where no token shows it"
+                return OTHER_WORDS
             return self.problem(model, found) or ""
 
         reasons = np.array([why(row) for row in range(len(shards))])

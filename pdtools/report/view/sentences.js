@@ -197,7 +197,7 @@
   }
 
   function tape(hypothesis) {
-    if (hypothesis && isGraph()) return graphTapes(hypothesis);
+    if (hypothesis && isGraph() && now.model.kind === "arcs") return graphTapes(hypothesis);
     if (!hypothesis || now.derivations !== "attachments") return show("tape");
     const rows = tapeOf(hypothesis.derivation);
     show("tape", tapeDrawing({ rows, tokens: now.tokens.map((_, k) => token(k)), now: at.token, name: `the tape up to ${token(at.token)}` }),
@@ -242,7 +242,7 @@
     const label = (i) => (typeof positions[i] === "number" ? token(positions[i]) : positions[i]);
     // The last position that was read when the token had been: end-of-sentence is read by no one.
     let row = positions.findLastIndex((each) => typeof each === "number" && each <= at.token);
-    while (row + 1 < T && typeof positions[row + 1] === "string" && positions[row + 1].includes(")") && now.derivations === "actions") row++;
+    while (row + 1 < T && typeof positions[row + 1] === "string" && (isGraph() || positions[row + 1].includes(")"))) row++;
     const terms = [["weights", "all terms"], ...Object.keys(found.without).flatMap((each) => [[`without:${each}`, `without the ${each} term`], [`difference:${each}`, `difference: with ${MINUS} without ${each}`]])];
     const mean = (i, j) => Array.from({ length: heads }, (_, h) => weight(at.layer, h, i, j)).reduce((a, b) => a + b, 0) / heads;
     const strength = (w) => (kind === "difference" ? (w >= 0 ? `rgba(213, 94, 0, ${Math.min(1, 2 * w).toFixed(3)})` : `rgba(0, 114, 178, ${Math.min(1, -2 * w).toFixed(3)})`) : `rgba(0, 114, 178, ${(0.7 * w).toFixed(3)})`);

@@ -145,7 +145,7 @@ class ActionScorer(CheckpointScorer):
             else:
                 trees = [(joint, self._tree(found.encoded, best)) for joint, best in found.result.derivations]
                 kept = (merged_trees(trees) if merging else trees)[:k_best]
-                yield Parsed(tuple(kept), found.result.marginal, found.result.dropped)
+                yield Parsed(tuple(kept), found.result.marginal, found.result.dropped, self._arcs(found))
 
     def search(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, trace: int = 0
@@ -199,6 +199,10 @@ class ActionScorer(CheckpointScorer):
         return sentence_score(
             self.loaded.tokenizer, found.encoded, result.logprobs, result.dropped, measures=measures
         )
+
+    def _arcs(self, found: SearchedActions) -> str | None:
+        """The dependency arcs of the best derivation, for models of arcs."""
+        return None
 
     def _tree(self, item: Encoded, found: ActionDerivation) -> Tree:
         words = [escape(word) for word in item.sentence.words]

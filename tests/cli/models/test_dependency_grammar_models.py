@@ -14,10 +14,12 @@ from arc_oracle import projective_trees
 from options import with_options
 
 from pdtools.cli.main import run
+from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.tokenization import split_words
 from pdtools.trees import Tree
 from pdtools.trees.arc_standard import static_oracle
+from pdtools.trees.forms import read_treebank
 
 SETTINGS = ["config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=16", "train.steps=6"]
 SETTINGS += ["train.eval_every=3", "train.batch_sentences=8", "train.batch_tokens=0"]
@@ -133,6 +135,11 @@ def test_perplexities_and_parses(
     assert run(["decode", str(tmp_path / "text.txt"), *common, "-o", str(tmp_path / "out.trees")]) == 0
     found = [Tree.from_brackets(line) for line in (tmp_path / "out.trees").read_text().splitlines()]
     assert [" ".join(tree.words) for tree in found] == ["the dog barks", "a cat sees the dog"]
+    out = tmp_path / "out.conllu"
+    assert run(["decode", str(tmp_path / "text.txt"), *common, "-o", str(out)]) == 0
+    graphs = [each.graph for each in read_treebank([str(out)], "conllu", Rejects("fail"))]
+    assert [each is not None and each.is_projective for each in graphs] == [True, True]
+    assert run(["surprisal", str(tmp_path / "text.txt"), *common, "--trees", str(out)]) == 0
     capsys.readouterr()
     assert run(["sample", *common, "--number", "5", "--max-tokens", "8"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
