@@ -37,13 +37,13 @@ def test_arcs_of_the_beam(found: Trace, model: LoadedModel) -> None:
         assert sum(each.share for each in step.hypotheses) + step.rest == pytest.approx(1, abs=1e-6)
         for hypothesis, derivation in zip(step.hypotheses, own.derivations, strict=True):
             arcs = [each for each in hypothesis.derivation if not str(each).startswith("0-")]
-            assert len(arcs) == derivation.arcs.sum()  # type: ignore[attr-defined]
+            assert len(arcs) == derivation.arcs.sum()
             assert all(max(map(int, str(each).split("-"))) <= position for each in arcs)
             assert len(hypothesis.derivation) - len(arcs) == (position >= 4 and len(arcs) == 3)
     assert found.best is not None
-    heads = dict(reversed(str(each).split("-")) for each in found.best.derivation or ())
-    assert sorted(heads) == ["1", "2", "3", "4"]
-    assert list(heads.values()).count("0") == 1
+    arcs = [str(each).split("-") for each in found.best.derivation or ()]
+    assert sorted(dependent for _, dependent in arcs) == ["1", "2", "3", "4"]
+    assert [head for head, _ in arcs].count("0") == 1
 
 
 def test_attention_to_the_best_derivation(found: Trace, model: LoadedModel) -> None:

@@ -135,11 +135,11 @@ def test_perplexities_and_parses(
     assert run(["decode", str(tmp_path / "text.txt"), *common, "-o", str(tmp_path / "out.trees")]) == 0
     found = [Tree.from_brackets(line) for line in (tmp_path / "out.trees").read_text().splitlines()]
     assert [" ".join(tree.words) for tree in found] == ["the dog barks", "a cat sees the dog"]
-    out = tmp_path / "out.conllu"
-    assert run(["decode", str(tmp_path / "text.txt"), *common, "-o", str(out)]) == 0
-    graphs = [each.graph for each in read_treebank([str(out)], "conllu", Rejects("fail"))]
+    graphs_file = str(tmp_path / "out.conllu")
+    assert run(["decode", str(tmp_path / "text.txt"), *common, "-o", graphs_file]) == 0
+    graphs = [each.graph for each in read_treebank([graphs_file], "conllu", Rejects("fail"))]
     assert [each is not None and each.is_projective for each in graphs] == [True, True]
-    assert run(["surprisal", str(tmp_path / "text.txt"), *common, "--trees", str(out)]) == 0
+    assert run(["surprisal", str(tmp_path / "text.txt"), *common, "--trees", graphs_file]) == 0
     capsys.readouterr()
     assert run(["sample", *common, "--number", "5", "--max-tokens", "8"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 5
