@@ -42,6 +42,7 @@ lint: $(VENV)/installed-dev
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/python packaging/wording.py
 
 # Time and memory on one core, then every score beside the field's own instruments.
 bench: $(VENV)/installed-dev

@@ -296,7 +296,7 @@ def make_folder(folder: Path) -> None:
         ("run", "best/tokenizer.json"),
     ):
         changed = Path(shutil.copytree(name, f"{name}-changed"), file)
-        changed.write_bytes(changed.read_bytes()[:-1] + b" ")  # of the same size
+        changed.write_bytes(changed.read_bytes()[:-1] + b" ")  # the same size
     for name in (
         "thesis/thesis.tex",
         "thesis/results.json",

@@ -29,7 +29,7 @@ from pdtools.files import Rejects, expand_inputs
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
 
 SUFFIXES = (".mrg", ".ptb", ".tree", ".trees")
-ONCE_BYTES = 5 << 20  # of brackets
+ONCE_BYTES = 5 << 20  # bytes of brackets
 GROWTH = (1, 4, 16)
 WORKERS = (1, 2, 4, 8)
 
@@ -113,7 +113,7 @@ def _tapes(corpus: Path, workers: int) -> Cost:
     if status:
         raise SystemExit(f"failed: {' '.join(command)}")
     shutil.rmtree(out)
-    unit = 2**20 if sys.platform == "darwin" else 2**10  # of ru_maxrss
+    unit = 2**20 if sys.platform == "darwin" else 2**10  # the unit of ru_maxrss
     return Cost(processor=processor, clock=clock, memory=memory / unit)
 
 

@@ -29,7 +29,7 @@ NO_DROPOUT = {"input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 
 # An H100's bfloat16 matrix operations a second, by its maker, and the share of it that trainings reach.
 GPU_FLOPS, UTILISATION, GPU_GIB = 989e12, 0.4, 80
 ADAMW_BYTES = 16
-STEP_WINDOWS, STEP_POSITIONS = 256, 512  # of the paper's stage 1
+STEP_WINDOWS, STEP_POSITIONS = 256, 512  # in the paper's stage 1
 
 
 def operations(parameters: int, trunk: dict[str, Any], positions: int) -> float:

@@ -52,7 +52,7 @@ class Case:
     name: str
     arguments: tuple[str, ...]
     in_chunks: bool = True
-    compared: str = "*"  # of the files
+    compared: str = "*"  # the files compared
 
     def command(self, folder: Path, *more: str) -> list[str]:
         """The whole command."""

@@ -101,7 +101,7 @@ VMAPPED = {
     "RNS": {},
 }
 RUNS = (5, 20)
-MIXED_LENGTHS = range(41, 81, 2)  # of their batches, the lengths of marked reversal
+MIXED_LENGTHS = range(41, 81, 2)  # the lengths of marked reversal in their batches
 
 
 def strings(length: int) -> Batch:

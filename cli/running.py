@@ -242,7 +242,7 @@ def pick_device(name: str, threads: int) -> str:
     try:
         torch.empty(0, device=name)
         if ":" in name and name.startswith("cuda"):
-            torch.cuda.set_device(name)  # where Triton launches kernels
+            torch.cuda.set_device(name)  # Triton launches kernels there
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0].split(". ")[0]
         raise PdtoolsError(f"--device {name}: no such device here ({reason})") from error

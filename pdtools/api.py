@@ -77,9 +77,9 @@ def load(
             ``english-base``, ``demo`` or ``demo-base``, which come with pdtools.
         beam: hypotheses that a search keeps after each token (action models: after each action).
         margin: nats; hypotheses that are so much less probable than the best are dropped. None: none are.
-        word_beam, fast_track: of action models, see ``pdtools surprisal --help``.
+        word_beam, fast_track: for action models, see ``pdtools surprisal --help``.
         device: ``auto`` (a GPU, if there is one), ``cpu``, ``cuda``, ``cuda:1``, …
-        dtype: of the weights: ``float32`` or ``bf16``.
+        dtype: the type of the weights: ``float32`` or ``bf16``.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first.
         max_batch: sentences per batch; by default as many as fit a fixed amount of memory.
 

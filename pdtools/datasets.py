@@ -113,7 +113,7 @@ def read_dataset(source: str) -> Dataset:
         raise InputError("no such file, nor a data set of this name", file=source, hint=hint)
     try:
         return _dataset(tomllib.loads(text), Path(source).stem)
-    except (ValueError, RecursionError) as error:  # of TOML, too
+    except (ValueError, RecursionError) as error:  # a TOML error is a ValueError, too
         raise InputError(str(error), file=source) from error
 
 

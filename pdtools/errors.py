@@ -32,7 +32,7 @@ class InputError(PdtoolsError):
         reason: the fault, without the place.
         file: the file it was found in (``-`` is standard input).
         line: the line in that file, from 1.
-        hint: what the user can do.
+        hint: advice for the user.
     """
 
     def __init__(

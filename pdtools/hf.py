@@ -271,9 +271,9 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         Args:
             pretrained_model_name_or_path: its folder; ``english`` or another that comes with pdtools; or the
                 name of a repository on the hub with an exported folder in it, with or without ``hf:``.
-            config: of the folder, from ``AutoConfig``; by default it is read.
+            config: the folder's, from ``AutoConfig``; by default it is read.
             device_map: a device; ``auto`` is a GPU, if there is one.
-            dtype, torch_dtype: of the weights; None, ``auto``: float32.
+            dtype, torch_dtype: the type of the weights; None, ``auto``: float32.
             options: ``beam`` and ``margin``, see :class:`PdtoolsConfig`; others are ignored.
 
         Raises:

@@ -43,7 +43,7 @@ _SMALL = (
     "added_tokens.json",
     "merges.txt",
     "model.safetensors.index.json",
-    # of our checkpoints
+    # files of our checkpoints
     "SHA256SUMS",
     "modeling_pdtools.py",
     "training.json",

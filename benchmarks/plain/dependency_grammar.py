@@ -1,7 +1,7 @@
 """A Dependency Transformer Grammar as one would write it down: one prefix at a time, read from its start.
 
-The stack is a list of items, each with its positions and the last token of its head. What is seen is a
-dictionary: the relative position of each key. Nothing is kept from one action to the next.
+The stack is a list of items, each with its positions and the last token of its head. A dictionary has the
+relative position of each visible key. Nothing is kept from one action to the next.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Actions = Sequence[int]
 
 @dataclass
 class Item:
-    """What lies on the stack: positions, and the last token of the head."""
+    """An item on the stack: its positions, and the last token of its head."""
 
     positions: list[int]
     head: int
@@ -31,7 +31,7 @@ class Prefix:
     Attributes:
         inputs: the numbers whose embeddings are added up at each.
         seen: for each the relative positions of what it sees, by position.
-        stack: what lies there after the last one, the start at the bottom.
+        stack: the items there after the last one, the start at the bottom.
         after_token: whether the last one is a token.
     """
 

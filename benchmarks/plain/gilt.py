@@ -25,7 +25,7 @@ class Read:
     Attributes:
         token: its number; ROOT's is the first.
         word: the word that it belongs to, from 1; 0 for ROOT.
-        features: of words 0 to ``word`` as the token sees them; nothing for ROOT.
+        features: features of words 0 to ``word`` as the token sees them; nothing for ROOT.
     """
 
     token: int

@@ -56,7 +56,7 @@ class Batches:
     """A table that grows batch by batch; the batches are kept packed, in little memory.
 
     Args:
-        schema: of all batches.
+        schema: the schema of all batches.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

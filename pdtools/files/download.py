@@ -35,7 +35,7 @@ def download(
 
     Args:
         url: its address (http or https).
-        folder: where an earlier call may have left it, whole or in part.
+        folder: the folder that may have it from an earlier call, whole or in part.
         size: its bytes.
         sha256: in hexadecimal.
         progress: called with numbers of bytes that are there; a negative one takes some back.

@@ -30,7 +30,7 @@ def expand_inputs(
         suffixes: the file endings (``.mrg``) that count inside a folder or a zip archive, searched
             recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
             ``.zip`` among them archives are left whole.
-        kind: what is needed: a file that is named, and clearly another one, is refused.
+        kind: the kind needed: a file that is named, and clearly another one, is refused.
         only: which files of folders and archives count, of those with such endings.
 
     Raises:

@@ -32,7 +32,7 @@ class Manifest:
     """The content of ``pdtools.json``.
 
     Attributes:
-        kind: what the folder is, such as ``results``.
+        kind: the folder's kind, such as ``results``.
         files: ``size`` and ``sha256`` of each file, by relative path; empty for a folder that grows.
         parts: for a folder that grows, a pattern of the relative paths allowed in it. Subfolders that appear
             whole have lists of their own.
@@ -96,8 +96,8 @@ def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
     """Write the list of files of a complete folder that still has a temporary name.
 
     Args:
-        folder: where the files are.
-        kind: what the folder is.
+        folder: the folder with the files.
+        kind: the folder's kind.
         sums: known SHA-256 sums of files, by relative path; ``SHA256SUMS`` has others.
     """
     known, files = dict(sums), {}
@@ -118,7 +118,7 @@ def growing(kind: str, parts: str) -> dict[str, Any]:
     """The content of ``pdtools.json`` in a folder that grows; the first file written there.
 
     Args:
-        kind: what the folder is.
+        kind: the folder's kind.
         parts: a regular expression, see :class:`Manifest`.
     """
     return {"format": _FORMAT, "kind": kind, "parts": parts}

@@ -243,7 +243,7 @@ def atomic_path(path: str | Path, *, overwrite: bool = True, durable: bool = Tru
     """A temporary file name in the folder of ``path``; renamed to ``path`` if the block succeeds.
 
     Args:
-        path: what is written.
+        path: the file to write.
         overwrite: whether it may be there by then: another process may have made it meanwhile.
         durable: whether it has to outlast a crash of the machine.
 
@@ -319,7 +319,7 @@ def atomic_directory(
 
     Args:
         path: the folder.
-        kind: what it is called in messages; its files are then listed in it (``pdtools.json``). None: a
+        kind: its name in messages; its files are then listed in it (``pdtools.json``). None: a
             folder that is not pdtools', and that it does not replace.
         sums: the SHA-256 of files that were computed by the end of the block, by relative path.
         overwrite: whether it may be there.

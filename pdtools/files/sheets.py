@@ -139,11 +139,11 @@ class Sheet:
     """A table with a header, column by column.
 
     Attributes:
-        name: of its file.
-        form: of its file, for people: ``CSV with semicolons``.
+        name: the name of its file.
+        form: the form of its file, for people: ``CSV with semicolons``.
         columns: their names, as they stand there: some may be empty, or the same.
-        cells: of each column, those of all rows (n): strings of text files, any values of others.
-        numbers: of the rows (n), as a spreadsheet counts them.
+        cells: for each column, the cells of all rows (n): strings in text files, any values in others.
+        numbers: the numbers of the rows (n), as a spreadsheet counts them.
         table: the same as pandas' or Arrow's, if it was given as such.
     """
 

@@ -37,7 +37,7 @@ class _Kind:
     """The file names of one kind of older folder.
 
     Attributes:
-        name: what it is.
+        name: its name.
         needed: files that each has; if the first is JSON, these ``keys`` too.
         parts: a pattern of the paths of all files and folders that pdtools writes there.
     """

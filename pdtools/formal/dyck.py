@@ -197,7 +197,7 @@ def _partners(opens: NDArray[np.bool_]) -> Int64:
     Between two brackets of the same depth lie only deeper ones: at each depth openers and closers alternate.
     """
     after = np.cumsum(np.where(opens, 1, -1), dtype=np.int64)
-    depth = np.where(opens, after, after + 1).astype(np.int16)  # of the pair, from 1
+    depth = np.where(opens, after, after + 1).astype(np.int16)  # the pair's, from 1
     order = np.argsort(depth, kind="stable")
     partner = np.empty(len(opens), dtype=np.int64)
     partner[order[0::2]] = order[1::2]

@@ -136,7 +136,7 @@ def _at_depth_zero(
     seen = np.zeros(horizon + 1)
     at_zero[0] = 1
     for n in range(2, horizon + 1, 2):
-        before = (weight * at_zero)[n - 2 :: -1]  # of spans 2, 3, … n
+        before = (weight * at_zero)[n - 2 :: -1]  # for spans 2, 3, … n
         seen_before = (weight * (seen + early * at_zero))[n - 2 :: -1]
         at_zero[n] = spans[2 : n + 1] @ before
         seen[n] = spans[2 : n + 1] @ seen_before + visits[2 : n + 1] @ before
@@ -145,7 +145,7 @@ def _at_depth_zero(
 
 def _unbounded(depth: int, min_length: int, max_dependency: int | None) -> tuple[float, float, float]:
     """The probability of strings of any length, and the same times their expected (forced) tokens."""
-    pair = _pair_moments(depth, max_dependency)  # of any span: (3)
+    pair = _pair_moments(depth, max_dependency)  # for any span: (3)
     arrived = np.array([1.0, 0.0, 0.0])  # at depth 0 for the first time with the minimum length: 1, n, v
     if min_length:
         at_zero, seen = _at_depth_zero(depth, min_length - 1, min_length, max_dependency)

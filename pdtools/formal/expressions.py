@@ -78,7 +78,7 @@ def expression_value(symbols: ExpressionSymbols, text: Sequence[int]) -> int:
 
     Args:
         symbols: the symbols it is written with; other numbers than these and the digits are errors.
-        text: of any length, with brackets of any depth.
+        text: tokens of any length, with brackets of any depth.
 
     Raises:
         ValueError: if it is no expression.

@@ -28,7 +28,7 @@ class StackRunView:
 
     Attributes:
         tokens: the tokens read.
-        surprisal: of each token, and of end-of-sentence: n + 1 values in bits; None for a masked model.
+        surprisal: for each token, and end-of-sentence: n + 1 values in bits; None for a masked model.
         stack: its kind.
         actions: names of the actions' kinds.
         shares: for each token the share of each kind of action after it. For the nondeterministic stack, the

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 SCHEMA = 1
 
-# Of attachments the position that each token attaches to, its own for a shift; of actions a token's position,
-# or what opens or closes: "(NP", ")", "NP)"; of arcs the positions of head and dependent, "0-3", their words'
+# For attachments each token's position to attach to, its own for a shift; for actions a token's position, or
+# an opener or closer: "(NP", ")", "NP)"; for arcs the positions of head and dependent, "0-3", their words'
 # first tokens, and 0 for the root.
 Derivation = tuple[int | str, ...]
 
@@ -26,7 +26,7 @@ class Hypothesis:
         share: its share of the probability of all hypotheses that were kept.
         parent: rank, from 0, of the hypothesis that it extends, among all that were kept one step before; a
             rank beyond the list is one that is not listed.
-        surprisal: of the token under this hypothesis alone, bits; null for action models.
+        surprisal: the token's under this hypothesis alone, bits; null for action models.
     """
 
     derivation: Derivation
@@ -96,7 +96,7 @@ class AttentionTrace:
         derivation: under which one position i reads: ``incremental`` (the best hypothesis after the token at
             i), ``best`` (of the whole sentence; action models), ``none``.
         layers, heads: how many.
-        positions: what stands at each of the T positions, written as a derivation: numbers are positions of
+        positions: the content of each of the T positions, written as a derivation: numbers are positions of
             the sentence. End-of-sentence is not read, and Transformer Grammars read each closer twice.
         weights: Base64 of unsigned bytes, round(255 · weight): layer by layer, head by head, the lower
             triangle row by row. The weight of query i and key j in head h of layer l is byte (l · heads + h)
@@ -119,7 +119,7 @@ class Trace:
 
     Attributes:
         model: ``folder``, and the settings of its scorer: ``model`` (its name), ``kind``, ``beam``.
-        derivations: what they are made of: ``none``, ``attachments``, ``actions`` or ``arcs``.
+        derivations: their kind: ``none``, ``attachments``, ``actions`` or ``arcs``.
         text, words: the sentence as the model read it.
         tokens: text of the token at each position: ROOT (or BOS), the sentence's, end-of-sentence if the
             model has one.

@@ -36,9 +36,9 @@ def map_on_cluster(
     """Call a function with every item on a cluster's workers; items of a lost worker are done again.
 
     Args:
-        function: what to call; it goes to a worker with every item.
+        function: the function to call; it goes to a worker with every item.
         items: taken one by one, as workers get free.
-        address: of the scheduler, such as ``tcp://10.0.0.1:8786``.
+        address: the scheduler's, such as ``tcp://10.0.0.1:8786``.
         done: whether an item needs no work; its result is then None.
         keep: called here with each item and its result as it arrives, in any order; its return value
             replaces the result.
@@ -57,7 +57,7 @@ def map_on_cluster(
     except ImportError as error:
         raise MissingDependencyError("dask.distributed", "cluster") from error
     for name in [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]:
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what matters is raised
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # real errors are raised
     try:
         client = Client(address, timeout=_SECONDS_TO_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:

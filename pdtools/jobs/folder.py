@@ -189,7 +189,7 @@ def job_folder(
                 read_job(folder)  # it is one
                 check_all_ours(folder, _HELD)
                 _empty(folder)
-        elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # of another slice, by now
+        elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # another slice's, by now
             raise PdtoolsError(f"{folder}: chunks would be kept there, but it holds something else")
         if plan.slice is None:
             _delete_stale(output, beside)

@@ -81,7 +81,7 @@ class Workers:
         ends early, by an error or because it is closed, ends the processes before anything else happens.
 
         Args:
-            function: what to call; with several processes, pickled once, and loaded once by each.
+            function: the function to call; with several processes, pickled once, and loaded once by each.
             items: taken one by one, as processes get free.
 
         Yields:

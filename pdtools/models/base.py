@@ -293,7 +293,7 @@ class LanguageModel(nn.Module, ABC):
         Subclasses may compute small models faster together; here they are computed one by one.
 
         Args:
-            models: of this class, on one device, in the same mode.
+            models: models of this class, on one device, in the same mode.
             batches: one for each of them.
         """
         return [model.loss(batch) for model, batch in zip(models, batches, strict=True)]

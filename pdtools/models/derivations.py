@@ -38,7 +38,7 @@ class DerivationKind(ABC):
             needs no search.
         scores_given: whether derivations that are given have probabilities; if not, the model could make
             others alone, and of given ones there are only the probabilities of tokens.
-        name: of the kind.
+        name: the kind's name.
         exist: whether there are any, and so trees.
         labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
         has_arcs: whether they give them as dependency arcs.

@@ -110,7 +110,7 @@ def read_initial(folder: str | Path, model: str, tokenizer: Tokenizer) -> Pretra
     """Read the model in a folder.
 
     Args:
-        folder: of GPT-2 or RoBERTa, as Hugging Face's transformers write it; a checkpoint, or a run.
+        folder: one with GPT-2 or RoBERTa, as Hugging Face's transformers write it; a checkpoint, or a run.
         model: the kind of model that is to start from it.
         tokenizer: the data's. It has to be the model's own; or, for a checkpoint, one that extends it, with
             the same numbers for all its tokens.

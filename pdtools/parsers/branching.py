@@ -37,7 +37,7 @@ class Branching:
 
     def _tree(self, words: Sequence[str]) -> Tree:
         n = len(words)
-        number = max(n - 1, 1)  # of constituents
+        number = max(n - 1, 1)  # the number of constituents
         cut, whole = np.arange(number, dtype=np.int32), np.zeros(number, dtype=np.int32)
         return Tree(
             words=tuple(map(escape, words)),

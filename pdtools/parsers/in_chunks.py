@@ -257,7 +257,7 @@ class BackendSettings:
     """A parser of :func:`pdtools.parsers.load_parser`.
 
     Attributes:
-        threads: of each worker; 0: torch's choice.
+        threads: the number of each worker's threads; 0: torch's choice.
         fingerprint: the model's, if other processes load it; they refuse another one.
     """
 

@@ -238,7 +238,7 @@ def write_trees(trees: Iterable[Bracketed], output: str | Path, *, rejects: Reje
     """Write one bracketed tree a line, whole or not at all, and the excluded inputs beside it.
 
     Args:
-        trees: what is written; their sentences go to :func:`pdtools.trees.texts_path`, and their arcs to
+        trees: the trees to write; their sentences go to :func:`pdtools.trees.texts_path`, and their arcs to
             :func:`pdtools.trees.arcs_path`, if they have any.
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: the inputs excluded by the end of ``trees``.

@@ -177,7 +177,7 @@ def _sentences(
 ) -> Iterator[tuple[int, str, SplitSentence | None]]:
     """The sentences of a file, each with its first line and its own string; None: blank lines."""
     ended: list[tuple[int, str]] = []  # paragraphs, each with its first line; blank lines between two are ""
-    size = 0  # of all lines since the last chunk
+    size = 0  # the size of all lines since the last chunk
     text, first_line = "", 0  # a paragraph that may go on
     blank_line = 0  # the last one, if only blank lines follow some text
     for number, line in lines:

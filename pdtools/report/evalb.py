@@ -24,7 +24,7 @@ def evalb_lines(rows: Iterable[SentenceRow], parameters: Parameters) -> Iterator
     """The lines that EVALB prints: (line, whether it goes to standard error), without line ends.
 
     Raises:
-        TooManyErrors: where EVALB gives up, after the first error over its limit.
+        TooManyErrors: after the first error over EVALB's limit, at which it gives up.
     """
     for line in _HEAD:
         yield line, False

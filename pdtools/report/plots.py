@@ -45,7 +45,7 @@ def draw_lines(
     Args:
         path: the file.
         lines: the lines; empty ones are dropped.
-        x, y: what the axes show, with their units.
+        x, y: the axes' titles, with their units.
         percent: the y axis goes from 0 to 100.
         log_x: the x axis is logarithmic.
         points_only: points are not joined.

@@ -113,7 +113,7 @@ def tree_latex(tree: Tree, package: Package) -> str:
     if len(nodes) == 1:  # a word alone, which qtree does not draw
         nodes = [_Node("", False, 0, -1, [1]), _Node(nodes[0].label, True, 1, 0)]
     parts = ["\\begin{forest}" if package == "forest" else "\\Tree"]
-    depth = 0  # of the open brackets
+    depth = 0  # open brackets
     for node in nodes:
         parts.append(" ]" * (depth - node.depth))
         indent = "\n" + "  " * (node.depth + 1)

@@ -29,7 +29,8 @@ class ErrorBound(NamedTuple):
 
     Attributes:
         least: nats, at least.
-        share: of the log-probability that the search dropped, nats, summed over the sentences; it is added.
+        share: the share of the log-probability that the search dropped, nats, summed over the sentences; it
+            is added.
     """
 
     least: float

@@ -233,7 +233,7 @@ class Parsed:
             in the beam; or derivations, if one parse or derivations were requested.
         marginal: log p(x) in nats, over the beam.
         dropped: the share of the probability of all derivations that the search is estimated to have dropped.
-        arcs: of models of arcs the best graph, as :class:`pdtools.trees.Graph` writes it.
+        arcs: for models of arcs the best graph, as :class:`pdtools.trees.Graph` writes it.
 
     A tree without a search (TreeReg's) has None for all three.
     """

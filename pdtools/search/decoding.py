@@ -86,7 +86,7 @@ class DecodeCounts:
 
 
 def is_conllu(output: str) -> bool:
-    """Whether a file is to be in CoNLL-U, by its name."""
+    """Return whether a file is to be in CoNLL-U, by its name."""
     return output.removesuffix(".gz").removesuffix(".zst").endswith(".conllu")
 
 

@@ -35,7 +35,7 @@ class ModelSettings:
 
     Attributes:
         device: ``auto``: a GPU, if a process has one.
-        threads: of each worker; 0: torch's choice.
+        threads: the number of each worker's threads; 0: torch's choice.
         context: the text read before sentences.
         measures: measures that scorers add to log-probabilities.
         fingerprint: the model's, if other processes load it; they refuse another one.

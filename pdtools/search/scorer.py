@@ -35,7 +35,7 @@ def load_scorer(
             causal language model.
         search: for models whose strings have derivations; for others, the number of sentences read at once.
         device: a torch device.
-        dtype: of the weights. bf16 is faster if the processor computes in it, and less exact.
+        dtype: the type of the weights. bf16 is faster if the processor computes in it, and less exact.
         bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
             first token has no score, and no row.
         context: the text read before sentences.

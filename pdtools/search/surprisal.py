@@ -32,8 +32,8 @@ class SurprisalRow:
         surprisal: in the requested unit.
         parse: the best hypothesis after it; None if not requested.
         seen: number of tokens read before it (a word: before its first token); None: all of the sentence.
-        entropy: of the distribution before it (a word: before its first token), in the unit; None if not
-            requested.
+        entropy: the entropy of the distribution before it (a word: before its first token), in the unit; None
+            if not requested.
         rank: a token's rank in that distribution, from 1; None for words, and if not requested.
     """
 

@@ -97,11 +97,10 @@ def describe_row(shards: ShardSet, i: int) -> dict[str, Any]:
 
     Returns:
         ``id``, ``text``, ``tree`` (brackets, or None), ``constituents`` (the same, labelled and not
-        binarized; or None) and ``tokens``; for a window also ``document`` and its sentences' ``trees``;
-        with dependencies ``arcs``, pairs of head and dependent.
-        ``tokens`` has for each position of the row its ``position``, ``id``, ``token``, ``word`` (None for
-        ROOT and EOS), ``attach``, ``shift`` (whether it only shifts) and ``tape`` (its row W_k, one depth per
-        position up to its own).
+        binarized; or None) and ``tokens``; for a window also ``document`` and its sentences' ``trees``; with
+        dependencies ``arcs``, pairs of head and dependent. ``tokens`` has for each position of the row its
+        ``position``, ``id``, ``token``, ``word`` (None for ROOT and EOS), ``attach``, ``shift`` (whether it
+        only shifts) and ``tape`` (its row W_k, one depth per position up to its own).
     """
     words = _words(shards, i)
     tree = tree_of_row(shards, i)

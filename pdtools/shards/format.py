@@ -8,9 +8,9 @@ Columns:
     text (string): the words, single spaces between them, without treebank escapes (a blank within a word, as
         in 20 000, is a no-break space); in ``raw`` style as in the text that was tokenized.
     tokens (list of int32): n + 2 token numbers, from ROOT to end-of-sentence.
-    attach (list of int32): of the same length: the position that each token is reduced with; its own position
+    attach (list of int32): as long: the position that each token is reduced with; its own position
         if it only shifts; 0 for ROOT and end-of-sentence.
-    word (list of int32): of the same length: the word that a token belongs to; -1 for ROOT and
+    word (list of int32): as long: the word that a token belongs to; -1 for ROOT and
         end-of-sentence.
     labels (list of int32): the constituents' labels in pre-order, as indices in the manifest's
         ``labels``; -1 for one that is not there.

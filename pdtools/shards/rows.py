@@ -28,7 +28,7 @@ class ShardRow:
         attach: int32 (n + 2), in the sentence layout.
         n_words: the number of words in ``text``.
         constituents: over the n tokens, where the shards have them.
-        graph: of the words' dependencies, where the shards have them.
+        graph: the words' dependencies, if the shards have them.
         wrapped: whether the tree had none.
         n_rewritten: number of their rewritten labels.
         file: its file, if known.
@@ -147,7 +147,8 @@ def make_rows(
         text: (R) the words of each row between single spaces.
         tokens, attach, word: int32 (n_1 + … + n_R), see :mod:`pdtools.shards.format`.
         offsets: int (R + 1), where the rows begin in these, and the last one ends.
-        constituents: those of all rows, and int64 (R + 1), where the labels of each row begin.
+        constituents: the constituents of all rows, and int64 (R + 1), the index at which each row's labels
+            begin.
         graphs: (R) of the dependencies of each row.
         n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`Rows`.
     """

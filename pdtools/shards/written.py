@@ -43,8 +43,8 @@ def graph_beside(trees: str, line: int, n_words: int) -> Graph:
 
     Args:
         trees: a file that has a file of arcs beside it.
-        line: of the tree, from 1.
-        n_words: of the tree, without traces.
+        line: the tree's line, from 1.
+        n_words: the tree's number of words, without traces.
 
     Raises:
         InputError: if that file has no such line, or arcs that are not those of so many words.

@@ -89,7 +89,7 @@ def make_table(
     """The table that ``pdtools surprisal`` writes: all rows for the first model, then for the next.
 
     Args:
-        stimuli: what was scored.
+        stimuli: the stimuli scored.
         models: each model's surprisals, by name.
         frequency: the frequencies of words.
     """

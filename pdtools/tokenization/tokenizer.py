@@ -334,7 +334,7 @@ class Tokenizer:
         begins = np.flatnonzero(self._begin_words[ids])
         if len(begins) != len(words) or np.isin(ids, list(self._reserved)).any():
             return None
-        counts = np.diff(begins, append=len(ids)).astype(np.int32)  # of simple words, then of others
+        counts = np.diff(begins, append=len(ids)).astype(np.int32)  # for simple words, then for others
         place = np.empty(len(words), dtype=np.intp)
         place[simple] = np.arange(np.count_nonzero(simple))
         place[~simple] = np.arange(np.count_nonzero(simple), len(words))

@@ -91,7 +91,7 @@ class TrainingLoop:
         valid_set: the data that choose the best checkpoint; without them ``best/`` is the newest one.
         beside: by the name of a term of the loss, sentences for that term alone, which the training
             sentences' loss then excludes.
-        checkpointing: what checkpoints hold beside the model.
+        checkpointing: the content of checkpoints beside the model.
         device: the model's device.
         listener: receives progress reports.
         stop: asked between steps; the run then writes ``last/`` and ends.

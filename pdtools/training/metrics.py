@@ -49,7 +49,7 @@ class MetricsLog:
     """Appends one JSON line per record to ``metrics.jsonl``, and the same numbers to TensorBoard.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
         name: the folder's name in messages, if not its path.
         step: the step that the run resumes from.
         size: bytes of ``metrics.jsonl`` at that step: lines that an interrupted run wrote later are

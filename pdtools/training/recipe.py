@@ -64,12 +64,12 @@ class TrainConfig:
         accumulate: batches in one step.
         normalize: the divisor of a step's loss, its tokens or its sentences.
         attachment_weight: weight of the attachment loss.
-        loss: of prompts: ``all`` tokens and attachments, or the ``answer`` alone.
-        answer_weight: of prompts: weight of the answer's tokens in the loss; those before have 1.
-        treereg_weight: of models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and then
-            over sentences, beside the mean loss of the tokens (or sentences).
-        treereg_every: it is only part of every so many-th step.
-        arc_weight, count_weight: of GiLT: weights of the cross-entropies of arcs, and of their numbers.
+        loss: for prompts: loss on ``all`` tokens and attachments, or on the ``answer`` alone.
+        answer_weight: for prompts: weight of the answer's tokens in the loss; the tokens before have 1.
+        treereg_weight: for models with ``treereg_layer``: weight of TreeReg's loss, a mean over nodes and
+            then over sentences, beside the mean loss of the tokens (or sentences).
+        treereg_every: steps from one with TreeReg's loss to the next.
+        arc_weight, count_weight: for GiLT: weights of the cross-entropies of arcs, and of their numbers.
         eval_every: steps between evaluations, each of which writes ``last/``.
         keep_at: moments at which weights are kept, in a folder ``step-N/`` of the run: ``500 steps``,
             ``1M words``, ``250k words`` read (the share of the corpus' words that the tokens read have).

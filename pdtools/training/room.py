@@ -20,8 +20,8 @@ def check_room(recipe: Recipe, config: Any, device: str, distribution: Distribut
         recipe: the run's recipe.
         config: the model's complete configuration.
         device: the device for training.
-        distribution: of processes that train together: with ``fsdp`` each makes the whole model, but has only
-            a part of it on its device.
+        distribution: the processes that train together: with ``fsdp`` each makes the whole model, but has
+            only a part of it on its device.
 
     Raises:
         PdtoolsError: with the number of parameters and the available memory.

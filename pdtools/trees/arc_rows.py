@@ -84,7 +84,7 @@ def arc_rows(rows: Sequence[tuple[NDArray[np.integer], ArcActions]], ids: ArcIds
     first_of_rows = np.cumsum([0, *(len(row) + 1 for row, _ in rows)])
     is_last = np.zeros(len(tokens), np.int64)
     is_last[first_of_rows[1:] - 1] = 1
-    ends = np.cumsum(1 + 2 * arcs + is_last)  # of a token with what follows it
+    ends = np.cumsum(1 + 2 * arcs + is_last)  # the end of a token with the actions that follow it
     token_at = ends - 1 - 2 * arcs - is_last
     compose_at = counted_from(token_at + 1, arcs, 2)  # (a)
     pop_at = ends[first_of_rows[1:] - 1] - 1  # (rows)

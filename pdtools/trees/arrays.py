@@ -528,6 +528,6 @@ def attachments_between(between: Int32, sentences: Int64, factor: Factor) -> Int
         active = active[goes_on(between[leaps[active]], between[active])]
         leaps[active] = leaps[leaps[active]]
     backwards = inside[::-1]
-    r[leaps[backwards]] = backwards  # where an index repeats, numpy keeps the last value: the first word
+    r[leaps[backwards]] = backwards  # for repeated indices numpy keeps the last value: the first word
     r -= np.repeat(sentences[:-1], np.diff(sentences)).astype(np.int32)
     return r

@@ -35,8 +35,8 @@ def heads_in(graph: Graph) -> list[int]:
 def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
     """The constituents of a graph, by :func:`heads_in`: a head spans its descendants, flat.
 
-    Crossing arcs are lifted. Where the words are not those of the graph (of running text, in which no space
-    stands between some), all depend on the first.
+    Crossing arcs are lifted. If the words are not the graph's (in running text, without spaces between some),
+    all depend on the first.
     """
     heads = heads_in(graph if graph.n_words == len(words) else Graph.of(len(words), [], []))
     tree, _ = constituents(words, ["_"] * len(words), [head - 1 for head in heads])

@@ -100,7 +100,7 @@ class _FileReader:
         self.rejects = rejects
         self.fresh_lines = read_tree_lines(file)
         self.put_back: deque[Line] = deque()
-        self.tree_column: int | None = None  # where the file's first tree began its line
+        self.tree_column: int | None = None  # the column of the file's first tree
         self.needs_blank = False  # a good tree held a line that looks like the beginning of a tree
         self.seen_unbalanced = False
         self.found_anything = False

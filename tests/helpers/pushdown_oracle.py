@@ -29,7 +29,7 @@ class PlainPushdown:
 
     def start(self) -> None:
         """Begin with nothing read."""
-        self.inputs: list[list[Vector]] = [[] for _ in range(self.config.layers)]  # of each layer's attention
+        self.inputs: list[list[Vector]] = [[] for _ in range(self.config.layers)]  # by attention layer
         self.below: list[Vector] = []  # the output for each token before the first pushdown layer
 
     def logprobs(self, tokens: Sequence[int], attach: Sequence[int]) -> tuple[list[float], list[float]]:

@@ -20,7 +20,7 @@ def script(file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
-    sys.modules[module.__name__] = module  # where a dataclass looks for its annotations
+    sys.modules[module.__name__] = module  # a dataclass looks for its annotations there
     sys.path.append(str(file.parent))  # for what is beside it, as Python does
     spec.loader.exec_module(module)
     return module

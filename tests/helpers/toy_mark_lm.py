@@ -50,7 +50,7 @@ class MarkKind(TokenwiseKind):
 
 def marked(tokens: NDArray[np.int32], marks: NDArray[np.int32]) -> Derivation:
     """Tokens with marks, as attachments have them."""
-    attach, end = [], 0  # of the first constituent
+    attach, end = [], 0  # the end of the first constituent
     for place, mark in enumerate(marks.tolist()):
         attach.append(end if mark else place)
         end = place if mark else end

@@ -15,7 +15,7 @@ def window_attachments(lengths: Sequence[int], *, open_end: bool = False) -> Ite
     """Every derivation of sentences of these numbers of tokens, in one window, each with its ROOT.
 
     Args:
-        lengths: of the sentences, at least 1 each.
+        lengths: the sentences' lengths, at least 1 each.
         open_end: whether the last sentence goes on, so that its last token does not attach to ROOT.
     """
 

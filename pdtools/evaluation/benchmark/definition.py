@@ -128,7 +128,7 @@ class Benchmark:
     """A benchmark.
 
     Attributes:
-        name: of the file, without its ending.
+        name: the file's name, without its ending.
         about: title, right (the meaning of a right answer), cite, url, licence, get (how to get the files).
         files: patterns of their names, in a folder or zip.
         path: a regular expression of files' paths whose groups are columns; None: none.

@@ -140,7 +140,7 @@ def _ranks(values: NDArray[np.float64], times: NDArray[np.int64]) -> NDArray[np.
 
     _, place = np.unique(values, return_inverse=True)
     order = np.argsort(place, kind="stable")
-    last = np.flatnonzero(np.diff(place[order], append=-1))  # of each value
+    last = np.flatnonzero(np.diff(place[order], append=-1))  # the last place of each value
     reached = np.cumsum(times[:, order], axis=1)[:, last]
     equal = np.diff(reached, axis=1, prepend=0)
     return (reached - equal / 2 - reached[:, -1:] / 2)[:, place]

@@ -93,7 +93,7 @@ def resample(
     for unit in range(n_units):
         inside = numbers[units == unit]
         scores[unit] = statistic(inside, None)[0]
-        total, squares = np.zeros(n_runs), np.zeros(n_runs)  # of differences from the scores
+        total, squares = np.zeros(n_runs), np.zeros(n_runs)  # sums over differences from the scores
         means = []
         for of_runs in drawn_scores(inside, statistic, rng, samples):
             means.append(of_runs @ groups)

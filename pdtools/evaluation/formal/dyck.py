@@ -98,7 +98,7 @@ class Closed(NamedTuple):
     lead: float | None
 
 
-_Record = tuple[str, str, int | None, float | None]  # of Closed
+_Record = tuple[str, str, int | None, float | None]  # the fields of Closed
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,7 +182,7 @@ def _stretch(gold: Words, predicted: Words, g: int, p: int) -> tuple[tuple[int, 
 
 def _align_forms(a: Sequence[str], b: Sequence[str], first_a: int, first_b: int, found: list[int]) -> None:
     """Align a longest common subsequence; of several the one whose words come first in ``b``."""
-    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]  # of what begins at each pair of places
+    longest = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]  # from each pair of places on
     for i in reversed(range(len(a))):
         for j in reversed(range(len(b))):
             longer = max(longest[i + 1][j], longest[i][j + 1])

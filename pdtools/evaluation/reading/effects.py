@@ -126,7 +126,7 @@ def predicted_effects(
     prediction, and fit anew.
 
     Args:
-        times: of all conditions.
+        times: reading times in all conditions.
         plausible: bool (n,), observations that count.
         fitted: bool (n,), observations among these that are fitted.
         kept: int64, words that are fitted.
@@ -190,7 +190,7 @@ def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
         human, human_low, human_high: people's effect and its interval, milliseconds.
         predicted, predicted_low, predicted_high: the effect that the model predicts.
         ratio, ratio_low, ratio_high: predicted by human; null where people's effect may be 0.
-        bits, bits_of_less: of the contrast's first and second condition, or null.
+        bits, bits_of_less: surprisal in the contrast's first and second condition, or null.
         groups, observations: their numbers.
         observations_left_out: number of observations of words for which a model has no values.
     """

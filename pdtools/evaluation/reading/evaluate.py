@@ -118,7 +118,7 @@ def evaluate_reading(
     Args:
         times: a corpus of reading times.
         models: from :func:`pdtools.evaluation.reading.scoring.score_words`.
-        frequency: of words; None: the baseline has no frequency.
+        frequency: frequencies of words; None: the baseline has no frequency.
         regression: its options, and those of the tests.
 
     Returns:
@@ -442,8 +442,8 @@ def _observations(times: ReadingTimes, table: _Table, plausible: NDArray[np.bool
         item_group: with ``--column item=A+B`` or ``--group``: the group that versions of an item share.
         time: milliseconds.
         length, log_frequency, surprisal_M: the predictors, as in ``items.parquet``.
-        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them.
-        others: the other columns of the input table, as they are.
+        …_before_1, …_before_2: the same for the words before it, ``--spillover`` of them. others: the other
+        columns of the input table, as they are.
     """
     import pyarrow as pa
 

@@ -121,8 +121,8 @@ class ModelWords:
 
     Attributes:
         model: which.
-        settings: of its scorer.
-        words: of each text.
+        settings: the scorer's settings.
+        words: the words of each text.
         corrects_spaces: whether its surprisals are corrected for the spaces before words, which action
             models, and sums over proposal trees, cannot.
     """

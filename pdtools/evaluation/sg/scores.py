@@ -26,7 +26,7 @@ class ItemResult:
         prediction: the index of the prediction in the suite, from 1; the first is the scored one.
         correct: None if a sentence has no score.
         dropped: the largest share of the probability of one of its sentences that a search dropped.
-        width: of the search of this item, if it has its own.
+        width: the width of this item's search, if it has its own.
         reason: why it has none.
     """
 

@@ -45,7 +45,7 @@ class _Scored(NamedTuple):
 
     Attributes:
         row: int64 (G,), each word's row.
-        pairs, scores: of words with all older nodes.
+        pairs, scores: pairs of words with all older nodes.
         counts: int64 (G,), the number of each one's arcs.
     """
 

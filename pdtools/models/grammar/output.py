@@ -71,7 +71,7 @@ class OutputLayer(NamedTuple):
 
         Args:
             hidden: (R, D).
-            may: of R prefixes.
+            may: the actions allowed after R prefixes.
             tokens: int64 (R,).
 
         Returns:

@@ -17,7 +17,7 @@ HEAD_SIZES = (16, 32, 64, 128)
 
 # Rounding may change this share of the largest number: products may be computed in TF32.
 _TOLERANCES = {torch.float32: 1e-2, torch.float16: 2e-2, torch.bfloat16: 1e-1}
-_LENGTH = 80  # of the rows tried: more than a block of keys
+_LENGTH = 80  # the length of the rows tried: more than a block of keys
 
 
 @cache

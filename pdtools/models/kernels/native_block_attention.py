@@ -52,7 +52,7 @@ def native_block_attention(q: Tensor, k: Tensor, v: Tensor, terms: Terms, dropou
 
     Args:
         q, k, v: float32 or float64 (B, H, N, d_head); under mixed precision any.
-        terms: of the same precision, without ``alibi`` and ``seen``.
+        terms: terms of the same precision, without ``alibi`` and ``seen``.
         dropout: the share of attention weights dropped.
     """
     if terms.graph is not None:

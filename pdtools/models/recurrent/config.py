@@ -47,8 +47,8 @@ class RecurrentConfig:
             h = 0), "root", or "eos".
         objective: "causal": the token at k is predicted from the tokens before it; "masked": from those up to
             k.
-        initialization: of all weights: "uniform", as the next two say; or "fan-in": Haiku's truncated normal
-            of deviation 1 / sqrt(inputs), biases 0.
+        initialization: all weights are at first "uniform", as the next two say; or "fan-in": Haiku's
+            truncated normal of deviation 1 / sqrt(inputs), biases 0.
         initial_range: controller and action layer are at first uniform within plus or minus this.
         initial_output: output layer and embedding are "uniform" too, or "xavier" (Glorot's) with biases 0; so
             is the action layer of the first two stacks then, as in the paper's implementation.

@@ -22,7 +22,7 @@ class RecurrentReader:
     models, equally many of each.
 
     Args:
-        config: of the model, or of every one of them.
+        config: the configuration of the model, or of every one of them.
         stack: the stack that it names.
         parameters: by their names in :class:`pdtools.models.RecurrentLM`.
     """

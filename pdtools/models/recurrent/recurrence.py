@@ -61,7 +61,7 @@ class SequenceRun:
     Args:
         controller: its kind.
         stack: or None.
-        weights: of controller and action layer.
+        weights: the weights of controller and action layer.
         carry: the state to start from.
         steps: the maximal number of inputs.
         keep: whether there will be a backward pass.
@@ -198,7 +198,7 @@ def run_sequence(
     Args:
         controller: its kind, see :data:`pdtools.models.recurrent.controllers.CELLS`.
         stack: or None.
-        weights: of controller and action layer.
+        weights: the weights of controller and action layer.
         inputs: (T, B, G), the inputs' part of the gates; T at least 1.
         carry: the state to start from; it gets no gradient.
         carries: whether the sequence goes on.

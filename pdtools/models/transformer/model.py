@@ -457,7 +457,7 @@ class TransformerLM(LanguageModel):
         return x if self.output_transform is None else self.output_transform(x)
 
     def _selects(self, batch: Batch) -> bool:
-        """Whether it is worth it to pick the positions that are scored; a GPU has to be waited for."""
+        """Return whether it is worth it to select the scored positions; a GPU has to be waited for."""
         few = batch.scored is not None and self.vocab_size >= SELECTING_VOCABULARY
         return few or self.device.type == "cpu"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pdtools.evaluation.student import student_quantile
 
-_Z = 1.959963984540054  # of 95%
+_Z = 1.959963984540054  # the normal quantile for 95%
 
 
 def wilson(right: int, n: int) -> tuple[float, float]:

@@ -45,7 +45,7 @@ def runs_page(paths: Sequence[str], *, title: str | None = None) -> Page:
 
     Args:
         paths: folders of runs, finished or not.
-        title: of the page.
+        title: the page's title.
 
     Raises:
         InputError: for a folder that is no run.

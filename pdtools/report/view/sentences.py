@@ -33,7 +33,7 @@ def sentences_page(
         models: their names, all different.
         made: provenance, with the models among its inputs by name.
         pair: whether the two sentences are the good and the bad one of a minimal pair.
-        title: of the page.
+        title: the page's title.
     """
     texts = [of_models[0].text for of_models in traces]
     packed = {

@@ -31,7 +31,7 @@ def stimuli_page(paths: Sequence[str], *, title: str | None = None) -> Page:
 
     Args:
         paths: tables of the same items.
-        title: of the page.
+        title: the page's title.
 
     Raises:
         InputError: for a table without models and surprisals, with a surprisal that is no number, or without

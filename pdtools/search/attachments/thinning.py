@@ -32,7 +32,7 @@ def thin(weights: Tensor, most: Tensor, uniform: Tensor) -> Tensor:
     top = weights.amax(1, keepdim=True)  # (P, 1)
     weight = (weights - top.where(top > -torch.inf, 0.0)).exp()  # (P, C)
     threshold = _threshold(weight, most)  # (P, 1), c
-    share = torch.where(weight > threshold, 0.0, weight / threshold).nan_to_num(0.0)  # of those to be drawn
+    share = torch.where(weight > threshold, 0.0, weight / threshold).nan_to_num(0.0)  # to be drawn by
     passed = (share.cumsum(1) - uniform[:, None]).floor()  # (P, C), whole numbers that were passed
     before = torch.cat([(-uniform[:, None]).floor(), passed[:, :-1]], 1)
     drawn = torch.where(passed > before, threshold.log() + top, -torch.inf)

@@ -34,7 +34,7 @@ from pdtools.tokenization import Sentence, split_text_words
 # can share a row, their common tokens once; and the most tokens of a row.
 PACKED_MODELS = frozenset({"gpt2", "gpt_neox", "llama"})
 PACKED_TOKENS, PACKED_TOKENS_CPU = 2048, 256
-_PACKED_SINCE = (4, 57)  # of transformers; GPT-2 of 4.51 takes no such mask
+_PACKED_SINCE = (4, 57)  # the version of transformers; GPT-2 of 4.51 takes no such mask
 # A single space in byte-level and SentencePiece vocabularies.
 _BLANKS = ("Ġ", "▁")
 _DIGITS = re.compile(r"\d+")

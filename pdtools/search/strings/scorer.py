@@ -239,5 +239,5 @@ def _read_prefixes(model: LanguageModel, strings: SortedStrings) -> list[NDArray
             model.advance(state, tokens[going], no_tape)
     logprobs = np.zeros((len(strings.ids), len(levels) - 1))
     for k, values in enumerate(found):
-        logprobs[:, k] = values.cpu().double().numpy()[levels[k + 1].prefix_of]  # of ended strings: unused
+        logprobs[:, k] = values.cpu().double().numpy()[levels[k + 1].prefix_of]  # ended strings' are unused
     return [row[: len(ids) - 1] for row, ids in zip(logprobs, strings.ids, strict=True)]

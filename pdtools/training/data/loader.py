@@ -22,7 +22,7 @@ class BatchLoader(Iterator[Batch]):
 
     Args:
         source: the source; nobody else may take from it.
-        device: where the batches go.
+        device: the device of the batches.
         ahead: batches prepared before they are requested; 0: none, without a thread.
         ranks: this rank takes its own part of every batch.
 

@@ -41,9 +41,9 @@ class ReadOptions:
         discontinuous: treatment of constituents with several blocks: children outside the head's block are
             raised to the parent, each block becomes a constituent, or the sentence is excluded.
         punctuation: whether punctuation on the root moves to the lowest constituent around it.
-        surface: of dependencies: words as they are written, not syntactic words.
-        enhanced: of dependencies: the graph is the enhanced one, not that of the tree.
-        lemmas: of historical treebanks: whether they stay on the words.
+        surface: for dependencies: words as they are written, not syntactic words.
+        enhanced: for dependencies: the graph is the enhanced one, not the tree's.
+        lemmas: for historical treebanks: whether they stay on the words.
     """
 
     discontinuous: Discontinuous = "raise"
@@ -63,7 +63,7 @@ class Block:
         text: the text; bytes that cannot be decoded are replacement characters.
         fault: the reason why it cannot be read.
         fault_line: the line of the fault, if it is not ``line``.
-        note: what the file as a whole says about reading it.
+        note: a note about the file as a whole.
     """
 
     file: str
@@ -82,7 +82,7 @@ class ReadTree:
         tree: the tree in the form's own terms, perhaps with material that normalizing removes.
         written: the sentence's own string, if the form has it.
         heads: int32 (n), of each word its head, -1 of the root; of dependency trees alone. No arcs cross.
-        graph: of dependencies alone: their arcs, as the form has them.
+        graph: for dependencies alone: their arcs, as the form has them.
     """
 
     tree: Tree

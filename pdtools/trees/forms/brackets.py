@@ -27,7 +27,7 @@ def cut_brackets(file: str) -> Iterator[Block]:
     own, as in files of one tree a line, unless a good tree held such lines.
     """
     open_block = Gathering(file)
-    held: _Lines = []  # of the open tree
+    held: _Lines = []  # lines of the open tree
     nests = False  # a good tree held a line that looks like the beginning of one
     depth = 0
     after_blank = True

@@ -38,7 +38,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     tags: list[str] = []
     tops: list[int] = []
     predicates: list[int] = []
-    arguments: list[tuple[int, list[str]]] = []  # of each word its line, and the columns after pred
+    arguments: list[tuple[int, list[str]]] = []  # for each word its line, and the columns after pred
     for number, line in enumerate(block.text.split("\n"), 1):
         columns = line.split("\t")
         if line[:1] == "#" and len(columns) < _BEFORE_ARGUMENTS:

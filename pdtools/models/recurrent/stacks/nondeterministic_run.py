@@ -259,7 +259,7 @@ class TorchNondeterministicRun(NondeterministicRun):
         column = self._column(t, first)
         alpha = self._d_alpha[:, t * c : (t + 1) * c] + self.stack.d_alpha(d_reading, kept.alpha)
         self._d_alpha[:, first * c : t * c].add_(torch.bmm(alpha[:, None], column.flatten(2))[:, 0])
-        gradient = alpha[:, :, None, None].expand_as(column).contiguous()  # of P[· → t], then of G[· → t]
+        gradient = alpha[:, :, None, None].expand_as(column).contiguous()  # by P[· → t], then by G[· → t]
         if self._d_column is not None:
             gradient[:, :, gradient.shape[2] - self._d_column.shape[2] :].add_(self._d_column)
             self._gather(gradient, first)
