@@ -40,7 +40,7 @@ class Rejects:
 
     Args:
         on_error: ``fail`` or ``skip``.
-        hint: what to do about the first one then; None where there is nothing to advise.
+        hint: advice about the first one then; None without advice.
     """
 
     def __init__(self, on_error: str = "fail", *, hint: str | None = "--on-error skip excludes it") -> None:

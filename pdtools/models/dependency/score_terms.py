@@ -18,7 +18,7 @@ class GraphScores(ScoreTerm):
     Scores of all values are computed once per query and picked by the tapes, as in :class:`DepthScores`.
 
     Args:
-        d_model, heads: of the model.
+        d_model, heads: the model's.
         tables: embeddings of all features, one after the other, (3 · VALUES, E); owned by the model.
     """
 
@@ -53,7 +53,7 @@ class GraphScores(ScoreTerm):
         return sum(others, first)
 
     def vectors(self, key_map: Tensor, rows: Tensor | None) -> Tensor:
-        """What values of features add to keys, of all or of some rows: (H, rows, d_head)."""
+        """The vectors that values of features add to keys, for all or some rows: (H, rows, d_head)."""
         table = self._tables[0].weight  # (3 · VALUES, E)
         counts = [VALUES] * 3
         if rows is not None:

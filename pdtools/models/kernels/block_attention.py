@@ -127,7 +127,7 @@ def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
 
 
 def _forms_fit(q: Tensor, given: dict[str, Tensor]) -> bool:
-    """Whether terms are as described: torch may broadcast other shapes, C would read beyond them."""
+    """Return whether terms are as described: torch may broadcast other shapes, C would read beyond them."""
     sizes = dict(zip("BHND13", (*q.shape, 1, 3), strict=True))
     for name, term in given.items():
         shape, dtype, _ = FORMS[name]
@@ -183,7 +183,7 @@ def _native_works(dtype: torch.dtype) -> bool:
             native_block_attention(q, k, v, openers, 0.0),
             _BlockAttention.apply(q, k, v, *_in_order(openers), 0.0, False),
         )
-        # Of three equal tapes, of which u is added to the queries.
+        # Three equal tapes, with u added to the queries.
         plain, ours = (
             (mixed, *torch.autograd.grad((mixed * weight).sum(), (q, k, v, terms.content_bias, terms.table)))
             for mixed in (
@@ -209,7 +209,7 @@ def _native_works(dtype: torch.dtype) -> bool:
             )
         )
         yield from zip(ours, plain, strict=True)
-        # What is linear in the values is its own derivative by them, if both passes drop the same weights.
+        # A result linear in the values is its own derivative by them, if both passes drop the same weights.
         dropped = (native_block_attention(q, k, v, terms, 0.5) * weight).sum()
         (by_values,) = torch.autograd.grad(dropped, v)
         yield dropped, (by_values * v).sum()

@@ -123,7 +123,7 @@ def logsumexp(logits: Tensor) -> Tensor:
 
 
 def normalises_in_c(hidden: Tensor) -> bool:
-    """Whether :func:`log_normalisers` takes these, in whichever precision, and works here."""
+    """Return whether :func:`log_normalisers` takes these, in any precision, and works here."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     return hidden.device.type == "cpu" and decodes_in_c(hidden.detach()[:0].to(wide))
 

@@ -20,7 +20,7 @@ _WORTH_A_THREAD = 1 << 19  # logits, a third of a millisecond
 
 
 def native_takes(logits: Tensor) -> bool:
-    """Whether :func:`native_cross_entropy` takes these logits, and works here."""
+    """Return whether :func:`native_cross_entropy` takes these logits, and works here."""
     return logits.device.type == "cpu" and logits.dtype == torch.float32 and _works()
 
 
@@ -55,7 +55,7 @@ def _library() -> ctypes.CDLL | None:
 
 @cache
 def _works() -> bool:
-    """Whether the function compiles, and computes what torch's operations do."""
+    """Return whether the function compiles, and agrees with torch's operations."""
     if _library() is None:
         return False
 

@@ -9,7 +9,9 @@ from torch import Tensor
 
 
 class Terms(NamedTuple):
-    """Scores are (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[W_i[j]] - m s_i[j]) / sqrt(d_head) - l |i - j|.
+    """The terms of attention scores beside q·k, and the keys that count.
+
+    Scores are (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[W_i[j]] - m s_i[j]) / sqrt(d_head) - l |i - j|.
 
     Attributes:
         content_bias, position_bias: u and v of Transformer-XL (Dai et al. 2019, section 3.3): float
@@ -25,11 +27,11 @@ class Terms(NamedTuple):
             (PLM-mask of Qian et al. 2021).
         seen: keys that count, of those up to the query, which is always among them: bool (B, N, N).
         alibi: l, ALiBi's slopes (Press et al. 2022), which are not learned: float (H).
-        apart: which vector of ``distance`` is r, where their places don't say: int16 (B, N, N). Of steps of
-            decoding alone.
+        apart: the index of r in ``distance``, if it does not follow from the positions: int16 (B, N, N).
+            Given in decoding steps alone.
         graph_table: vectors of values of three features of graphs (Huang et al. 2026), which with u are added
             to keys, (q_i + u)·e: float (H, rows, d_head).
-        graph: which rows of it, one of each feature: uint8 (B, 3, N, N).
+        graph: indices of its rows, one for each feature: uint8 (B, 3, N, N).
     """
 
     content_bias: Tensor | None = None
@@ -56,10 +58,10 @@ class Form(NamedTuple):
     """The form of a tensor, on which kernels in C rely.
 
     Attributes:
-        shape: its dimensions, of ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head,
+        shape: its dimensions: ``B`` sentences, ``H`` heads, ``N`` positions, ``D`` numbers of a head,
             ``3`` and ``1``; None if there are several.
-        dtype: of integers; None: that of queries.
-        learned: whether it has a gradient.
+        dtype: the type of integers; None for the type of queries.
+        learned: True if it has a gradient.
     """
 
     shape: str | None

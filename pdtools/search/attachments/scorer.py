@@ -39,9 +39,9 @@ class Searched:
 
     Attributes:
         encoded: the sentence and its token ids.
-        kind: of the derivations.
+        kind: the derivations' kind.
         result: derivations and beam marginals.
-        logprobs: float64[n + 1], nats: of the tokens and end-of-sentence. They come from the beam, or,
+        logprobs: float64[n + 1], nats: the tokens' and end-of-sentence's. They come from the beam, or,
             if the derivation does not reach the tokens, exactly from one teacher-forced pass.
     """
 
