@@ -89,7 +89,7 @@ class SplitWords(str, Enum):
 
 
 class Binarize(str, Enum):
-    """How nodes with more than two children are factored."""
+    """The factoring of nodes with more than two children."""
 
     right = "right"
     left = "left"

@@ -204,7 +204,7 @@ def _traces(
     hypotheses: int,
     quiet: bool,
 ) -> list[list[Trace]]:
-    """For each sentence, the trace of each model."""
+    """Return the trace of each model for each sentence."""
     from pdtools.inspection.tracing import trace
     from pdtools.search.inputs import read_inputs
     from pdtools.search.scorer import load_model

@@ -136,7 +136,7 @@ def _tested(label: str, a: Document, b: Document) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """One evaluation.
+    """The record of a kind of evaluation: its names, and the ways to read, print and draw its results.
 
     Attributes:
         name: ``settings.task`` of its results.

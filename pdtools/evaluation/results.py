@@ -64,7 +64,7 @@ class Batches:
         self._packed: list[pa.Buffer] = []
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
+        """Add rows to the table."""
         import pyarrow as pa
 
         sink = pa.BufferOutputStream()
@@ -81,7 +81,7 @@ class Batches:
                 yield from stream
 
     def table(self) -> pa.Table:
-        """All rows."""
+        """The table of all rows."""
         import pyarrow as pa
 
         return pa.Table.from_batches(self, self.schema)

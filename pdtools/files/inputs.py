@@ -263,7 +263,7 @@ class Readable(Protocol):
     """An open file, of Python or of others."""
 
     def read(self, size: int, /) -> bytes:
-        """So many bytes, or fewer; none at the end."""
+        """Read this many bytes, or fewer; none at the end."""
         ...
 
 

@@ -86,7 +86,7 @@ class ContextFree:
 
     @property
     def name(self) -> str:
-        """``cfl``."""
+        """The name ``cfl``."""
         return "cfl"
 
     @property
@@ -124,7 +124,7 @@ class ContextFree:
 
     @property
     def log_length_probabilities(self) -> Float:
-        """log p_G(n) of every length from 0 to the longest, under the grammar: (longest + 1), nats."""
+        """Compute log p_G(n) of all lengths n from 0 on under the grammar: (longest + 1), nats."""
         return self.table.symbols[self.normal.start]
 
     def batches(self, seed: int) -> Iterator[StringArrays]:
@@ -158,7 +158,7 @@ class ContextFree:
         return float(self.log_probabilities([tokens])[0]) - math.log(len(self.valid_lengths))
 
     def log_probabilities(self, strings: Sequence[Sequence[str]]) -> Float:
-        """log p(string | its length), exact, in nats: log p_G(w) − log p_G(|w|), for many strings at once.
+        """Compute log p(string | its length) exactly, nats, for many strings: log p_G(w) − log p_G(|w|).
 
         Returns:
             (strings); -inf outside the language or the range.

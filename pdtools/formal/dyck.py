@@ -68,12 +68,12 @@ class Dyck:
 
     @property
     def name(self) -> str:
-        """``dyck``."""
+        """The name ``dyck``."""
         return "dyck"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The attributes."""
+        """The attributes by name."""
         return asdict(self)
 
     @cached_property
@@ -192,7 +192,7 @@ class Dyck:
 
 
 def _partners(opens: NDArray[np.bool_]) -> Int64:
-    """For every bracket of concatenated well-nested strings, the position of its partner.
+    """The position of each bracket's partner in concatenated well-nested strings.
 
     Between two brackets of the same depth lie only deeper ones: at each depth openers and closers alternate.
     """

@@ -89,7 +89,7 @@ def length_probabilities(
 
 
 def _pairs(depth: int, longest: int) -> tuple[Float64, Float64]:
-    """For a pair opened at depth 0: the probability of each span, and the same times its tokens at depth m.
+    """Pairs opened at depth 0: the probability of each span, and the same times its tokens at depth m.
 
     Returns:
         Two of float64 (longest + 1).

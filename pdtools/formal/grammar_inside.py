@@ -52,7 +52,7 @@ def length_table(normal: NormalForm, longest: int) -> LengthTable:
 
 
 def log_probabilities(normal: NormalForm, strings: Sequence[NDArray[np.integer]]) -> Float:
-    """log p(string) under the grammar, in nats, of each string.
+    """Compute log p(string) under the grammar, in nats, for each string.
 
     Args:
         normal: the grammar.
@@ -85,7 +85,7 @@ def log_probabilities(normal: NormalForm, strings: Sequence[NDArray[np.integer]]
 
 
 def inside(normal: NormalForm, tokens: NDArray[np.integer], fixed: Sequence[int]) -> Float:
-    """p(string) for strings of one length, by the inside algorithm over spans of growing length.
+    """Compute p(string) for strings of one length, by the inside algorithm over spans of growing length.
 
     Args:
         normal: the grammar.
@@ -147,7 +147,7 @@ def fixed_lengths(normal: NormalForm, longest: int) -> list[int]:
 
 
 def log_inside(normal: NormalForm, tokens: NDArray[np.integer]) -> float:
-    """log p(string), n at least 1: the same sums in log space, slower, against underflow."""
+    """Compute log p(string), n at least 1: the same sums in log space, slower, against underflow."""
     n = len(tokens)
     first, second = normal.pairs.T
     chart = np.full((len(normal.names), n, n + 1), -np.inf)  # [symbol, start, end]

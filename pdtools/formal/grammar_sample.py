@@ -112,5 +112,5 @@ class LengthSampler:
 
 
 def _exp(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """exp, 0 for a distribution that does not exist (its total is 0)."""
+    """Return exp, 0 for a distribution that does not exist (its total is 0)."""
     return np.exp(np.where(np.isnan(logs), -np.inf, logs))

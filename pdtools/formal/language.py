@@ -35,7 +35,7 @@ class StringArrays:
 
     @property
     def lengths(self) -> Int64:
-        """int64 (strings), the number of each string's tokens."""
+        """The number of each string's tokens: int64 (strings)."""
         return np.diff(self.offsets)
 
     def first(self, number: int) -> StringArrays:

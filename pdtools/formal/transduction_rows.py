@@ -78,7 +78,7 @@ class RowLayout:
 
     @property
     def token_of_symbol(self) -> Int64:
-        """int64 (S,), tokens of the symbols of x and y."""
+        """The tokens of the symbols of x and y: int64 (S,)."""
         return np.array([self.tokenizer.word_tokens(symbol)[0] for symbol in self.task.symbols])
 
     @property

@@ -114,12 +114,12 @@ class TaskStrings:
 
     @property
     def count(self) -> None:
-        """None: the strings are endless."""
+        """The number of strings: None, as they are endless."""
         return None
 
     @property
     def words_per_token(self) -> float:
-        """1: symbols are words."""
+        """The ratio 1: symbols are words."""
         return 1.0
 
     @property
@@ -176,7 +176,7 @@ class TaskSource:
     taken: int = 0
 
     def take(self, ranks: Ranks) -> Batch:
-        """This rank's part of the next batch: every ``ranks.size``-th string."""
+        """Return this rank's part of the next batch: every ``ranks.size``-th string."""
         layout = self.strings.layout
         pairs = layout.task.training_pairs(
             self.strings.lengths, self.number, seed=self.seed, batch=self.taken
@@ -185,7 +185,7 @@ class TaskSource:
         return _batch(layout, pairs.take(slice(ranks.rank, None, ranks.size)))
 
     def padding_share(self) -> float:
-        """0: the symbols that pad y are predicted too."""
+        """The share 0: the symbols that pad y are predicted too."""
         return 0.0
 
 
@@ -207,7 +207,7 @@ class TaskPairs:
         return sum(len(pairs) for pairs in self.pairs.values())
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
-        """This rank's batches, longest first: whole ones, in turns, equally many for every rank."""
+        """Yield this rank's batches, longest first: whole ones, in turns, equally many for every rank."""
         batches = [part for length in sorted(self.pairs, reverse=True) for part in self._cut(length, limits)]
         for turn in range(0, len(batches), ranks.size):
             mine = turn + ranks.rank

@@ -44,7 +44,7 @@ class Pairs:
         return len(self.x)
 
     def take(self, rows: slice) -> Pairs:
-        """Select pairs."""
+        """Select pairs by index."""
         return Pairs(self.x[rows], self.y[rows], self.counted[rows])
 
 
@@ -82,7 +82,7 @@ class Task(ABC):
 
     @abstractmethod
     def output_length(self, length: int) -> int:
-        """m, the length of y with its padding, for an x of n symbols."""
+        """The length m of y with its padding, for an x of n symbols."""
 
     def draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
         """Independent pairs with an x of ``length`` symbols.

@@ -55,7 +55,7 @@ class _Pause(Silence):
         self.left = steps
 
     def stepped(self, step: int) -> None:
-        """Count down."""
+        """Count the run's steps down."""
         self.left -= 1
 
     def __call__(self) -> bool:

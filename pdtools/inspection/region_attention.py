@@ -240,7 +240,7 @@ class _Rows:
                 column.append(value)
 
     def table(self) -> pa.Table:
-        """All rows.
+        """The table of all rows.
 
         Columns:
             model, seed: the model's name in ``results.json``, and which of its runs (from 0).

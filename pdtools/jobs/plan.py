@@ -43,7 +43,7 @@ class Slice:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """How chunks are distributed, which does not affect the output.
+    """The distribution of chunks among processes, which does not affect the output.
 
     Attributes:
         workers: processes on this machine; 1: only the calling process.

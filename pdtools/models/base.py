@@ -228,7 +228,7 @@ class LanguageModel(nn.Module, ABC):
         """
 
     def following_logprobs(self, batch: Batch) -> Tensor:
-        """log p(v | the whole row, its attachments) for every token v, by one teacher-forced pass.
+        """Compute log p(v | the whole row, its attachments) for every token v, by one teacher-forced pass.
 
         Args:
             batch: rows that may end anywhere.
@@ -358,11 +358,11 @@ class LanguageModel(nn.Module, ABC):
         return np.arange(len(tokens), dtype=np.int32)
 
     def row_lengths(self, shards: ShardSet) -> NDArray[np.int64]:
-        """How many positions the model reads of each row."""
+        """The number of positions that the model reads of each row."""
         return self.derivation_kind.row_lengths(self, shards)
 
     def row_length(self, tokens: Any, derivation: Any) -> int:
-        """How many positions the model reads of a row as :meth:`pack` takes it."""
+        """The number of positions that the model reads of a row as :meth:`pack` takes it."""
         return self.derivation_kind.row_length(self, tokens, derivation)
 
     def unfit_rows(self, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:
@@ -397,11 +397,11 @@ class LanguageModel(nn.Module, ABC):
         raise NotImplementedError
 
     def next_token_logprobs(self, state: Any) -> Tensor:
-        """log p(x_{k+1} | x_<=k, W_k): float (R, V)."""
+        """The distribution log p(x_{k+1} | x_<=k, W_k) of the next token: float (R, V)."""
         raise NotImplementedError
 
     def token_logprobs(self, state: Any, next_tokens: Tensor, rows: Tensor | None = None) -> Tensor:
-        """log p(x_{k+1} | x_<=k, W_k) of given tokens.
+        """The log-probability log p(x_{k+1} | x_<=k, W_k) of given tokens.
 
         Args:
             state: after token k.
@@ -416,7 +416,7 @@ class LanguageModel(nn.Module, ABC):
         return every[rows, next_tokens]
 
     def attach_logprobs(self, state: Any, next_tokens: Tensor, legal: Tensor) -> Tensor:
-        """log p(r_{k+1} | x_<=k+1, W_k), normalised over the legal candidates.
+        """The log-probabilities log p(r_{k+1} | x_<=k+1, W_k), normalised over the legal candidates.
 
         Args:
             state: after token k; it may note the output of layers below the tape, and other tokens may be

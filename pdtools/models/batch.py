@@ -53,11 +53,11 @@ class Batch:
     numbers: Tensor | None = None
 
     def to(self, device: torch.device | str) -> Self:
-        """The same batch on another device."""
+        """Copy the batch to another device."""
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> Self:
-        """The same batch in pinned memory, from which a GPU copies without waiting."""
+        """Copy the batch to pinned memory, from which a GPU copies without waiting."""
         return self._each(Tensor.pin_memory)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Self:

@@ -75,11 +75,11 @@ class DerivationKind(ABC):
         return collate(rows, model.pad_id) if rows else empty_batch(model.root_id, model.pad_id)
 
     def row_lengths(self, model: LanguageModel, shards: ShardSet) -> NDArray[np.int64]:
-        """How many positions rows have in a batch."""
+        """The number of positions of rows in a batch."""
         return np.asarray(shards.lengths, dtype=np.int64)
 
     def row_length(self, model: LanguageModel, tokens: Any, given: Any) -> int:
-        """How many positions a row has in a batch."""
+        """The number of positions of a row in a batch."""
         return len(tokens)
 
     def unfit_rows(self, model: LanguageModel, shards: ShardSet) -> list[tuple[NDArray[np.bool_], str]]:

@@ -22,7 +22,7 @@ class Branching:
     to_the_right: bool
 
     def load(self, model: str | None, device: str) -> Parser:
-        """Return itself."""
+        """Return itself: there is no model to load."""
         return self
 
     def model_files(self, model: str | None) -> list[str]:

@@ -133,7 +133,7 @@ def save_figure(figure: Any, path: str | Path) -> None:
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, drawing into files only.
+    """The module matplotlib.pyplot, drawing into files only.
 
     Raises:
         MissingDependencyError: if matplotlib is not installed.

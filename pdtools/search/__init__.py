@@ -1,4 +1,4 @@
-"""From sentences to marginals, surprisals, parses and samples: a folder for each kind of derivation.
+"""Searches from sentences to marginals, surprisals, parses and samples, by kind of derivation.
 
 Names are loaded on first use: the scores need no torch.
 """

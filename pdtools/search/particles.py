@@ -1,4 +1,4 @@
-"""log p(x) by sequential Monte Carlo: an estimate that does not depend on the contents of a beam.
+"""Particles: log p(x) by sequential Monte Carlo, an estimate that no beam's contents affect.
 
 Particles are hypotheses with weights. After each token all legal attachments of all particles are weighed
 (action models: all next actions, until the next token is generated; other kinds: all next choices), and

@@ -23,7 +23,7 @@ BATCH = 256
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One draw.
+    """A sample: one string drawn, with its derivation.
 
     Attributes:
         derivation: its tokens, and the choices among them.
@@ -37,7 +37,7 @@ class Sample:
 
     @property
     def tokens(self) -> NDArray[np.int32]:
-        """int32[n], without ROOT and end-of-sentence."""
+        """The token ids without ROOT and end-of-sentence: int32[n]."""
         return self.derivation.tokens
 
     def words(self, tokenizer: Tokenizer) -> tuple[str, ...]:

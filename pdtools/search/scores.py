@@ -87,7 +87,7 @@ class SentenceScore:
 
     @property
     def total(self) -> float:
-        """log p(x) in nats: over all counted rows."""
+        """The log-probability log p(x) in nats: over all counted rows."""
         return float(self.logprobs.sum())
 
 
@@ -140,12 +140,12 @@ class PrefixScores:
 
     @property
     def marginal(self) -> float:
-        """log p(x) in nats."""
+        """The marginal log p(x) in nats."""
         return float(self.prefix_logprobs[-1])
 
     @property
     def logprobs(self) -> NDArray[np.float64]:
-        """float64[n + 1], nats: A_t − A_{t−1} for every token and the end; -inf once A_{t−1} is."""
+        """Differences A_t − A_{t−1} for tokens and the end: float64[n + 1], nats; -inf once A_{t−1} is."""
         return increments(self.prefix_logprobs)
 
 

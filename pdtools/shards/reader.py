@@ -360,7 +360,7 @@ class ShardSet(ShardFolder):
         return np.minimum.reduceat(labels.values[places], labels.offsets[:-1] - labels.offsets[0]) < 0
 
     def with_known_labels(self) -> ShardSet:
-        """The same rows, with unknown labels replaced by the tokenizer's rarest label."""
+        """Return the rows with unknown labels replaced by the tokenizer's rarest label."""
         number = int(self.has_unknown_labels.sum())
         if not number:
             return self

@@ -49,7 +49,7 @@ class ShardRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Tokenized sentences.
+    """Tokenized sentences as columns of shards.
 
     Attributes:
         table: the columns ``text``, ``tokens``, ``attach`` and ``word``, and those of constituents and

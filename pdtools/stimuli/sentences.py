@@ -74,12 +74,12 @@ class Stimuli:
 
     @property
     def of(self) -> NDArray[np.int64]:
-        """int64 (U,), the sentence of each unit."""
+        """The sentence of each unit: int64 (U,)."""
         return np.repeat(np.arange(len(self.texts)), np.diff(self.first))
 
     @property
     def order(self) -> NDArray[np.int64]:
-        """int64 (U,), the units in the order of the table's rows."""
+        """The units in the order of the table's rows: int64 (U,)."""
         return np.argsort(self.unit_row, kind="stable")
 
     def unit_texts(self) -> list[str]:

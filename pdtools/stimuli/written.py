@@ -148,7 +148,7 @@ def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], 
 
 
 def _spilled(stimuli: Stimuli, values: Any, words: int) -> NDArray[np.float64]:
-    """float64 (U,), the value of the unit ``words`` before each in its sentence; NaN at its beginning."""
+    """The value of the unit ``words`` before each in its sentence, float64 (U,); NaN at its beginning."""
     found = np.full(len(stimuli.start), np.nan)
     same = stimuli.of[words:] == stimuli.of[:-words]
     found[words:][same] = np.asarray(values, np.float64)[:-words][same]

@@ -234,7 +234,7 @@ class Tokenizer:
         write_json(folder / CONFIG_FILE, config)
 
     def with_labels(self, labels: Sequence[str]) -> Tokenizer:
-        """The same tokenizer with another vocabulary of labels."""
+        """Return the tokenizer with another vocabulary of labels."""
         return Tokenizer(self._json, self.text_style, labels)
 
     @property

@@ -467,5 +467,5 @@ def _order(metric: float | None, loss: float) -> tuple[float, float]:
 
 
 def _without_tokens(batch: Batch) -> Batch:
-    """The same sentences, with no tokens to predict."""
+    """Return the sentences with no tokens to predict."""
     return replace(batch, scored=torch.zeros_like(batch.tokens, dtype=torch.bool))

@@ -61,7 +61,7 @@ class LossTerm:
 
 
 class TokenTerm(LossTerm):
-    """−log p of tokens, end-of-sentence included."""
+    """The loss of tokens, −log p, end-of-sentence included."""
 
     name = "token_nll"
     counters = ("tokens",)
@@ -73,7 +73,7 @@ class TokenTerm(LossTerm):
 
 
 class AttachmentTerm(LossTerm):
-    """−log p of attachments; for other derivations, of openers and closers (actions) or runs (scaffolds).
+    """The loss −log p of attachments; else of openers and closers (actions) or runs (scaffolds).
 
     ``clamped`` counts cells of the tapes that are deeper than the model's depth table.
     """
@@ -164,7 +164,7 @@ class NumberTerm(LossTerm):
 
 
 class CountTerm(LossTerm):
-    """−log p of how many arcs each word has (GiLT)."""
+    """The loss −log p of the number of arcs of each word (GiLT)."""
 
     name = "count_nll"
     counters = ("words", "counts_right")
@@ -257,7 +257,7 @@ class LossSums:
 
 
 def perplexity(nll: float, tokens: float) -> float | None:
-    """exp(nll / tokens); None without tokens, or beyond the range of a float."""
+    """The perplexity exp(nll / tokens); None without tokens, or beyond the range of a float."""
     mean = nll / tokens if tokens else math.inf
     return math.exp(mean) if mean < 700 else None
 

@@ -31,7 +31,7 @@ _MULTIPLES = {"": 1, "k": 1_000, "M": 1_000_000}
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """How a model is trained. A *step* is one update of the weights, from ``accumulate`` batches.
+    """The settings of training. A *step* is one update of the weights, from ``accumulate`` batches.
 
     The loss of a step is ``(token NLL + attachment_weight × attachment NLL) / tokens``, sums over all
     batches of the step, in nats; at weight 1 it is the negative log of the joint p(x, y) per token. With

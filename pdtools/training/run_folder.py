@@ -237,7 +237,7 @@ class RunFolder:
         write_json(self.path / _RUN, {**record, _SUM: _sum(record)})
 
     def record(self) -> dict[str, Any]:
-        """Read ``run.json``.
+        """The record of the run, from ``run.json``.
 
         Raises:
             InputError: if it is damaged.

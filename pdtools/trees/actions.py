@@ -154,7 +154,7 @@ def action_rows(
 
 
 def counted_from(first: Int64, counts: Int64, step: int = 1) -> Int64:
-    """For each place as many as counted, ``step`` apart: first, first + step, …; all places' in a row."""
+    """Count from each first number, ``step`` apart: first, first + step, …; all counts in a row."""
     before = np.cumsum(counts) - counts
     within = np.arange(int(counts.sum())) - np.repeat(before, counts)
     found: Int64 = np.repeat(first, counts) + step * within

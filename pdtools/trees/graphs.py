@@ -104,7 +104,7 @@ class Graph:
 
     @property
     def n_roots(self) -> int:
-        """How many words the root is head of."""
+        """The number of words that the root is head of."""
         return int(np.count_nonzero(self.heads == 0))
 
     @property
@@ -124,7 +124,7 @@ class Graph:
 
     @property
     def n_crossings(self) -> int:
-        """How many pairs of arcs cross: one begins inside of the other and ends outside, the root first."""
+        """The number of crossing pairs of arcs: one begins inside the other and ends outside, the root first."""
         left, right = np.minimum(self.heads, self.dependents), self.later
         rows = max(1, _COMPARED_AT_ONCE // max(1, len(self)))
         return sum(
@@ -166,7 +166,7 @@ class Graph:
         return heads
 
     def projected(self) -> tuple[Graph, int]:
-        """This tree with arcs lifted until none cross, and how many times one was lifted.
+        """Return the tree with arcs lifted until none cross, and the number of lifts.
 
         See :func:`pdtools.trees.forms.dependencies.project`: to the head's head, the shortest arc first.
 

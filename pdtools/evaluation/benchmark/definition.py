@@ -125,7 +125,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """A benchmark.
+    """A benchmark: its items, their formulas, and its scores.
 
     Attributes:
         name: the file's name, without its ending.

@@ -42,7 +42,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """An item.
+    """An item of a benchmark: its strings, and its levels.
 
     Attributes:
         number: from 1, in the order of files and rows.

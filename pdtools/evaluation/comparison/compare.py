@@ -43,7 +43,7 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """b − a."""
+        """The difference b − a."""
         return self.b - self.a
 
 

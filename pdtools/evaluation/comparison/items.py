@@ -99,7 +99,7 @@ def which_count(items: Items) -> NDArray[np.bool_]:
 def groups_of(
     outcomes: Outcomes, columns: Mapping[str, Sequence[Any]]
 ) -> list[tuple[str, str, NDArray[np.int64]]]:
-    """(level, name, indices of items), overall first."""
+    """Groups of items as (level, name, indices of items), overall first."""
     import numpy as np
 
     units = np.array(columns[outcomes.unit])

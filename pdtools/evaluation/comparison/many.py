@@ -135,7 +135,7 @@ def about_p(pairs: Iterable[PairDifference]) -> list[str]:
 
 
 def _corrected(scores: Sequence[Score]) -> list[Score]:
-    """The same scores, every p corrected for all of them."""
+    """Scores with every p corrected for all of them."""
     ps = [pair.p for score in scores for pair in score.pairs if pair.p is not None]
     adjusted = iter(holm(ps))
 

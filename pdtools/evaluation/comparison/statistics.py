@@ -31,7 +31,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p corrected for many comparisons (Holm 1979): the i-th smallest of m by m − i + 1, and monotone."""
+    """Correct p for many comparisons (Holm 1979): the i-th smallest of m by m − i + 1, and monotone."""
     corrected = [0.0] * len(ps)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):

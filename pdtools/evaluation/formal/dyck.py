@@ -239,7 +239,7 @@ def _scored(loaded: LoadedModel, tokens: NDArray[np.int32], attach: NDArray[np.i
 
 
 def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
-    """int32 (n + 2): ROOT, the prefix, end-of-sentence (which the search needs, but is not used)."""
+    """Encode ROOT, the prefix, and end-of-sentence (which only the search needs): int32 (n + 2)."""
     import numpy as np
 
     from pdtools.search.encoding import encode_sentence

@@ -216,12 +216,12 @@ class BracketScore(_Matched):
 
 
 def percent(part: int, whole: int) -> float:
-    """100 · part / whole, computed as EVALB does; 0 if there is nothing."""
+    """The percentage 100 · part / whole, computed as EVALB does; 0 if there is nothing."""
     return 100.0 * part / whole if whole > 0 else 0.0
 
 
 def harmonic_mean(a: float, b: float) -> float | None:
-    """2ab / (a + b); None if both are zero."""
+    """The harmonic mean 2ab / (a + b); None if both are zero."""
     return 2 * a * b / (a + b) if a + b > 0 else None
 
 

@@ -284,7 +284,7 @@ _PARTICLES = ("particles", "end_particles")
 
 
 def perplexities(items: pa.Table) -> dict[str, float | None]:
-    """exp(−Σ log p / count), by token and by word, for each kind of log-probability.
+    """Perplexities exp(−Σ log p / count), by token and by word, for each kind of log-probability.
 
     Args:
         items: see :func:`items_table`.

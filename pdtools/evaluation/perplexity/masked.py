@@ -51,7 +51,7 @@ def evaluate_masked_perplexity(
     progress: Progress = no_progress,
     in_chunks: InChunks | None = None,
 ) -> Results:
-    """exp of the mean -log p of tokens that are hidden from a masked model.
+    """Evaluate a masked model: exp of the mean -log p of tokens that are hidden from it.
 
     The hidden tokens, and their replacements, are the same in every evaluation of the same rows
     (:class:`~pdtools.training.data.masking.Masking`).

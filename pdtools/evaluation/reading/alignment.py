@@ -100,7 +100,7 @@ def _values(
     n: int,
     spaces: bool,
 ) -> Mapping[str, Float]:
-    """By predictor, a part's values for all n words; 0 for words without tokens in it."""
+    """A part's values for all n words, by predictor; 0 for words without tokens in it."""
 
     def summed(values: Float) -> Float:
         return np.bincount(word, values[own], minlength=n).astype(np.float64)

@@ -214,7 +214,7 @@ def effects_table(effects: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def _places(times: ReadingTimes) -> NDArray[np.int64]:
-    """(n,), the position of each observation's word relative to the critical one; −1: not in the region."""
+    """Positions of observations' words relative to the critical one, (n,); −1: not in the region."""
     found = np.full(len(times.word), -1)
     for i, cell in enumerate(times.label(times.columns.roi)):
         try:

@@ -60,7 +60,7 @@ class Fit:
         return Estimate(value, error, self.freedom)
 
     def logprobs(self, predictors: Float, times: Float) -> Float:
-        """log density, nats, of each time under the fit (its noise by maximum likelihood, RSS / n)."""
+        """Log densities, nats, of times under the fit (its noise by maximum likelihood, RSS / n)."""
         variance = self.residual_sum / self.n
         residuals = times - predictors @ self.coefficients
         density: Float = -0.5 * (np.log(2 * math.pi * variance) + residuals**2 / variance)
@@ -133,7 +133,7 @@ def folds_of(groups: NDArray[np.int64], folds: int, rng: np.random.Generator) ->
 
 
 def held_out(predictors: Float, times: Float, folds: NDArray[np.int64], names: Sequence[str]) -> Float:
-    """log density of each time under the fit of the other folds, nats: (n,) or (n, s).
+    """Log densities of times under the fit of the other folds, nats: (n,) or (n, s).
 
     Raises:
         PdtoolsError: if a fit leaves nothing unexplained (all times are equal, say); see :func:`fit` too.

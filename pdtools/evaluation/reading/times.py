@@ -131,17 +131,17 @@ class ReadingTimes:
 
     @property
     def text_of_word(self) -> NDArray[np.int64]:
-        """int64 (W,), the index of each word's text."""
+        """The index of each word's text: int64 (W,)."""
         return np.repeat(np.arange(len(self.texts)), [len(text.words) for text in self.texts])
 
     @property
     def group_of_word(self) -> NDArray[np.int64]:
-        """int64 (W,), the index of each word's group of items."""
+        """The index of each word's group of items: int64 (W,)."""
         names = [text.group or text.item for text in self.texts]
         return np.unique(names, return_inverse=True)[1][self.text_of_word]
 
     def label(self, column: str) -> NDArray[np.object_]:
-        """(n,), the values of a column, or of several joined by ``+``, for each observation.
+        """Values of a column, or of several joined by ``+``, for each observation: (n,).
 
         Raises:
             PdtoolsError: if there is no such column.

@@ -242,7 +242,7 @@ class SetDerivations(ArcDerivations):
         return word.counts if self._left is None else self._members(word.scores.double(), self._left)
 
     def _members(self, scores: Tensor, left: Tensor) -> Tensor:
-        """log p of the next member of sets, s_j e_{k-1}(after j) / e_k(after the last): (R, V + 1 + 2W).
+        """Compute log p of sets' next member, s_j e_{k-1}(after j) / e_k(after the last): (R, V + 1 + 2W).
 
         Args:
             scores: (R, 2W).

@@ -197,14 +197,14 @@ class GiltLM(TransformerLM):
         return self._final(x), scored
 
     def _token_logprobs(self, batch: ArcBatch, hidden: Tensor) -> Tensor:
-        """log p of tokens, (B, N)."""
+        """Compute log p of tokens, (B, N)."""
         targets = batch.tokens[:, 1:]
         found = -self._nll(hidden[:, :-1].flatten(0, 1), targets.flatten()).view(targets.shape)
         return F.pad(found, (1, 0)).masked_fill(~batch.predicted(), 0)
 
     @torch.no_grad()
     def _arc_logprobs(self, batch: ArcBatch, scored: _Scored) -> Tensor:
-        """log p of each word's arcs given their number, float64 (G,)."""
+        """Compute log p of each word's arcs given their number, float64 (G,)."""
         pairs, nodes = scored.pairs, batch.first.shape[1]
         scores = candidate_scores(scored.scores, pairs, nodes)  # (G, 2M)
         arcs = torch.cat([batch.adjacency.transpose(1, 2), batch.adjacency], 2)[scored.row, pairs.number]

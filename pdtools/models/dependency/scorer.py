@@ -152,7 +152,7 @@ def _perceptron(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def count_logprobs(logits: Tensor, words: Tensor, *, masked: bool) -> Tensor:
-    """log p of each number of arcs, (…, COUNTS), nats; -inf for illegal numbers.
+    """Compute log p of each number of arcs, (…, COUNTS), nats; -inf for illegal numbers.
 
     Args:
         logits: (…, COUNTS).
@@ -167,7 +167,7 @@ def count_logprobs(logits: Tensor, words: Tensor, *, masked: bool) -> Tensor:
 
 
 def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
-    """log p of sets given their size, float64 (…), nats: the sum of their scores minus log e_a(exp s).
+    """Compute log p of sets given their size, float64 (…), nats: their scores' sum minus log e_a(exp s).
 
     Args:
         scores: (…, C), of candidates; -inf for others.
@@ -180,12 +180,12 @@ def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
 
 
 def log_set_sums(scores: Tensor) -> Tensor:
-    """log e_k(exp s), over all sets of size k of candidates (…, C): float64 (…, COUNTS)."""
+    """Compute log e_k(exp s), over all sets of size k of candidates (…, C): float64 (…, COUNTS)."""
     return log_polynomials(scores.double())[..., -1, :]
 
 
 def log_polynomials(scores: Tensor) -> Tensor:
-    """log e_k(exp s) of the first 0, 1, … candidates: (…, C) to (…, C + 1, COUNTS), k from 0."""
+    """Compute log e_k(exp s) of the first 0, 1, … candidates: (…, C) to (…, C + 1, COUNTS), k from 0."""
     found = [torch.full((*scores.shape[:-1], COUNTS), -torch.inf, dtype=scores.dtype, device=scores.device)]
     found[0][..., 0] = 0
     for score in scores.unbind(-1):

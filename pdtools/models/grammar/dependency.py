@@ -118,7 +118,7 @@ class DependencyGrammarLM(GrammarLM):
         return found, actions[:, :_GEN].argmax(1) + self.actions.left
 
     def _output_parts(self) -> None:
-        """None: tokens share their distribution with pop_root alone."""
+        """The parts of the output: None, as tokens share their distribution with pop_root alone."""
 
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
         """See :meth:`GrammarLM._next`."""

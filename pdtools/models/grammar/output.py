@@ -95,5 +95,5 @@ class OutputLayer(NamedTuple):
 
 
 def logsumexp_of(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, A), in C if possible: (R,)."""
+    """Compute log Σ exp of rows (R, A), in C if possible: (R,)."""
     return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)

@@ -315,7 +315,7 @@ class _Blocks:
                 yield sentences, slice(row, min(row + self.queries, self.n))
 
     def weights(self, sentences: slice, rows: slice) -> Tensor:
-        """(b, H, r, rows.stop)."""
+        """Attention weights of a block, (b, H, r, rows.stop)."""
         r = rows.stop - rows.start
         q = self.q_content[sentences, :, rows]  # (b, H, r, d_head)
         scores = q @ self.k[sentences, :, : rows.stop].transpose(2, 3)  # (b, H, r, rows.stop)
@@ -433,7 +433,7 @@ def _add(total: Tensor, sentences: slice, rows: slice, values: Tensor) -> None:
 
 
 def _by_table(values: Tensor, table: Tensor) -> Tensor:
-    """values (b, H, r, x) @ table (H or 1, x, y): one product if the heads share it."""
+    """Multiply values (b, H, r, x) by a table (H or 1, x, y): one product if the heads share it."""
     return values @ (table if len(table) > 1 else table[0])
 
 

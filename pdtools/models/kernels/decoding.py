@@ -118,7 +118,7 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
 
 
 def logsumexp(logits: Tensor) -> Tensor:
-    """log Σ exp of rows (R, V) of the kind that :func:`decodes_in_c`, without a copy of them: (R,)."""
+    """Compute log Σ exp of rows (R, V) for which :func:`decodes_in_c`, without a copy of them: (R,)."""
     return _logsumexp([logits.contiguous()])
 
 
@@ -129,7 +129,7 @@ def normalises_in_c(hidden: Tensor) -> bool:
 
 
 def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """log Σ exp of the logits hidden weight^T + bias, which are made in tiles that stay in the cache.
+    """Compute log Σ exp of the logits hidden weight^T + bias, which are made in tiles that stay in the cache.
 
     Args:
         hidden: (R, D).
@@ -149,7 +149,7 @@ def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
 
 
 def _logsumexp(tiles: Iterable[Tensor]) -> Tensor:
-    """log Σ exp of rows whose numbers are in several tiles (R, any), contiguous: (R,)."""
+    """Compute log Σ exp of rows whose numbers are in several tiles (R, any), contiguous: (R,)."""
     most = total = None
     for tile in tiles:
         if most is None or total is None:

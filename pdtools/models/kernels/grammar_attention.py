@@ -46,7 +46,7 @@ class Visible:
 
     @cached_property
     def dense(self) -> tuple[Tensor, Tensor]:
-        """For torch's operations: relative positions, uint8 (B, N, N), and visible keys, bool (B, N, N)."""
+        """Relative positions, uint8 (B, N, N), and visible keys, bool (B, N, N), for torch's operations."""
         rows = len(self.offsets) - 1
         row = torch.arange(rows, device=self.keys.device).repeat_interleave(self.offsets.diff())
         distances = torch.zeros(rows, self.n, dtype=torch.uint8, device=self.keys.device)

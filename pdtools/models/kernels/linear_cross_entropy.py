@@ -29,7 +29,7 @@ RuleOut = Callable[[Tensor, slice], None]
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, rule_out: RuleOut | None = None
 ) -> Tensor:
-    """-log softmax(hidden weight^T + bias)[target], in single precision.
+    """Compute -log softmax(hidden weight^T + bias)[target], in single precision.
 
     On a CPU large ones are computed block by block: that takes less memory, and less time than to write all
     logits to memory and to read them again. It is fast where all positions have the same gradient, as those
@@ -101,7 +101,7 @@ def _in_blocks(
     factors: Tensor,
     wanted: Sequence[bool],
 ) -> tuple[Tensor, list[Tensor | None]]:
-    """-log p of the targets, (S,), and gradients.
+    """Compute -log p of the targets, (S,), and gradients.
 
     Args:
         factors: (S,), of positions in the gradients by the weight and the bias.
@@ -131,7 +131,7 @@ def _in_blocks(
 
 
 def _nll_and_derivative(logits: Tensor, targets: Tensor, *, derive: bool) -> tuple[Tensor, Tensor]:
-    """-log p of targets (s,), and its derivative by logits (s, V), which may be overwritten."""
+    """Compute -log p of targets (s,), and its derivative by logits (s, V), which may be overwritten."""
     if native_takes(logits):
         return native_cross_entropy(logits, targets.contiguous()), logits
     logprobs, target = logits.log_softmax(1), targets[:, None]

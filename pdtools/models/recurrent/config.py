@@ -106,12 +106,12 @@ class RecurrentConfig:
 
     @property
     def derivation_kind(self) -> DerivationKind:
-        """None."""
+        """The kind of derivations: none."""
         return StringKind()
 
     @property
     def layers(self) -> int:
-        """Always one."""
+        """The number of layers, always one."""
         return 1
 
 

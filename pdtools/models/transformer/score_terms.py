@@ -317,7 +317,7 @@ class StackDistances(ScoreTerm):
         return -self.scaled_slopes(q.shape[3]) * inputs.stack_distance  # (B, H, Q, K)
 
     def scaled_slopes(self, d_head: int) -> Tensor:
-        """m sqrt(d_head), since scores are scaled later: (H, 1, 1)."""
+        """The slopes m sqrt(d_head), since scores are scaled later: (H, 1, 1)."""
         return self.log_slopes.exp() * math.sqrt(d_head)
 
 

@@ -194,7 +194,7 @@ class StackAttention(nn.Module):
 
 
 class StackCache:
-    """α of every token that hypotheses have read, beside the hidden state at the top: (entries, length + D).
+    """A cache of α of every token read, beside the hidden state at the top: (entries, length + D).
 
     The hidden state Σ_n α_i(n) h_n follows the same recurrence as α_i, so the two are one vector, in at least
     single precision: errors of a row go on to all rows after it.

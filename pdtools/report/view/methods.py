@@ -67,7 +67,7 @@ def _hashes(what: str, found: Mapping[str, str]) -> str:
 def methods_of_traces(
     models: Sequence[str], searches: Sequence[Mapping[str, Any]], made: Mapping[str, Any]
 ) -> str:
-    """The same for inspected sentences.
+    """The methods section for inspected sentences.
 
     Args:
         models: their names.

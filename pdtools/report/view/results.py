@@ -241,7 +241,7 @@ def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
 def _kept(
     title: str, outcome: str, items: pd.DataFrame, models: int, most: int, seed: int
 ) -> tuple[pd.DataFrame, list[str]]:
-    """At most ``most`` items: first those on which the models disagree."""
+    """Select at most ``most`` items: first those on which the models disagree."""
     if len(items) <= most:
         return items, []
     outcomes = [items[f"{outcome}@{i}"].astype(float) for i in range(models)]
@@ -298,7 +298,7 @@ def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def _drawn(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """This evaluation's own charts, by file names: of groups of seeds, and of single runs."""
+    """This evaluation's own charts, by file names: for groups of seeds, and for single runs."""
     task = benchmark["task"]
     found = {f"{task}-{each['name']}": each for each in benchmark.get("drawn", [])}
     return found | {f"{task}-runs-{each['name']}": each for each in benchmark.get("runs", [])}

@@ -1,4 +1,4 @@
-"""vl-convert, which draws charts without a browser, and provides the scripts for a browser.
+"""Charts by vl-convert, which draws them without a browser, and provides the scripts for a browser.
 
 It runs in a process of its own, since it ends its process if it fails: its V8 reserves 68 GB of addresses.
 """

@@ -542,7 +542,7 @@ class _Batch:
 
 
 def _thinned(score: Tensor, string: Tensor, most: int, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """For rows sorted by string, the drawn rows of each string, and their log weights (R',)."""
+    """The drawn rows of each string, for rows sorted by string, and their log weights (R',)."""
     rank = _rank(string, len(uniform))
     table = score.new_full((len(uniform), int(rank.max()) + 1 if len(rank) else 1), -torch.inf)
     table[string, rank] = score
@@ -569,13 +569,13 @@ def _least_of_best(values: Tensor, string: Tensor, strings: int, most: int) -> T
 
 
 def _rank(string: Tensor, strings: int) -> Tensor:
-    """For rows sorted by string, the rank of each among its string's rows: int64 (R,)."""
+    """The rank of each row among its string's rows, for rows sorted by string: int64 (R,)."""
     first = torch.searchsorted(string, torch.arange(strings, device=string.device))
     return torch.arange(len(string), device=string.device) - first[string]
 
 
 def _sums(score: Tensor, string: Tensor, strings: int) -> Tensor:
-    """log Σ exp of the scores of each string, (strings,); -inf without rows."""
+    """Compute log Σ exp of the scores of each string, (strings,); -inf without rows."""
     most = torch.full((strings,), -torch.inf, dtype=score.dtype, device=score.device)
     most = most.scatter_reduce(0, string, score, "amax")
     sums = torch.zeros_like(most).index_add(0, string, (score - most[string]).exp())
@@ -583,7 +583,7 @@ def _sums(score: Tensor, string: Tensor, strings: int) -> Tensor:
 
 
 def _sums_of_rows(values: Tensor, string: Tensor, strings: int) -> Tensor:
-    """log Σ exp of the rows (R, V) of each string: (strings, V); -inf without rows."""
+    """Compute log Σ exp of the rows (R, V) of each string: (strings, V); -inf without rows."""
     most = torch.full((strings, values.shape[1]), -torch.inf, dtype=values.dtype, device=values.device)
     most = most.scatter_reduce(0, string[:, None].expand_as(values), values, "amax")
     shift = most.clamp(min=-1e300)

@@ -85,7 +85,7 @@ class BeamResult:
 
     @property
     def marginal(self) -> float:
-        """log p(x) in nats, log Σ p(x, y) over the beam: a lower bound, exact if it held every derivation."""
+        """The marginal log p(x), nats, over the beam: a lower bound, exact if it held every derivation."""
         return float(self.prefix_logprobs[-1])
 
     @property
@@ -105,7 +105,7 @@ class BeamResult:
 
     @property
     def logprobs(self) -> NDArray[np.float64]:
-        """float64[n + 1], nats: A_t − A_{t−1} for every token and end-of-sentence."""
+        """The differences A_t − A_{t−1} for every token and end-of-sentence: float64[n + 1], nats."""
         return np.diff(self.prefix_logprobs)
 
 
@@ -460,7 +460,7 @@ class _Batch:
         return self.rows.padded(self.score, -torch.inf)
 
     def _weights(self) -> Tensor:
-        """log of each hypothesis's share of its prefix' probability: (R,)."""
+        """The log of each hypothesis's share of its prefix' probability: (R,)."""
         return self.score - self.rows.repeat(torch.logsumexp(self._scores(), dim=1))
 
     def _summaries(self) -> Tensor:

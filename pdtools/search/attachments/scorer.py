@@ -52,7 +52,7 @@ class Searched:
 
     @property
     def marginal(self) -> float:
-        """log p(x) in nats."""
+        """The marginal log p(x) in nats."""
         return float(self.logprobs.sum())
 
     def tree(self, rank: int = 0) -> Tree:

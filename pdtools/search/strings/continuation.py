@@ -23,7 +23,7 @@ def next_token_logprobs(
     *,
     max_batch: int | None = None,
 ) -> NDArray[np.float64]:
-    """log p(v | prefix, its attachments) for every token v of the vocabulary.
+    """Compute log p(v | prefix, its attachments) for every token v of the vocabulary.
 
     Args:
         model: in evaluation mode.

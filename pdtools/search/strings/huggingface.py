@@ -290,7 +290,7 @@ class HuggingFaceScorer:
 
     @torch.inference_mode()
     def _tables(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """For each string (index) of m tokens, next-token log-probabilities, float64 (m, V), nats."""
+        """Yield next-token log-probabilities of each string (index) of m tokens: float64 (m, V), nats."""
         for group, padded, mask in self._batches(rows):
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logprobs = logits.to(widest_float(logits.device)).log_softmax(2).cpu().double().numpy()
@@ -371,7 +371,7 @@ class HuggingFaceScorer:
         return [self._measured(item, values, seen) for item, (values, seen) in zip(items, found, strict=True)]
 
     def _logprobs(self, rows: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
-        """For each string of m tokens, log p of all after the first, nats: float64[m − 1].
+        """Return log p of all tokens after the first, for each string of m tokens, nats: float64[m − 1].
 
         With summaries of distributions float64[m − 1, 3] (:func:`pdtools.search.next_tokens.summaries`).
         """
@@ -381,7 +381,7 @@ class HuggingFaceScorer:
 
     @torch.inference_mode()
     def _packed(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """For each string (index) of m tokens float64[m − 1], log p of all after the first, nats.
+        """Yield each string's index, and log p of its m tokens after the first, nats: float64[m − 1].
 
         Shared prefixes are computed once: a batch is one row that holds every prefix once, each
         token at its own position and seeing its own prefix.
@@ -410,7 +410,7 @@ class HuggingFaceScorer:
 
     @torch.inference_mode()
     def _padded(self, rows: Sequence[NDArray[np.int32]]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The same with a row for every string, and strings of similar length together."""
+        """Yield the same as :meth:`_packed`, with a row for each string; similar lengths go together."""
         for group, padded, mask in self._batches(rows):
             logits = self._model(input_ids=padded, attention_mask=mask, use_cache=False).logits
             logits = logits[:, :-1].float()  # (B, N − 1, V)

@@ -25,7 +25,7 @@ class SortedStrings:
 
     @classmethod
     def of(cls, token_ids: Sequence[NDArray[np.int32]], *, share: bool = True) -> SortedStrings:
-        """Sort strings.
+        """Build the tree of strings by sorting them.
 
         Args:
             token_ids: for each string int32[length].
@@ -153,7 +153,7 @@ class Packed:
     paths: list[NDArray[np.int64]]
 
     def sees(self) -> NDArray[np.bool_]:
-        """bool[T, T]: the tokens that each token sees, those of its own prefix."""
+        """The tokens that each token sees, its own prefix: bool[T, T]."""
         sees = np.zeros((len(self.tokens), len(self.tokens)), dtype=np.bool_)
         for path in self.paths:
             sees[np.ix_(path, path)] |= np.tri(len(path), dtype=np.bool_)

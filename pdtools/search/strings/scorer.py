@@ -151,7 +151,7 @@ def string_logprobs(
     *,
     share_prefixes: bool | None = None,
 ) -> list[NDArray[np.float64]]:
-    """log p(x_k | x_<k) of strings.
+    """Compute log p(x_k | x_<k) of strings.
 
     Args:
         loaded: a model whose tokens depend on no derivation.
@@ -197,7 +197,7 @@ def string_logprobs(
 def string_next_logprobs(
     loaded: LoadedModel, token_ids: Sequence[NDArray[np.int32]], max_batch: int | None = None
 ) -> list[NDArray[np.float64]]:
-    """log p(v | x_<k) of every token v, at all places after the first.
+    """Compute log p(v | x_<k) of every token v, at all places after the first.
 
     Args:
         loaded, token_ids, max_batch: see :func:`string_logprobs`; the last token may be any.

@@ -47,7 +47,7 @@ class Masking:
     replacement: Replacement = "bert"
 
     def apply(self, batch: Batch, rows: Sequence[int], draw: Sequence[int]) -> Batch:
-        """Hide tokens.
+        """Hide tokens of a batch.
 
         Args:
             batch: sentences, on the CPU.

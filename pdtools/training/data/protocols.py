@@ -26,7 +26,7 @@ class BatchSource(Protocol):
         """Batches already taken from that epoch."""
 
     def take(self, ranks: Ranks) -> Batch:
-        """This rank's part of the next batch, on the CPU; it may have nothing to predict."""
+        """Return this rank's part of the next batch, on the CPU; it may have nothing to predict."""
 
     def padding_share(self) -> float:
         """The share of padding in this epoch's batches."""
@@ -55,7 +55,7 @@ class ValidationData(Protocol):
         """The number of sentences."""
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
-        """This rank's batches: equally many for every rank; all ranks' together hold every sentence once."""
+        """Yield this rank's batches, equally many for every rank; together they hold every sentence once."""
 
 
 class TrainingInput(Protocol):
@@ -75,7 +75,7 @@ class TrainingInput(Protocol):
 
     @property
     def identity(self) -> Mapping[str, str]:
-        """By role, a hash or description that has to be the same when a run is resumed."""
+        """A hash or description by role, which has to be the same when a run is resumed."""
 
     def open(
         self, model: LanguageModel, config: TrainConfig, rejects: Rejects

@@ -130,7 +130,7 @@ class Sentences:
         return self._masking.apply(batch, rows, draw) if self._masking and rows else batch
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
-        """This rank's batches, longest first: whole ones, in turns, as many for every rank (the last empty).
+        """Yield this rank's batches, longest first: whole ones, in turns, as many for each (the last empty).
 
         All ranks' together hold every sentence once, in the batches of a process alone.
         """
@@ -166,7 +166,7 @@ class SentenceSource:
         return self.stream.taken
 
     def take(self, ranks: Ranks) -> Batch:
-        """This rank's part of the next batch: every ``ranks.size``-th sentence."""
+        """Return this rank's part of the next batch: every ``ranks.size``-th sentence."""
         numbers = next(self.stream)[ranks.rank :: ranks.size]
         draw = (TRAINING, self.config.seed, self.epoch)
         return self.sentences.batch(numbers, draw)
@@ -196,7 +196,7 @@ class ShardInput:
 
     @property
     def files(self) -> dict[str, str | Path]:
-        """The folders."""
+        """The shards' folders."""
         return {"train": self.train} | ({} if self.valid is None else {"valid": self.valid})
 
     @cached_property

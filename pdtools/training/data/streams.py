@@ -134,7 +134,7 @@ class StreamInput(ShardInput):
     def open(  # type: ignore[override]
         self, model: LanguageModel, config: TrainConfig, rejects: Rejects
     ) -> tuple[Stream, Stream | None]:
-        """The streams.
+        """Open the streams.
 
         Raises:
             PdtoolsError: if the model keeps no state from one batch to the next.

@@ -1,4 +1,4 @@
-"""TIGER XML.
+"""The form TIGER XML of treebanks.
 
 Only the elements ``s`` are parsed, each by itself: a damaged one does not affect the others, and definitions
 of a document type (entities) are never seen.
