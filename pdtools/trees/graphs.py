@@ -124,7 +124,7 @@ class Graph:
 
     @property
     def n_crossings(self) -> int:
-        """The number of crossing arcs: pairs of which one begins inside the other and ends outside, root first."""
+        """The number of crossing arcs: pairs of which one begins inside the other and ends outside."""
         left, right = np.minimum(self.heads, self.dependents), self.later
         rows = max(1, _COMPARED_AT_ONCE // max(1, len(self)))
         return sum(
