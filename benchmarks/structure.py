@@ -1,8 +1,9 @@
 """The spread of knowledge over pdtools/ and cli/, and the number of lines of code there.
 
-    python benchmarks/structure.py [--files] [CHECKOUT...]
+    python benchmarks/structure.py [--files] [--words] [CHECKOUT...]
 
-A column for each checkout (by default this one). With --files, of two, the files whose lines of code differ.
+A column for each checkout (by default this one). With --files, of two, the files whose lines of code differ;
+with --words, how often words stand there that are not the field's, keys of files left aside.
 """
 
 from __future__ import annotations
@@ -85,6 +86,31 @@ FIGURES: dict[str, Callable[[Sources], int]] = {
 }
 
 
+WORDS = {
+    "piece (chunk; token)": r"(?<!word)(?<!sentence)(?<!\bs)piece",
+    "contest (comparison)": "contest",
+    "doubt (error bound)": r"doubts?(?!ful)",
+    "reach_words (conditions_tokens)": "reach(?:es)?_words",
+    "widening (adaptive beam)": "widening",
+    "given trees (proposal trees)": r"(?<!the )given[ _]?trees",
+    "recorded scores (external)": r"recorded(?:_?(?:scorer|options|words)|[./](?=\w))",
+    "models of actions (action models)": r"models? of\s+actions",
+    "left out (excluded)": r"left[ _]?out",
+    "side by side, of models (vmapped)": r"side_by_side|models? (?:that read )?side by side",
+    "Brief, Formed, Held": r"class (?:Brief|Formed|Held)\b",
+}
+_KEY = re.compile(r"""(?<=["'`])[\w{}./]+(?=["'`])|ppl_\w+|"[^"\n]*left out[^"\n]*"(?=\])""")
+
+
+def words(sources: Sources) -> dict[str, int]:
+    """How often each of ``WORDS`` stands in modules and their names, also within names; no keys of files."""
+    texts = [file.replace("_", " _") + "\n" + _KEY.sub("", text) for file, text in sources.items()]
+    return {
+        word: sum(len(re.findall(rf"(?i){pattern}", text)) for text in texts)
+        for word, pattern in WORDS.items()
+    }
+
+
 def read(checkout: Path) -> Sources:
     """The modules of pdtools/ and cli/, formatted alike: code that fits on a line stands on one."""
     with tempfile.TemporaryDirectory() as made:
@@ -105,10 +131,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("checkouts", nargs="*", type=Path, default=[Path(__file__).parents[1]])
     parser.add_argument("--files", action="store_true", help="of two: what differs in lines of code")
+    parser.add_argument("--words", action="store_true", help="words of the house that are not the field's")
     arguments = parser.parse_args()
     read_of = [read(checkout) for checkout in arguments.checkouts]
     for name, figure in FIGURES.items():
         print(f"{name:62s}", *(f"{figure(sources):6d}" for sources in read_of))
+    if arguments.words:
+        counts = [words(sources) for sources in read_of]
+        for word in WORDS:
+            print(f"{word:62s}", *(f"{count[word]:6d}" for count in counts))
     if arguments.files:
         one, other = ({file: code_lines(text) for file, text in sources.items()} for sources in read_of)
         differ = {file: other.get(file, 0) - one.get(file, 0) for file in one.keys() | other.keys()}

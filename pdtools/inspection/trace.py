@@ -46,7 +46,7 @@ class Step:
         hypotheses: the best of them, best first.
         rest: the share of the others.
         attachment: for each position up to the token's: the probability that the token attaches to it, summed
-            over all hypotheses before any was dropped; null for models of actions or arcs.
+            over all hypotheses before any was dropped; null for action models or arcs.
     """
 
     position: int

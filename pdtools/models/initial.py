@@ -83,8 +83,8 @@ class Initialized:
     left_out: tuple[str, ...]
 
     def __str__(self) -> str:
-        new, left_out = (", ".join(parts) or "nothing" for parts in (self.new, self.left_out))
-        return f"weights of {self.folder}: {self.copied:,} values copied; new: {new}; left out: {left_out}"
+        new, omitted = (", ".join(parts) or "nothing" for parts in (self.new, self.left_out))
+        return f"weights of {self.folder}: {self.copied:,} values copied; new: {new}; omitted: {omitted}"
 
 
 def _is_checkpoint(folder: str | Path) -> bool:
@@ -198,8 +198,8 @@ def initialize_from(model: LanguageModel, pretrained: Pretrained, folder: str | 
     """
     ours, theirs = model.state_dict(), pretrained.weights
     new = [name for name in ours if name not in theirs]
-    left_out = [name for name in theirs if name not in ours]
-    for name in (*new, *left_out):
+    omitted = [name for name in theirs if name not in ours]
+    for name in (*new, *omitted):
         if _part_of(name) is None:
             raise InputError(f"the pretrained weights do not fit the configuration, first at {name}")
     added = []
@@ -227,7 +227,7 @@ def initialize_from(model: LanguageModel, pretrained: Pretrained, folder: str | 
         folder=str(folder),
         copied=sum(values.numel() for name, values in theirs.items() if name in ours),
         new=(*_in_words(new, ours), *added),
-        left_out=tuple(_in_words(left_out)),
+        left_out=tuple(_in_words(omitted)),
     )
 
 

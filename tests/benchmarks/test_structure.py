@@ -67,3 +67,15 @@ def test_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
         ["5", "8"],
     ]  # formatted alike
     assert differing.split() == ["+3", "cli/m.py"]
+
+
+def test_words_are_counted_in_names_and_prose_but_not_as_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import structure
+
+    text = '"""Pieces of work, not WordPiece."""\nname = "pieces"\nleft_out = counts["left_out"]\n'
+    found = structure.words({"cli/in_pieces.py": text, "cli/b.py": "def cut_pieces(models_of_actions): ..."})
+    assert {word: number for word, number in found.items() if number} == {
+        "piece (chunk; token)": 3,
+        "left out (excluded)": 1,
+    }

@@ -147,7 +147,7 @@ def test_a_window_and_the_root_after_it(
     said = capsys.readouterr().err
     assert re.search(
         r"weights of \S+gpt2: [\d,]+ values copied; new: depth tables of layers 1 to 2 \(zero\), "
-        r"the attachment head \(random\), 3 tokens .*; left out: nothing",
+        r"the attachment head \(random\), 3 tokens .*; omitted: nothing",
         said,
     )
     record = json.loads((tmp_path / "run/run.json").read_text())
@@ -347,7 +347,7 @@ def test_a_sweep_starts_from_models_of_its_runs(
     command += ["--set", "train.steps=2", "--set", "train.batch_sentences=4"]
     assert run(command) == 0
     said = capsys.readouterr().err
-    assert said.count("new: nothing; left out: nothing") == 2
+    assert said.count("new: nothing; omitted: nothing") == 2
     assert f"seed=2: weights of {tmp_path}/seed2" in said
     assert run(command) == 0  # resumed: nothing is left to do
     assert "weights of" not in capsys.readouterr().err

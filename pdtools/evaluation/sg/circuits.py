@@ -38,13 +38,13 @@ CIRCUITS: dict[str, tuple[str, ...]] = {
 }
 
 # Reported, but in no circuit's score and not in the paper's SG score.
-LEFT_OUT = frozenset({"fgd-embed3", "fgd-embed4", "nn-nv-rpl"})
+EXCLUDED = frozenset({"fgd-embed3", "fgd-embed4", "nn-nv-rpl"})
 
 OTHER = "other"
 
 _CIRCUIT_OF = {suite: circuit for circuit, suites in CIRCUITS.items() for suite in suites}
 
-SCORED_31 = frozenset(_CIRCUIT_OF) - LEFT_OUT
+SCORED_31 = frozenset(_CIRCUIT_OF) - EXCLUDED
 """The suites whose mean is the SG score of Hu et al. (2020)."""
 
 SCORED_33 = frozenset(_CIRCUIT_OF)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
-from pdtools.evaluation.sg.circuits import LEFT_OUT
+from pdtools.evaluation.sg.circuits import EXCLUDED
 
 EVALUATIONS = (
     Evaluation(
@@ -21,7 +21,7 @@ EVALUATIONS = (
             content=("formula",),
             unit="suite",
             levels=("circuit",),
-            outside=LEFT_OUT,
+            outside=EXCLUDED,
         ),
         same={"text_sha256": "other sentences"},
         ignores_end=True,  # end-of-sentence is in no region

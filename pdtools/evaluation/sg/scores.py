@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pdtools.evaluation.results import mean
-from pdtools.evaluation.sg.circuits import LEFT_OUT, SCORED_31, SCORED_33
+from pdtools.evaluation.sg.circuits import EXCLUDED, SCORED_31, SCORED_33
 from pdtools.search.adaptive_beam import NOT_WIDENED, Width
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
@@ -63,12 +63,12 @@ def sg_scores(results: Iterable[ItemResult]) -> dict[str, Any]:
     by_suite = {suite: mean(right[suite, 1]) for suite in sorted(circuits)}
     by_circuit: dict[str, list[float]] = {}
     for suite, score in by_suite.items():
-        if suite not in LEFT_OUT:
+        if suite not in EXCLUDED:
             by_circuit.setdefault(circuits[suite], [])
             if score is not None:
                 by_circuit[circuits[suite]].append(score)
     circuit_scores = {circuit: mean(by_circuit[circuit]) for circuit in sorted(by_circuit)}
-    counted = {suite: score for suite, score in by_suite.items() if suite not in LEFT_OUT}
+    counted = {suite: score for suite, score in by_suite.items() if suite not in EXCLUDED}
     several = sorted({suite for suite, prediction in right if prediction > 1})
     return {
         "overall": mean([score for score in counted.values() if score is not None]),

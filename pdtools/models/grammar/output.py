@@ -1,4 +1,4 @@
-"""The output layer of a model of actions, in parts that are allowed as a whole: no masks over the vocabulary.
+"""The output layer of an action model, in parts that are allowed as a whole: no masks over the vocabulary.
 
 Shapes: R prefixes, D numbers of a hidden state, V tokens, S openers and closers.
 """

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.results import write_results
-from pdtools.evaluation.sg.circuits import CIRCUITS, LEFT_OUT, SCORED_31, SCORED_33
+from pdtools.evaluation.sg.circuits import CIRCUITS, EXCLUDED, SCORED_31, SCORED_33
 from pdtools.evaluation.sg.evaluate import (
     ItemComparison,
     evaluate_sg,
@@ -422,7 +422,7 @@ def test_conventions_differ_as_named() -> None:
     assert scores["by_prediction"] == {"fgd_hierarchy": {"1": 1.0, "2": 0.0}}
     assert len(SCORED_31) == 31
     assert len(SCORED_33) == 33
-    assert not LEFT_OUT & SCORED_31
+    assert not EXCLUDED & SCORED_31
 
 
 def test_regions_are_numbered_from_0_to_1000(tmp_path: Path) -> None:
