@@ -30,7 +30,7 @@ from pdtools.evaluation.sg.evaluate import judge as judge_item
 from pdtools.evaluation.sg.suites import Suite, SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
-from pdtools.search.adaptive_beam import Asked, Comparison, Found
+from pdtools.search.adaptive_beam import Comparison, MaybeScore, SentenceOrBeginning
 from pdtools.search.comparer import AdaptiveBeamComparer
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Beginning
@@ -39,7 +39,7 @@ from pdtools.tokenization import Sentence
 WIDEST = 300
 MARGINS = (14.0, 12.0, 10.0, 8.0, 6.0)
 
-Outcome = Callable[[Sequence[Found]], Any]
+Outcome = Callable[[Sequence[MaybeScore]], Any]
 """Outcomes from the scores of a comparison's sentences."""
 
 
@@ -51,7 +51,7 @@ class Task:
     comparisons: Sequence[Comparison]
     outcomes: Sequence[Outcome]
 
-    def decide(self, scores: Sequence[Sequence[Found]]) -> list[Any]:
+    def decide(self, scores: Sequence[Sequence[MaybeScore]]) -> list[Any]:
         """Return the outcomes of all scores."""
         return [outcome(found) for outcome, found in zip(self.outcomes, scores, strict=True)]
 
@@ -62,7 +62,7 @@ def blimp(path: str, limit: int) -> Task:
     def outcome(comparison: StringsComparison) -> Outcome:
         strings, (by_sums, *_) = dict(comparison.strings), comparison.formulas
 
-        def judged(found: Sequence[Found]) -> str:
+        def judged(found: Sequence[MaybeScore]) -> str:
             of_names = zip(strings.items(), found, strict=True)
             parts = {name: part_of(string, score) for (name, string), score in of_names}
             return judge_strings(*by_sums, strings, parts)[0]
@@ -79,7 +79,7 @@ def sg(path: str, limit: int, text_style: str) -> Task:
     comparisons, outcomes = [], []
 
     def outcome(suite: Suite, comparison: ItemComparison) -> Outcome:
-        def judged(found: Sequence[Found]) -> list[bool | None]:
+        def judged(found: Sequence[MaybeScore]) -> list[bool | None]:
             surprisals = {
                 condition.name: from_score(presented, score)
                 if isinstance(score, SentenceScore)
@@ -105,7 +105,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     """Yield the cost and the results of each way to search."""
     sentences = {_whole(asked) for comparison in task.comparisons for asked in comparison.sentences}
     in_order = sorted(sentences, key=lambda s: s if isinstance(s, str) else s.text)
-    fixed: dict[Any, Found] = {}
+    fixed: dict[Any, MaybeScore] = {}
     for margin in (None, *margins):
         start = time.process_time()
         scorer = AttachmentScorer(loaded, SearchOptions(beam=WIDEST, margin=margin))
@@ -140,7 +140,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     }
 
 
-def _whole(asked: Asked) -> str | Sentence:
+def _whole(asked: SentenceOrBeginning) -> str | Sentence:
     """The sentence that a fixed beam scores: all of it."""
     return asked.sentence if isinstance(asked, Beginning) else asked
 

@@ -25,7 +25,7 @@ from pdtools import data
 from pdtools.files import Rejects
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
 from pdtools.training import Recipe, TrainConfig, train
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 
 MODELS = ("transformer", "pushdown")
 CPU_MODEL = {"layers": 6, "d_model": 256, "heads": 8, "d_ff": 1024}
@@ -34,7 +34,7 @@ GPU_MODEL = {"layers": 16, "d_model": 1024, "heads": 16, "d_ff": 4096}
 STEPS, FIRST, LAST = 14, 4, 12
 
 
-class Watch(Silence):
+class Watch(NullListener):
     """Profiles some steps of a run."""
 
     def __init__(self, device: str) -> None:

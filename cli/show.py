@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pdtools.trees import Tree
 
 
-class Drawn(str, Enum):
+class TreeStyle(str, Enum):
     """Forms of a printed tree."""
 
     text = "text"
@@ -65,7 +65,7 @@ def show(
         ),
     ] = None,
     tree: Annotated[
-        Drawn | None,
+        TreeStyle | None,
         typer.Option(
             "--tree",
             help="Print only the tree: as text, as a picture (SVG), or for LaTeX (packages forest, qtree).",
@@ -184,16 +184,16 @@ def _tree_of(text: str, factor: Literal["right", "none"]) -> Tree:
     return tree
 
 
-def _print_trees(trees: list[Tree], form: Drawn) -> None:
+def _print_trees(trees: list[Tree], form: TreeStyle) -> None:
     from pdtools.report.tables import WIDTH
     from pdtools.report.trees import tree_latex, tree_text, trees_svg
 
-    if form is Drawn.svg:
+    if form is TreeStyle.svg:
         drawn = [trees_svg(trees)]
-    elif form is Drawn.text:
+    elif form is TreeStyle.text:
         drawn = [tree_text(tree, tags=True, width=WIDTH) for tree in trees]
     else:
-        package: Literal["forest", "qtree"] = "forest" if form is Drawn.forest else "qtree"
+        package: Literal["forest", "qtree"] = "forest" if form is TreeStyle.forest else "qtree"
         drawn = [tree_latex(tree, package) for tree in trees]
     with atomic_text(STDIO) as out:
         out.write("\n".join(drawn))

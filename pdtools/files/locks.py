@@ -32,7 +32,7 @@ _BYTES = 1024
 _NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
-class TakenError(PdtoolsError):
+class LockedError(PdtoolsError):
     """Another process holds the lock."""
 
 
@@ -47,7 +47,7 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         required: whether to fail where the system, or the file system, has no locks; else none is held there.
 
     Raises:
-        TakenError: if another process holds it.
+        LockedError: if another process holds it.
         PdtoolsError: if there are no locks, but one is required.
     """
     if fcntl is None and msvcrt is None:
@@ -64,14 +64,14 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
             else:
                 _lock_bytes(descriptor, shared=shared)
         except BlockingIOError as error:
-            raise TakenError(refusal) from error
+            raise LockedError(refusal) from error
         except OSError as error:
             if error.errno not in _NO_LOCKS_HERE:
                 raise
             if required:
                 raise PdtoolsError(f"{path}: no locks on this file system: {error.strerror}") from error
         if not _is(descriptor, path):
-            raise TakenError(refusal)  # it has just ended its work, and deleted the file
+            raise LockedError(refusal)  # it has just ended its work, and deleted the file
         yield
     finally:
         os.close(descriptor)

@@ -7,7 +7,7 @@ from pathlib import Path
 from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.models import load_checkpoint
 from pdtools.training import Recipe, train
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 
 
 def action_history(
@@ -48,7 +48,7 @@ def action_history(
             return history
 
 
-class _Pause(Silence):
+class _Pause(NullListener):
     """Asks a run to stop after a number of steps."""
 
     def __init__(self, steps: int) -> None:

@@ -49,7 +49,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _InspectedSentence:
     """A sentence to be inspected.
 
     Attributes:
@@ -106,7 +106,7 @@ def evaluate_attention(
     asked = _asked(suites, question)
     scorers: dict[str, Any] = {}
 
-    def looked_at() -> Iterator[tuple[str, int, _Asked, _ByRegion | str]]:
+    def looked_at() -> Iterator[tuple[str, int, _InspectedSentence, _ByRegion | str]]:
         for name, folders in models.items():
             for number, folder in enumerate(folders):
                 loaded = load_model(folder, device=device)
@@ -147,9 +147,9 @@ def evaluate_attention(
 # --- which sentences --------------------------------------------------------------------------
 
 
-def _asked(suites: Suites, question: Question) -> list[_Asked]:
+def _asked(suites: Suites, question: Question) -> list[_InspectedSentence]:
     """The sentences of the suites that have the question's regions."""
-    found: list[_Asked] = []
+    found: list[_InspectedSentence] = []
     names: set[str] = set()
     for suite in suites:
         names.add(suite.name)
@@ -173,7 +173,9 @@ def _asked(suites: Suites, question: Question) -> list[_Asked]:
     return found
 
 
-def _of_condition(suite: Suite, item: Item, condition: Condition, question: Question) -> _Asked | None:
+def _of_condition(
+    suite: Suite, item: Item, condition: Condition, question: Question
+) -> _InspectedSentence | None:
     """A sentence, if it has the predicted region and one of the others before it."""
     names = _names(suite, condition)
     at = next((i for i, name in enumerate(names) if question.at in (name, str(condition.numbers[i]))), 0)
@@ -182,7 +184,9 @@ def _of_condition(suite: Suite, item: Item, condition: Condition, question: Ques
         for i, name in enumerate(names[:at])
         if not question.regions or {name, str(condition.numbers[i])} & set(question.regions)
     }
-    return _Asked(suite, item, condition, at, regions) if regions and condition.regions[at] else None
+    return (
+        _InspectedSentence(suite, item, condition, at, regions) if regions and condition.regions[at] else None
+    )
 
 
 def _names(suite: Suite, condition: Condition) -> list[str]:
@@ -198,7 +202,7 @@ def _names(suite: Suite, condition: Condition) -> list[str]:
 
 
 def _by_region(
-    one: _Asked, presented: Presented, prediction: Prediction | Unscorable, *, everything: bool
+    one: _InspectedSentence, presented: Presented, prediction: Prediction | Unscorable, *, everything: bool
 ) -> _ByRegion | str:
     """Attention to the regions that have tokens; or the reason why there is none."""
     if isinstance(prediction, Unscorable):
@@ -219,7 +223,7 @@ class _Rows:
     def __init__(self) -> None:
         self._columns: dict[str, list[Any]] = {name: [] for name in _COLUMNS}
 
-    def add(self, model: str, number: int, one: _Asked, found: _ByRegion | str) -> None:
+    def add(self, model: str, number: int, one: _InspectedSentence, found: _ByRegion | str) -> None:
         """Add a sentence; without attention, its regions have a reason instead."""
         attention: Mapping[str, NDArray[np.float64] | None]
         reason = found if isinstance(found, str) else None
@@ -277,7 +281,7 @@ class _Values:
         self._items: set[tuple[str, int]] = set()
         self._without: set[tuple[str, int]] = set()
 
-    def add(self, model: str, number: int, one: _Asked, found: _ByRegion | str) -> None:
+    def add(self, model: str, number: int, one: _InspectedSentence, found: _ByRegion | str) -> None:
         """Add a sentence."""
         self._runs[model] = max(self._runs.get(model, 0), number + 1)
         item = (one.suite.name, one.item.number)

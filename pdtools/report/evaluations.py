@@ -8,9 +8,9 @@ from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import BESIDE_EXACT, PairDifference, Score
-from pdtools.evaluation.comparison.main_scores import ScoresOfGroups
+from pdtools.evaluation.comparison.main_scores import GroupedScores
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
-from pdtools.evaluation.comparison.overview import Headline
+from pdtools.evaluation.comparison.overview import OverviewScore
 from pdtools.evaluation.perplexity import record as perplexity
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
@@ -259,7 +259,7 @@ def _p(group: Difference) -> str:
     return f"{group.p:.2g}"
 
 
-def print_main_scores(found: ScoresOfGroups, *, latex: bool) -> None:
+def print_main_scores(found: GroupedScores, *, latex: bool) -> None:
     """Print means and deviations of groups of seeds: models × scores for LaTeX; else a row for each score."""
     together = Counter(each.score for each in found.scores)
     labels = [
@@ -316,7 +316,7 @@ def _print_evaluations(notes: Mapping[str, Sequence[str]], refused: Mapping[str,
         _print_notes(f"{evaluation}, excluded: ", reasons)
 
 
-def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
+def print_overview(headlines: Sequence[OverviewScore], a: str, b: str) -> None:
     """Print the main scores of two models, one a line."""
     digits = [decimals(headline.a, headline.b) for headline in headlines]
     rows: list[tuple[Cell, ...]] = [
@@ -345,7 +345,7 @@ def print_overview(headlines: Sequence[Headline], a: str, b: str) -> None:
         _print_notes(f"{'; '.join(scores)}: ", notes)
 
 
-def _scores_by_notes(headlines: Sequence[Headline]) -> dict[tuple[str, ...], list[str]]:
+def _scores_by_notes(headlines: Sequence[OverviewScore]) -> dict[tuple[str, ...], list[str]]:
     """Notes on scores, each with the names of its scores."""
     found: dict[tuple[str, ...], list[str]] = {}
     for headline in headlines:

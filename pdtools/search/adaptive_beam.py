@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
 
 
-Found = SentenceScore | Unscorable
-Asked = Union[str, "Sentence", Beginning]
+MaybeScore = SentenceScore | Unscorable
+SentenceOrBeginning = Union[str, "Sentence", Beginning]
 _ALMOST_ALL = 1 - 1e-9  # so that the dropped share is a number of nats
 
 
@@ -36,7 +36,7 @@ class ErrorBound(NamedTuple):
     least: float
     share: float
 
-    def of(self, scores: Sequence[Found]) -> float:
+    def of(self, scores: Sequence[MaybeScore]) -> float:
         """The bound for sentences with these scores, nats; 0: nothing was dropped."""
         of_each = [getattr(score, "dropped", None) or 0.0 for score in scores]
         dropped = -math.fsum(math.log1p(-min(each, _ALMOST_ALL)) for each in of_each)
@@ -85,10 +85,10 @@ class Width(NamedTuple):
     @staticmethod
     def of(found: Compared | None) -> Width:
         """The step at which a comparison ended."""
-        return NOT_WIDENED if found is None else Width(found.beam, found.margin)
+        return NO_WIDTH if found is None else Width(found.beam, found.margin)
 
 
-NOT_WIDENED = Width()
+NO_WIDTH = Width()
 
 
 class Comparison(Protocol):
@@ -102,11 +102,11 @@ class Comparison(Protocol):
     def sums(self) -> Literal["regions", "totals"]: ...
 
     @property
-    def sentences(self) -> Sequence[Asked]:
+    def sentences(self) -> Sequence[SentenceOrBeginning]:
         """The sentences, or beginnings, that a scorer needs."""
         ...
 
-    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+    def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         """Return whether wider searches are assumed not to change the outcome.
 
         Args:
@@ -120,7 +120,7 @@ class Comparison(Protocol):
 class Compared:
     """The scores of a comparison after its last step, and that step."""
 
-    scores: tuple[Found, ...]
+    scores: tuple[MaybeScore, ...]
     beam: int
     margin: float | None
 

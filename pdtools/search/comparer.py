@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
-from pdtools.search.adaptive_beam import STEPS, Asked, Compared, Comparison, Found
+from pdtools.search.adaptive_beam import STEPS, Compared, Comparison, MaybeScore, SentenceOrBeginning
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.kinds import search_of
@@ -84,7 +84,9 @@ class AdaptiveBeamComparer:
                 text for i in open_ones if bounds[i] is not None for text in comparisons[i].sentences
             }
             in_order = sorted(sentences, key=_text)  # common beginnings become neighbours
-            scores: dict[Asked, Found] = dict(zip(in_order, scorer.score(in_order), strict=True))
+            scores: dict[SentenceOrBeginning, MaybeScore] = dict(
+                zip(in_order, scorer.score(in_order), strict=True)
+            )
             undecided = []
             for i in open_ones:
                 if (error_bound := bounds[i]) is not None:
@@ -98,7 +100,7 @@ class AdaptiveBeamComparer:
         return [found[i] for i in range(len(comparisons))]
 
 
-def _text(sentence: Asked) -> str:
+def _text(sentence: SentenceOrBeginning) -> str:
     if isinstance(sentence, Beginning):
         return _text(sentence.sentence)
     return sentence if isinstance(sentence, str) else sentence.text

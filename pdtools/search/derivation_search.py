@@ -20,7 +20,7 @@ from pdtools.search.scores import PrefixScores
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ToEstimate:
+class ParticleStrings:
     """Strings whose log p(x) particles estimate; see :func:`pdtools.search.particles.particle_search`.
 
     Attributes:
@@ -55,7 +55,7 @@ class DerivationSearch(ABC):
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher:
         """A scorer and parser of sentences with a checkpoint; without a beam, only for given derivations."""
 
-    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
+    def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """Estimate log p(x) in nats, string by string and choice by choice, for any kind of derivation."""
         number, seed = asked.particles.number, asked.particles.seed
         return [_by_choices(model, ids, number, seed) for ids in asked.token_ids]

@@ -23,7 +23,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search.actions.scorer import inside_words
 from pdtools.search.attachments.scorer import end_logprob, searched_tokens
-from pdtools.search.derivation_search import ToEstimate
+from pdtools.search.derivation_search import ParticleStrings
 from pdtools.search.kinds import search_of
 from pdtools.search.options import Particles
 from pdtools.search.scores import GivenRow, PrefixScores, RowScore
@@ -60,7 +60,7 @@ def particle_search(
         PdtoolsError: if p(x) is exact without them, or the device is out of memory.
     """
     check_uses_particles(model)
-    asked = ToEstimate(
+    asked = ParticleStrings(
         token_ids=token_ids,
         particles=particles,
         inside=inside,

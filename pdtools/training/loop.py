@@ -48,7 +48,7 @@ class Listener(Protocol):
         """Report scores of the validation sentences."""
 
 
-class Silence(Listener):
+class NullListener(Listener):
     """A listener that does nothing."""
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:

@@ -16,11 +16,11 @@ from typing import Any, Protocol
 import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
-from pdtools.files.locks import TakenError
+from pdtools.files.locks import LockedError
 from pdtools.model_names import find_model
 from pdtools.models import Batch, model_kind
 from pdtools.training.evaluate import autocast
-from pdtools.training.loop import Listener, Silence
+from pdtools.training.loop import Listener, NullListener
 from pdtools.training.recipe import Recipe, read_recipe
 from pdtools.training.run_state import RunState, run_state
 from pdtools.training.train import LESS_MEMORY, OpenRun, TrainOptions, open_run
@@ -179,7 +179,7 @@ class SweepListener(Listener, Protocol):
         """Report that a run has ended, was stopped, could not be opened or has failed."""
 
 
-class SilentSweep(Silence):
+class NullSweepListener(NullListener):
     """A listener that does nothing."""
 
     def opened(self, run: SweepRun, opened: OpenRun) -> None:
@@ -224,7 +224,7 @@ def sweep(
             raise PdtoolsError(
                 f"--at-once {at_once}: models of the kind {run.recipe.model} train one at a time"
             )
-    listener = listener or SilentSweep()
+    listener = listener or NullSweepListener()
     options = TrainOptions(device=device, resume=True, on_error=on_error, stop=stop)
     waiting, active = deque(runs), list[_Active]()
     outcomes: dict[Path, Outcome] = {}
@@ -242,7 +242,7 @@ def sweep(
                     continue
                 try:
                     trained = _Active(run, options, listener)
-                except TakenError:
+                except LockedError:
                     ended(run, "elsewhere")
                 except PdtoolsError as error:
                     ended(run, "failed", str(error))

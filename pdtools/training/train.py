@@ -33,7 +33,7 @@ from pdtools.training.data.sentences import Sentences, ShardInput, open_parsed
 from pdtools.training.data.streams import StreamInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
-from pdtools.training.loop import Checkpointing, Listener, Silence, TrainingLoop
+from pdtools.training.loop import Checkpointing, Listener, NullListener, TrainingLoop
 from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.recipe import Recipe
 from pdtools.training.room import check_room
@@ -266,7 +266,7 @@ def open_run(
             beside,
             checkpointing=Checkpointing(tokenizer=inputs.tokenizer, shards=inputs.settings),
             device=device,
-            listener=options.listener if options.listener is not None and ranks.is_main else Silence(),
+            listener=options.listener if options.listener is not None and ranks.is_main else NullListener(),
             stop=options.stop,
             resume=resumes,
         )

@@ -20,12 +20,12 @@ from pdtools.inspection.history import shares_of
 from pdtools.inspection.recurrent import inspect_run
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.training import Interruption, read_recipe, run_state, train
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 
 LENGTH, STRINGS = 61, 10
 
 
-class UntilNextEvaluation(Silence):
+class UntilNextEvaluation(NullListener):
     """Asks a run to stop when it has evaluated once."""
 
     def __init__(self) -> None:

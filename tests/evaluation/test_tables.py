@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
-from pdtools.evaluation.comparison.many import GroupOf, ManyComparison
-from pdtools.evaluation.comparison.overview import Headline
+from pdtools.evaluation.comparison.many import GroupRuns, ManyComparison
+from pdtools.evaluation.comparison.overview import OverviewScore
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.evaluations import (
@@ -216,7 +216,7 @@ def many(task: str) -> ManyComparison:
         for group in comparison(task)["groups"]
     ]
     return ManyComparison(
-        groups=tuple(GroupOf(name=name, folders=("x",), seeds=(1,)) for name in names),
+        groups=tuple(GroupRuns(name=name, folders=("x",), seeds=(1,)) for name in names),
         baseline=None,
         scores=tuple(scores),
         notes={task: ("beam: 10 and 300 (transformer-of-16-layers, and gpt2)",)},
@@ -259,14 +259,14 @@ def closing_results() -> Results:
     return Results(scores={**scores, "entropy": {"cross_entropy": 1.0}}, counts={}, settings={})
 
 
-def headlines() -> list[Headline]:
+def headlines() -> list[OverviewScore]:
     texts = (
         "perplexity per word without end-of-sentence, given the trees",
         "perplexity per word, marginal, over 1700 sentences and 1699 sentences",
         "unlabeled F1, right-binarized (%)",
     )
     return [
-        Headline(folder="x", score=text, a=12345.678, b=1.0, p=1e-300, notes=("beam: 10 and 300",))
+        OverviewScore(folder="x", score=text, a=12345.678, b=1.0, p=1e-300, notes=("beam: 10 and 300",))
         for text in texts
     ]
 

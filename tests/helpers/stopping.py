@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 
 
-class StopAfter(Silence):
+class StopAfter(NullListener):
     """Asks to stop after the step of this number: a run's listener and its ``stop``."""
 
     def __init__(self, step: int) -> None:

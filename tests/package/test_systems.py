@@ -141,13 +141,16 @@ def test_locks_of_windows(tmp_path: Path) -> None:
     for _ in range(2):
         with locks.locked(path, "busy", required=True):
             for shared in (False, True):
-                with pytest.raises(locks.TakenError, match="busy"), locks.locked(path, "busy", shared=shared):
+                with (
+                    pytest.raises(locks.LockedError, match="busy"),
+                    locks.locked(path, "busy", shared=shared),
+                ):
                     pass
     with (
         locks.locked(path, "busy", shared=True),
         locks.locked(path, "busy", shared=True),
         locks.locked(path, "busy", shared=True),
-        pytest.raises(locks.TakenError, match="busy"),
+        pytest.raises(locks.LockedError, match="busy"),
         locks.locked(path, "busy"),
     ):
         pass

@@ -12,8 +12,8 @@ import pytest
 
 from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
-from pdtools.evaluation.comparison.many import GroupOf, ManyComparison
-from pdtools.evaluation.comparison.overview import Headline
+from pdtools.evaluation.comparison.many import GroupRuns, ManyComparison
+from pdtools.evaluation.comparison.overview import OverviewScore
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report import evaluations as printers
@@ -398,10 +398,10 @@ def test_comparison(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_overview(capsys: pytest.CaptureFixture[str]) -> None:
     of = [
-        Headline(folder="x", score="SG (%)", a=61.5, b=70.25, p=0.0321, notes=("beam: 1 and 2",)),
-        Headline(folder="y", score="F1 (%)", a=None, b=33.5),
-        Headline(folder="z", score="gain", a=0.0421, b=0.0132, p=None, notes=("beam: 1 and 2",)),
-        Headline(folder="w", score="perplexity", a=None, b=None, refused="other sentences"),
+        OverviewScore(folder="x", score="SG (%)", a=61.5, b=70.25, p=0.0321, notes=("beam: 1 and 2",)),
+        OverviewScore(folder="y", score="F1 (%)", a=None, b=33.5),
+        OverviewScore(folder="z", score="gain", a=0.0421, b=0.0132, p=None, notes=("beam: 1 and 2",)),
+        OverviewScore(folder="w", score="perplexity", a=None, b=None, refused="other sentences"),
     ]
     rows: list[Any] = [
         ["SG (%)", 61.5, 70.25, "+8.75", "0.032"],
@@ -469,7 +469,7 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
         score("paradigm", "wh", 50, wh, replace(pair, difference=11.0)),
     ]
     found = ManyComparison(
-        groups=tuple(GroupOf(name=name, folders=("x",), seeds=(1,)) for name in ("old", "new", "big")),
+        groups=tuple(GroupRuns(name=name, folders=("x",), seeds=(1,)) for name in ("old", "new", "big")),
         baseline=None,
         scores=tuple(scores),
         notes={"blimp": ("beam: 10 and 300",)},

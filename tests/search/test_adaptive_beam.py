@@ -14,7 +14,7 @@ from search_oracle import save_checkpoints
 
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_comparer, load_scorer
-from pdtools.search.adaptive_beam import SURE, ErrorBound, Found, Step
+from pdtools.search.adaptive_beam import SURE, ErrorBound, MaybeScore, Step
 from pdtools.search.contexts import Context
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
@@ -42,7 +42,7 @@ class After:
     steps: int
     sums = "regions"
 
-    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+    def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         steps = _steps_of(found)
         wanted = TAKEN[steps - 1].regions
         assert wanted is not None
@@ -50,11 +50,11 @@ class After:
         return steps >= self.steps
 
 
-def _steps_of(found: Sequence[Found]) -> int:
+def _steps_of(found: Sequence[MaybeScore]) -> int:
     return next(i for i, total in enumerate(TOTALS, start=1) if total == pytest.approx(_total(found)))
 
 
-def _total(found: Sequence[Found]) -> float:
+def _total(found: Sequence[MaybeScore]) -> float:
     return sum(score.total for score in found if isinstance(score, SentenceScore))
 
 
@@ -99,7 +99,7 @@ def test_sums_of_regions_and_totals_have_their_own_steps(
         sums: Literal["regions", "totals"]
         most: float
 
-        def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+        def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
             wanted = [
                 step for step in steps if (of := getattr(step, self.sums)) and of.of(found) == error_bound
             ]

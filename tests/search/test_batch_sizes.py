@@ -13,7 +13,7 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.models import save_checkpoint
 from pdtools.search import TreesFile, load_comparer, load_scorer, load_searcher
-from pdtools.search.adaptive_beam import Found
+from pdtools.search.adaptive_beam import MaybeScore
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings import huggingface
 from pdtools.search.strings.prefix_tree import SortedStrings
@@ -42,7 +42,7 @@ class Comparison:
     sums = "totals"
     sentences = SENTENCES
 
-    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+    def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         return True
 
 

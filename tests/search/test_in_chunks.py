@@ -17,7 +17,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.evaluation.benchmark.evaluate import ItemComparison
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
-from pdtools.search.adaptive_beam import Found
+from pdtools.search.adaptive_beam import MaybeScore
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.comparer import AdaptiveBeamComparer
 from pdtools.search.contexts import Context
@@ -136,7 +136,7 @@ class Comparison:
     sentences: tuple[str, ...]
     sums = "totals"
 
-    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+    def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         return True
 
 

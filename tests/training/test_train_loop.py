@@ -37,7 +37,7 @@ from pdtools.training import (
 )
 from pdtools.training.data.batches import BatchLimits, plan_epoch
 from pdtools.training.evaluate import autocast
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 from pdtools.training.metrics import MetricsLog
 from pdtools.training.optimizer import learning_rate, undecayed_parameters
 
@@ -60,7 +60,7 @@ def recipe(model: str = "pushdown", options: Mapping[str, Any] | None = None, **
     return Recipe(model=model, options=given, train=dataclasses.replace(SHORT, **changes))
 
 
-class DieAfter(Silence):
+class DieAfter(NullListener):
     """Ends the run at a step without a chance to save."""
 
     class Dead(Exception):
@@ -167,9 +167,9 @@ def test_killed_by_the_system(
     program = f"""
 import os, signal, torch
 from pdtools.training import *
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 torch.set_num_threads(1)
-class Kill(Silence):
+class Kill(NullListener):
     def stepped(self, step):
         if step == 7:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -381,7 +381,7 @@ def test_early_stop(
 ) -> None:
     seen = {}
 
-    class Watch(Silence):
+    class Watch(NullListener):
         def evaluated(self, step: int, scores: Mapping[str, Any], is_best: bool) -> None:
             seen[step] = ((tmp_path / "run/best/model.safetensors").read_bytes(), is_best)
 
@@ -594,7 +594,7 @@ def test_existing_outputs(toy_train: Path, tmp_path: Path) -> None:
     assert (run / "shards").is_dir()
 
 
-class KillAfter(Silence):
+class KillAfter(NullListener):
     """Ends the process at a step, as the system would."""
 
     def __init__(self, step: int) -> None:

@@ -23,7 +23,7 @@ from pdtools.shards import ShardSet
 from pdtools.training import Recipe, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.prompts import PromptRows, answer_prompts, form_of, prompt_batch
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "pushdown": ("pushdown", {}),
@@ -268,7 +268,7 @@ def test_batches_of_one_length_hold_all_labels(labels: Path) -> None:
     assert {*rows.lengths.tolist()} == {15}
 
 
-class UntilLearned(Silence):
+class UntilLearned(NullListener):
     """Stops a run when nearly all answers are right."""
 
     learned = False

@@ -22,7 +22,7 @@ from pdtools.training import (
     train,
 )
 from pdtools.training.run_folder import RunFolder
-from pdtools.training.sweep import SilentSweep
+from pdtools.training.sweep import NullSweepListener
 from pdtools.training.train import OpenRun
 
 SETTINGS = [
@@ -205,7 +205,7 @@ def test_only_models_of_one_shape_are_computed_as_one(runs_of: MakeRuns, several
     assert set(several) == {2}
 
 
-class StopAfter(SilentSweep):
+class StopAfter(NullSweepListener):
     """Asks to stop after so many steps of all runs together."""
 
     def __init__(self, steps: int) -> None:
@@ -243,7 +243,7 @@ def test_what_is_finished_stays(runs_of: MakeRuns) -> None:
     assert [outcome.name for outcome in told.outcomes] == NAMES
 
 
-class Told(SilentSweep):
+class Told(NullSweepListener):
     """What a sweep has told."""
 
     def __init__(self) -> None:

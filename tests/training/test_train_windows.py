@@ -21,7 +21,7 @@ from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
-from pdtools.training.loop import Silence
+from pdtools.training.loop import NullListener
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
 NO_DROPOUT = {"input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
@@ -82,7 +82,7 @@ class Killed(BaseException):
     """No run catches it."""
 
 
-class KillAfter(Silence):
+class KillAfter(NullListener):
     """Ends a run between steps without a word, as a crash does."""
 
     def __init__(self, step: int) -> None:

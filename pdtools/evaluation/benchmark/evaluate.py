@@ -15,7 +15,7 @@ from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.adaptive_beam import Comparer
 
 if TYPE_CHECKING:
-    from pdtools.search.adaptive_beam import Found
+    from pdtools.search.adaptive_beam import MaybeScore
     from pdtools.search.scores import Scorer
 
 BLOCK = 4096
@@ -159,7 +159,7 @@ class ItemComparison:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         return tuple(string.text for _, string in self.strings)
 
-    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+    def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         strings = dict(self.strings)
         pairs = zip(self.strings, found, strict=True)

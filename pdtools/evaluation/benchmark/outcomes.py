@@ -17,7 +17,7 @@ from pdtools.search.scores import SentenceScore, Unscorable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pdtools.search.adaptive_beam import Compared, Found
+    from pdtools.search.adaptive_beam import Compared, MaybeScore
 
 Outcome = Literal["right", "wrong", "tie", "unscorable"]
 
@@ -71,7 +71,7 @@ class Part:
 Parts = Mapping[str, "Part | Unscorable"]
 
 
-def part_of(string: String, score: Found) -> Part | Unscorable:
+def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     """The score of a string's scored part, from the score of the whole.
 
     After a context, a token that reaches beyond the context belongs to the scored part, as does the blank
@@ -273,7 +273,7 @@ class JudgedItems:
         ]
         self.table.append(pa.record_batch(arrays, schema=self.schema))
 
-    def count(self, scores: Collection[Found]) -> None:
+    def count(self, scores: Collection[MaybeScore]) -> None:
         """Count the different strings of a block."""
         self.strings += len(scores)
         for score in scores:

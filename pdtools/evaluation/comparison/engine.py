@@ -14,8 +14,8 @@ from pdtools.evaluation.bootstrap import interval
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.groups import Group, Model
 from pdtools.evaluation.comparison.items import (
+    ItemMismatchError,
     Items,
-    OtherItemsError,
     check_same,
     groups_of,
     is_right,
@@ -183,7 +183,7 @@ class Comparison:
                 if name in model.evaluations:
                     try:
                         self.runs.append(self._read(group.name, model))
-                    except (InputError, OtherItemsError) as error:
+                    except (InputError, ItemMismatchError) as error:
                         self.refused.append(error)
 
     def _read(self, group: str, model: Model) -> Run:
@@ -207,14 +207,14 @@ class Comparison:
         """The run, with its differences from the first.
 
         Raises:
-            InputError, OtherItemsError: if the two cannot be compared.
+            InputError, ItemMismatchError: if the two cannot be compared.
         """
         first = self.runs[0]
         compared = comparability(first.document, run.document)
         try:  # the items name the difference, if they know it
             _check_items(first, run)
-        except OtherItemsError as error:
-            raise OtherItemsError("; ".join([str(error), *compared.notes])) from None
+        except ItemMismatchError as error:
+            raise ItemMismatchError("; ".join([str(error), *compared.notes])) from None
         if compared.refused is not None:
             raise InputError(f"results of {compared.refused} than {first.folder}", file=run.folder)
         return replace(run, differs=compared.differs)
@@ -378,7 +378,7 @@ def _check_items(first: Run, run: Run) -> None:
     """Refuse a run over other items, as far as the items of an evaluation have to be the same.
 
     Raises:
-        OtherItemsError: naming the first that differs.
+        ItemMismatchError: naming the first that differs.
     """
     record = first.record
     if record.outcomes is not None and first.items is not None and run.items is not None:

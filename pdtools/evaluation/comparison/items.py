@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _INTEGERS = ("item", "prediction")
 
 
-class OtherItemsError(PdtoolsError):
+class ItemMismatchError(PdtoolsError):
     """Two runs are not over the same items."""
 
 
@@ -61,11 +61,11 @@ def check_same(first: Items, other: Items, outcomes: Outcomes) -> None:
     """Refuse a run over other items.
 
     Raises:
-        OtherItemsError: naming an item that only one of the two has, or that differs between them.
+        ItemMismatchError: naming an item that only one of the two has, or that differs between them.
     """
     if first.places.keys() != other.places.keys():
         key = min(first.places.keys() ^ other.places.keys(), key=lambda key: tuple(map(str, key)))
-        raise OtherItemsError(
+        raise ItemMismatchError(
             f"{first.folder} and {other.folder} are not about the same items: only one has {_named(key)}"
         )
     for key, place in first.places.items():
@@ -74,9 +74,9 @@ def check_same(first: Items, other: Items, outcomes: Outcomes) -> None:
             raise not_the_same(_named(key), first.folder, other.folder)
 
 
-def not_the_same(item: str, first: str | Path, other: str | Path) -> OtherItemsError:
+def not_the_same(item: str, first: str | Path, other: str | Path) -> ItemMismatchError:
     """An error for an item that two runs describe differently."""
-    return OtherItemsError(f"{first} and {other}: item {item} is not the same in both")
+    return ItemMismatchError(f"{first} and {other}: item {item} is not the same in both")
 
 
 def _named(key: tuple[Any, ...]) -> str:

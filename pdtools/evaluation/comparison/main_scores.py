@@ -14,7 +14,7 @@ from pdtools.evaluation.record import evaluations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScoreOfGroups:
+class GroupedScore:
     """A main score of groups of models.
 
     Attributes:
@@ -36,7 +36,7 @@ class ScoreOfGroups:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ScoresOfGroups:
+class GroupedScores:
     """Main scores of all groups, and notes on them.
 
     Attributes:
@@ -46,7 +46,7 @@ class ScoresOfGroups:
     """
 
     groups: Mapping[str, int]
-    scores: tuple[ScoreOfGroups, ...]
+    scores: tuple[GroupedScore, ...]
     notes: Mapping[str, tuple[str, ...]]
     refused: Mapping[str, tuple[str, ...]]
 
@@ -72,7 +72,7 @@ class ScoresOfGroups:
         }
 
 
-def main_scores(groups: Sequence[Group]) -> ScoresOfGroups:
+def main_scores(groups: Sequence[Group]) -> GroupedScores:
     """The main scores of groups of models, each over all items that a model could score.
 
     Results that are not comparable with the first of their evaluation are excluded, and reported.
@@ -87,7 +87,7 @@ def main_scores(groups: Sequence[Group]) -> ScoresOfGroups:
     names = sorted({name for group in groups for model in group.models for name in model.evaluations})
     order = list(evaluations())
     place: dict[str, int] = {}
-    scores: list[ScoreOfGroups] = []
+    scores: list[GroupedScore] = []
     notes: dict[str, tuple[str, ...]] = {}
     refused: dict[str, tuple[str, ...]] = {}
     for name in names:
@@ -105,7 +105,7 @@ def main_scores(groups: Sequence[Group]) -> ScoresOfGroups:
         for run in compared.runs:
             documents.setdefault(run.group, []).append(run.document)
         scores += [
-            ScoreOfGroups(
+            GroupedScore(
                 evaluation=name,
                 score=label,
                 values={group: tuple(of) for group, of in values.items()},
@@ -134,7 +134,7 @@ def main_scores(groups: Sequence[Group]) -> ScoresOfGroups:
     if not scores:
         reasons = [reason for each in refused.values() for reason in each]
         raise PdtoolsError("; ".join(reasons) or "these results have no main score")
-    return ScoresOfGroups(
+    return GroupedScores(
         groups={group.name: len(group.models) for group in groups},
         scores=tuple(sorted(scores, key=lambda each: place[each.evaluation])),
         notes=notes,

@@ -17,7 +17,7 @@ ONE_RUN_EACH = "one run each: p is over items, not over seeds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupOf:
+class GroupRuns:
     """The runs of a group: results folders, and seeds (None: not known)."""
 
     name: str
@@ -38,7 +38,7 @@ class ManyComparison:
         settings: seed, samples, confidence, correction.
     """
 
-    groups: tuple[GroupOf, ...]
+    groups: tuple[GroupRuns, ...]
     baseline: str | None
     scores: tuple[Score, ...]
     notes: Mapping[str, tuple[str, ...]]
@@ -98,7 +98,7 @@ def compare_many(
         corrected += _corrected([score for score in rest if (score.evaluation, score.level) == table])
     return ManyComparison(
         groups=tuple(
-            GroupOf(
+            GroupRuns(
                 name=group.name,
                 folders=tuple(str(model.folder) for model in group.models),
                 seeds=tuple(model.seed for model in group.models),

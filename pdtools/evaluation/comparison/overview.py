@@ -13,7 +13,7 @@ from pdtools.evaluation.results import RESULTS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Headline:
+class OverviewScore:
     """One score of two models.
 
     Attributes:
@@ -43,7 +43,7 @@ def is_collection(folder: str | Path) -> bool:
     return not (Path(folder) / RESULTS).is_file() and any(Path(folder).glob(f"*/{RESULTS}"))
 
 
-def overview(a: str | Path, b: str | Path) -> list[Headline]:
+def overview(a: str | Path, b: str | Path) -> list[OverviewScore]:
     """The main scores of two models.
 
     Args:
@@ -58,20 +58,20 @@ def overview(a: str | Path, b: str | Path) -> list[Headline]:
     )
     if not shared:
         raise InputError(f"no results folder with the same name as one in {a}", file=b)
-    found: list[Headline] = []
+    found: list[OverviewScore] = []
     errors: list[PdtoolsError] = []
     for name in shared:
         try:
             found += _headlines(name, a / name, b / name)
         except PdtoolsError as error:
             errors.append(error)
-            found.append(Headline(folder=name, score=name, a=None, b=None, refused=str(error)))
+            found.append(OverviewScore(folder=name, score=name, a=None, b=None, refused=str(error)))
     if len(errors) == len(shared):
         raise errors[0]
     return found
 
 
-def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
+def _headlines(name: str, a: Path, b: Path) -> list[OverviewScore]:
     comparison = of_two(a, b)
     first, second = comparison.runs
     record = first.record
@@ -83,7 +83,9 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
             raise InputError("none of its items counts in the overall score", file=a)
         overall, notes = scores[0], tuple(notes_of_two(comparison))
         values, (pair,) = [group.mean for group in overall.groups], overall.pairs
-        return [Headline(folder=name, score=overall.score, a=values[0], b=values[1], p=pair.p, notes=notes)]
+        return [
+            OverviewScore(folder=name, score=overall.score, a=values[0], b=values[1], p=pair.p, notes=notes)
+        ]
     scores_a, scores_b = (record.main_scores(run.document) for run in comparison.runs)
     # Two models need not have the same scores: one may be masked, or read no trees.
     shared = [score for score in scores_a if score in scores_b]
@@ -109,7 +111,7 @@ def _headlines(name: str, a: Path, b: Path) -> list[Headline]:
         elif (of_a is None) != (of_b is None):
             notes = (BESIDE_EXACT, *notes)
         headlines.append(
-            Headline(
+            OverviewScore(
                 folder=name,
                 score=score + over,
                 a=value_a,

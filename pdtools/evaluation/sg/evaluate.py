@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pdtools.evaluation.sg.formula import Formula
-    from pdtools.search.adaptive_beam import Found
+    from pdtools.search.adaptive_beam import MaybeScore
     from pdtools.search.scores import Scorer, SentenceScore
     from pdtools.tokenization import Sentence
 
@@ -222,7 +222,7 @@ class ItemComparison:
         """The conditions' sentences, in order."""
         return tuple(presented.asked for presented in self.presented)
 
-    def decided(self, found: Sequence[Found], error_bound: float) -> bool:
+    def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         surprisals = self._surprisals(found)
         value = _region_values(self.item, surprisals)
@@ -232,7 +232,7 @@ class ItemComparison:
             if not any(isinstance(surprisals[condition], str) for _, condition in formula.regions)
         )
 
-    def _surprisals(self, scores: Sequence[Found]) -> dict[str, RegionSurprisals | str]:
+    def _surprisals(self, scores: Sequence[MaybeScore]) -> dict[str, RegionSurprisals | str]:
         return {
             condition.name: _surprisals(presented, score)
             for condition, presented, score in zip(self.item.conditions, self.presented, scores, strict=True)
@@ -285,7 +285,7 @@ _Steps = dict[tuple[str, int], Compared]  # by suite and item, the result of its
 
 def _scored(
     suites: Suites, scorer: Scorer, style: str | None, progress: Progress
-) -> Iterator[tuple[list[Found], _Steps]]:
+) -> Iterator[tuple[list[MaybeScore], _Steps]]:
     """The scores of each block's sentences, in their order."""
     # Sentences with equal beginnings are scored in sequence; those of a file in its order.
     by_text = scorer.settings["kind"] != "surprisals"
@@ -302,7 +302,7 @@ def _scored(
 
 def _compared(
     suites: Suites, comparer: Comparer, style: str | None, progress: Progress
-) -> Iterator[tuple[list[Found], _Steps]]:
+) -> Iterator[tuple[list[MaybeScore], _Steps]]:
     """The scores of each block's sentences; items are scored as far as they need it."""
 
     def comparisons() -> Iterator[ItemComparison]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pdtools.evaluation.results import mean
 from pdtools.evaluation.sg.circuits import EXCLUDED, SCORED_31, SCORED_33
-from pdtools.search.adaptive_beam import NOT_WIDENED, Width
+from pdtools.search.adaptive_beam import NO_WIDTH, Width
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
 """The ways to combine all items into one number, see :func:`sg_scores`."""
@@ -36,7 +36,7 @@ class ItemResult:
     prediction: int = 1
     correct: bool | None
     dropped: float | None = None
-    width: Width = NOT_WIDENED
+    width: Width = NO_WIDTH
     reason: str | None = None
 
 

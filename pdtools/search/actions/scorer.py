@@ -15,7 +15,7 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.derivation_search import DerivationSearch, ToEstimate
+from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
 from pdtools.search.scores import (
@@ -226,7 +226,7 @@ class ActionSearch(DerivationSearch):
         """See :meth:`DerivationSearch.searcher`."""
         return ActionScorer(loaded, search, context=context)
 
-    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
+    def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`: all next actions are weighed, until the next token."""
         number = asked.particles.number
         found = word_synchronous_search(

@@ -12,7 +12,7 @@ from pdtools.models.dependency.model import GiltLM
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
 from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.derivation_search import DerivationSearch, ToEstimate
+from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import PrefixScores, Unscorable
 from pdtools.tokenization import Sentence
@@ -82,7 +82,7 @@ class ArcSearch(AttachmentSearch):
         """See :meth:`DerivationSearch.searcher`."""
         return ArcScorer(loaded, search, context=context)
 
-    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
+    def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`; sets are too many to weigh all at once."""
         if cast(GiltLM, model).config.arcs == "set":
             return DerivationSearch.particles(self, model, asked)

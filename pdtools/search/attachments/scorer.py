@@ -15,7 +15,7 @@ from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.derivation_search import DerivationSearch, ToEstimate
+from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, AttachmentBeam, SearchOptions
@@ -295,7 +295,7 @@ class AttachmentSearch(DerivationSearch):
         """See :meth:`DerivationSearch.searcher`."""
         return AttachmentScorer(loaded, search, context=context)
 
-    def particles(self, model: LanguageModel, asked: ToEstimate) -> list[PrefixScores]:
+    def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`: all attachments of all particles are weighed."""
         found = beam_search(
             model,
