@@ -160,6 +160,11 @@ class LanguageModel(nn.Module, ABC):
         return self.derivation_kind.exist
 
     @property
+    def scores_given(self) -> bool:
+        """Return whether given derivations have probabilities."""
+        return self.has_derivations and self.derivation_kind.scores_given
+
+    @property
     def words_depend(self) -> bool:
         """Return whether its words depend on derivations, so that p(x) needs a search."""
         return self.derivation_kind.conditions_tokens

@@ -132,9 +132,8 @@ class CheckpointScorer(ABC):
         given = logprobs.sum(1).tolist()
         ends = logprobs.masked_fill(~batch.ends(model.end_id), 0.0).sum(1).tolist()
         derived = parts.attach_logprobs.double().sum(1).tolist()
-        has_joint = model.has_derivations and model.derivation_kind.scores_given
         return [
-            RowScore(tokens, tokens + derivation if has_joint else None, None, end, 0.0)
+            RowScore(tokens, tokens + derivation if model.scores_given else None, None, end, 0.0)
             for tokens, derivation, end in zip(given, derived, ends, strict=True)
         ]
 
