@@ -6,7 +6,9 @@ import ctypes
 import multiprocessing
 import os
 import sys
+import time
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,6 +51,37 @@ def widest_float(device: torch.device | str) -> torch.dtype:
 def device_for(model: LanguageModel, device: str) -> str:
     """The device for a model: ``device``, or the CPU if the model needs float64, which the device lacks."""
     return "cpu" if device.partition(":")[0] in _NO_FLOAT64 and model.needs_float64 else device
+
+
+def warn_of_slow_bf16(device: str) -> None:
+    """Say in one line, once, that this processor multiplies bf16 more slowly than float32, if it does."""
+    is_cpu = device.partition(":")[0] == "cpu"
+    if is_cpu and multiprocessing.parent_process() is None and (ratio := _bf16_by_float32()) > 1:
+        warnings.warn(
+            f"bf16 products take {ratio:.1f} times as long as float32 on this processor: use --dtype float32",
+            stacklevel=3,
+        )
+
+
+@cache
+def _bf16_by_float32() -> float:
+    """Time of a matrix product in bf16 over that in float32, measured in some milliseconds.
+
+    Its instructions do not tell: those of AVX-512 BF16 have half the rate of float32 on some processors.
+    """
+    import torch
+
+    sizes = ((256, 256), (256, 1024))
+    matrices = {
+        dtype: [torch.ones(size, dtype=dtype) for size in sizes] for dtype in (torch.float32, torch.bfloat16)
+    }
+    times: dict[torch.dtype, list[float]] = {dtype: [] for dtype in matrices}
+    for _ in range(7):
+        for dtype, (x, y) in matrices.items():
+            start = time.perf_counter()
+            torch.mm(x, y)
+            times[dtype].append(time.perf_counter() - start)
+    return min(times[torch.bfloat16]) / min(times[torch.float32])
 
 
 def memory_of(device: str) -> int:

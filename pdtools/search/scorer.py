@@ -164,5 +164,5 @@ def check_bos(model_dir: str | Path, bos: bool) -> None:
 def load_model(model_dir: str | Path, *, device: str = "cpu", dtype: Dtype = "float32") -> LoadedModel:
     """Load a checkpoint with its weights converted to a type."""
     loaded = load_checkpoint(model_dir, device)
-    loaded.model.to(torch_dtype(dtype))
+    loaded.model.to(torch_dtype(dtype, device))
     return loaded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,20 @@ def test_limits_of_groups_of_processes(
 def test_a_system_without_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_OWN_CGROUPS", tmp_path / "missing")
     assert 2**20 < devices.memory_of("cpu") < 2**60
+
+
+@pytest.mark.parametrize(
+    ("device", "ratio", "expected"), [("cpu", 1.8, 1), ("cpu", 0.6, 0), ("cuda", 1.8, 0)]
+)
+def test_a_processor_that_is_slower_in_bf16_is_named(
+    device: str, ratio: float, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_bf16_by_float32", lambda: ratio)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        devices.warn_of_slow_bf16(device)
+    assert [str(each.message).count("1.8 times") for each in caught] == [1] * expected
+
+
+def test_the_time_in_bf16_is_measured() -> None:
+    assert 0.01 < devices._bf16_by_float32() < 1000

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.devices import widest_float
+from pdtools.devices import warn_of_slow_bf16, widest_float
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import read_json
 from pdtools.search import encoding
@@ -53,9 +53,12 @@ def is_huggingface(model_dir: str | Path) -> bool:
     )
 
 
-def torch_dtype(name: Dtype) -> torch.dtype:
-    """The torch type with a name."""
-    return torch.bfloat16 if name == "bf16" else torch.float32
+def torch_dtype(name: Dtype, device: str) -> torch.dtype:
+    """The type of that name; a warning where the device is slower with it."""
+    if name == "float32":
+        return torch.float32
+    warn_of_slow_bf16(device)
+    return torch.bfloat16
 
 
 @contextlib.contextmanager
@@ -209,7 +212,7 @@ class HuggingFaceScorer:
         # GPT-2 also names its end-of-text token as the unknown one, and never produces it.
         unk_id: int | None = self._tokenizer.unk_token_id
         self._unk_id = None if unk_id == self._tokenizer.eos_token_id else unk_id
-        self._model = model.to(device, torch_dtype(dtype)).eval()
+        self._model = model.to(device, torch_dtype(dtype, device)).eval()
         self._device = device
         self._max_batch = max_batch
         self._packs = share_prefixes and _takes_masks() and model.config.model_type in PACKED_MODELS
@@ -238,7 +241,7 @@ class HuggingFaceScorer:
             "bos": bos,
             "eos": False,
             "text_style": None,
-            "dtype": str(torch_dtype(dtype)).removeprefix("torch."),
+            "dtype": str(self._model.dtype).removeprefix("torch."),
             **context.described(self._window, has_trees=False),
         }
 
