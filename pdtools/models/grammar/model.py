@@ -217,7 +217,11 @@ class GrammarLM(TransformerLM):
             x = x + self.position_embedding(step.positions.clamp(max=self.config.max_length - 1))[:, None]
         x = x if self.embedding_norm is None else self.embedding_norm(x)
         inputs = ScoreInputs(
-            causal=None, tape=None, visible=step.visible, depth_difference=step.depth_difference
+            causal=None,
+            tape=None,
+            visible=step.visible,
+            depth_difference=step.depth_difference,
+            constants=state.memory.constants,
         )
         for block, cache in zip(self.blocks, step.caches, strict=True):
             x = block(x, inputs, cast(Any, cache))

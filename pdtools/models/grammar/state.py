@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdtools.models.base import DecoderState
 from pdtools.models.grammar.allowed import Prefix
@@ -80,10 +80,12 @@ class Memory:
     Attributes:
         values: each layer's (entries, 2D).
         used: number of entries taken.
+        constants: see :attr:`ScoreInputs.constants`.
     """
 
     values: list[Tensor]
     used: int = 0
+    constants: dict[nn.Module, dict[str, Tensor]] = field(default_factory=dict)
 
     def take(self, number: int) -> None:
         """Take ``number`` entries; room doubles each time that it runs out, so that copies are few."""
@@ -248,12 +250,10 @@ class ActionState(DecoderState):
         self.n_open = self.n_open + opening.long() - closing.long()
         if bool(opening.any()):
             level = (self.n_open - 1).clamp(min=0)[:, None]
-            self.labels = torch.where(
-                opening[:, None], self.labels.scatter(1, level, (actions - ids.tokens)[:, None]), self.labels
-            )
-            self.places = torch.where(
-                opening[:, None], self.places.scatter(1, level, put_at[:, None]), self.places
-            )
+            for name, new in (("labels", actions - ids.tokens), ("places", put_at)):
+                table = getattr(self, name)
+                new = torch.where(opening[:, None], new[:, None], table.gather(1, level))
+                setattr(self, name, table.scatter(1, level, new))
         positions = self.read
         self.last, self.read, self.closing = actions, self.read + 1, None
 

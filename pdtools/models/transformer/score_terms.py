@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -41,10 +41,8 @@ class ScoreInputs:
             opener after each position, from 1 on; or -1, if none is open. Head 0 sees the keys before that
             constituent, head 1 the keys in it; the others, and both outside of constituents, see all keys up
             to the position.
-        graph: (B, 3, Q, K), which row of their tables each feature of dependency graphs has, uint8 for the
-            kernels; None for models without.
-        graph_rows: int64 (rows,), which rows of these tables those are, which stand one after the other;
-            None: all.
+        graph: int64 (B, 3, Q, K), the features of dependency graphs; None for models without.
+        constants: of terms the tensors that are the same at every step of decoding, as far as they are known.
     """
 
     causal: Tensor | None
@@ -55,7 +53,7 @@ class ScoreInputs:
     on_stack: Visible | None = None
     innermost: Tensor | None = None
     graph: Tensor | None = None
-    graph_rows: Tensor | None = None
+    constants: dict[nn.Module, dict[str, Tensor]] = field(default_factory=dict)
 
     def seen(self, heads: int) -> Tensor | None:
         """The keys that queries may see, bool, broadcastable to (B, H, Q, K); None: all."""
@@ -89,8 +87,9 @@ class ScoreInputs:
         return {} if self.visible is None else {"seen": self.visible[:, :, 0]}
 
     def of(self, rows: slice) -> ScoreInputs:
-        """Return the inputs of some of the rows when decoding."""
-        return ScoreInputs(**{name: None if x is None else x[rows] for name, x in vars(self).items()})
+        """For some of the rows when decoding."""
+        some = {name: x[rows] for name, x in vars(self).items() if x is not None and name != "constants"}
+        return replace(self, **some)
 
 
 class ScoreTerm(nn.Module, ABC):
@@ -223,7 +222,9 @@ class DepthPositions(RelativePositions):
     def tensors(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> dict[str, Tensor]:
         """See :meth:`ScoreTerm.tensors`; for a step of decoding."""
         assert inputs.depth_difference is not None
-        return {**super().tensors(q, k, key_map, inputs), "apart": inputs.depth_difference[:, 0]}
+        if self not in inputs.constants:
+            inputs.constants[self] = super().tensors(q, k, key_map, inputs)
+        return {**inputs.constants[self], "apart": inputs.depth_difference[:, 0]}
 
     def forward(self, q: Tensor, k: Tensor, key_map: Tensor, inputs: ScoreInputs) -> Tensor:
         assert inputs.on_stack is not None
