@@ -6,8 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pdtools.trees.forms import ReadTree, form_of
+from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, form_of
 from trees.forms.reading import read_file
 
 
@@ -150,6 +152,32 @@ def test_semantic_dependencies(file: Path, text: str) -> None:
         "graphs with crossing arcs": 1,
     }
     assert form_of(str(file)).name == "sdp"  # type: ignore[union-attr]
+
+
+@given(st.data(), st.integers(1, 5), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_graphs_are_read_back(data: st.DataObject, m: int, frames: bool) -> None:
+    """Any graph, written as CoNLL-U and as semantic dependencies by their definitions."""
+    arcs = data.draw(
+        st.sets(st.tuples(st.integers(0, m), st.integers(1, m)).filter(lambda arc: arc[0] != arc[1]))
+    )
+    heads_of = {k: sorted(h for h, d in arcs if d == k) for k in range(1, m + 1)}
+    predicates = sorted({h for h, _ in arcs if h})
+    rows = []
+    for k in range(1, m + 1):
+        top, pred = ("+" if found else "-" for found in (0 in heads_of[k], k in predicates))
+        arguments = ["x" if h in heads_of[k] else "_" for h in predicates]
+        rows.append("\t".join([str(k), "w", "_", "T", top, pred, *(["f"] if frames else []), *arguments]))
+    texts = {"sdp": "\n".join(rows) + "\n"}
+    if arcs:
+        deps = ["|".join(f"{h}:x" for h in heads_of[k]) or "_" for k in range(1, m + 1)]
+        texts["conllu"] = conllu(*(("w", int(k > 1), deps[k - 1]) for k in range(1, m + 1)))
+    for name, text in texts.items():
+        form = FORMS[name]
+        (read,) = form.read(Block("x", 1, text.rstrip("\n")), ReadOptions(enhanced=True), Counter())
+        assert isinstance(read, ReadTree)
+        assert read.graph is not None
+        assert set(read.graph.arcs) == arcs
 
 
 def test_ten_columns_are_not_conllu(file: Path) -> None:
