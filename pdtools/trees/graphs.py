@@ -9,6 +9,7 @@ arcs from t, by their dependents 1..t-1. These 2t - 1 are the *candidates* of t.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from pdtools.errors import InputError
 
 Int32 = NDArray[np.int32]
 _Integer = TypeVar("_Integer", np.int32, np.int64)
+_ARC = re.compile(r"[0-9]{1,9}-[0-9]{1,9}")
 _COMPARED_AT_ONCE = 1 << 22  # pairs of arcs
 
 
@@ -68,12 +70,10 @@ class Graph:
         Raises:
             InputError: for what is no arc; as :meth:`of`.
         """
-        numbers: list[int] = []
-        for arc in text.split():
-            head, dash, dependent = arc.partition("-")
-            if not (dash and arc.isascii() and head.isdecimal() and dependent.isdecimal()) or len(arc) > 20:
-                raise InputError(f"no arc: {arc[:20]!r}")
-            numbers += int(head), int(dependent)
+        arcs = text.split()
+        if bad := next((arc for arc in arcs if not _ARC.fullmatch(arc)), None):
+            raise InputError(f"no arc: {bad[:20]!r}")
+        numbers = list(map(int, "-".join(arcs).split("-"))) if arcs else []
         return cls.of(n_words, numbers[::2], numbers[1::2])
 
     def __str__(self) -> str:
