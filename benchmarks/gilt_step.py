@@ -25,7 +25,7 @@ from pdtools.models.transformer.score_terms import DepthScores, RelativePosition
 from pdtools.trees.graphs import Graph
 
 SENTENCES, N = 8, 128
-WIDTHS = {0: None, 64: None, 32: 1.6}  # bars
+WIDTHS = {0: None, 32: None, 16: 1.6}  # bars
 TAPES_BAR = 1.3
 HEADS, D_HEAD = 4, 64
 
@@ -115,11 +115,13 @@ def attention(batch: ArcBatch, options: Options) -> dict[str, Run]:
     positions = RelativePositions(d_model, HEADS).to(**made)
     graph = GraphScores(d_model, HEADS, torch.nn.Embedding(3 * VALUES, 256).to(**made)).to(**made)
     graph.share_bias(positions)
-    depth = DepthScores(d_model, HEADS, VALUES, "hidden").to(**made)
+    places, rows = batch.at_tokens()
+    before = int((rows < 2 * VALUES).sum())  # those of distances, the most, are last
+    one = DepthScores(d_model, HEADS, len(rows) - before, "hidden").to(**made)
     key_map = torch.randn(d_model, d_model, **made)
     causal = torch.ones(N, N, dtype=torch.bool, device=options.device).tril()
-    places, rows = batch.at_tokens()
-    inputs = ScoreInputs(causal=causal, tape=places[:, :1], graph=places, graph_rows=rows)
+    distances = places[:, 2:].masked_fill(places[:, 2:] < before, before) - before
+    inputs = ScoreInputs(causal=causal, tape=distances, graph=places, graph_rows=rows)
 
     def run_of(term: ScoreTerm) -> Run:
         learned = [*positions.parameters(), *term.parameters()]
@@ -130,7 +132,7 @@ def attention(batch: ArcBatch, options: Options) -> dict[str, Run]:
 
         return run
 
-    return {"one tape": run_of(depth), "three tapes": run_of(graph)}
+    return {"one tape": run_of(one), "three tapes": run_of(graph)}
 
 
 if __name__ == "__main__":
