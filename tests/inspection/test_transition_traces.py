@@ -41,9 +41,9 @@ def test_arcs_of_the_beam(found: Trace, model: LoadedModel) -> None:
             assert all(max(map(int, str(each).split("-"))) <= position for each in arcs)
             assert len(hypothesis.derivation) - len(arcs) == (position >= 4 and len(arcs) == 3)
     assert found.best is not None
-    arcs = [str(each).split("-") for each in found.best.derivation or ()]
-    assert sorted(dependent for _, dependent in arcs) == ["1", "2", "3", "4"]
-    assert [head for head, _ in arcs].count("0") == 1
+    made = [str(each).split("-") for each in found.best.derivation or ()]
+    assert sorted(dependent for _, dependent in made) == ["1", "2", "3", "4"]
+    assert [head for head, _ in made].count("0") == 1
 
 
 def test_attention_to_the_best_derivation(found: Trace, model: LoadedModel) -> None:

@@ -15,7 +15,7 @@ from pdtools.models.base import initialize, initialize_by_fan_in
 from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_transitions
 from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.models.grammar.output import logsumexp_of
+from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
 from pdtools.models.grammar.state import ActionState, Step
 from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
 from pdtools.models.grammar.transition_state import TransitionState
@@ -117,11 +117,8 @@ class DependencyGrammarLM(GrammarLM):
         found = actions.gather(1, column[:, None])[:, 0].index_add(0, generated, -nll)
         return found, actions[:, :_GEN].argmax(1) + self.actions.left
 
-    def _output_parts(self) -> None:
-        """The parts of the output: None, as tokens share their distribution with pop_root alone."""
-
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See :meth:`GrammarLM._next`."""
+        """See :meth:`GrammarLM._next`; of all tokens."""
         v, may = self.vocab_size, self._allowed(prefix)
         actions = self._action_logprobs(hidden, may)  # (r, 3)
         logits = F.linear(hidden, *self._token_output).float()  # (r, V + 1)
@@ -130,9 +127,26 @@ class DependencyGrammarLM(GrammarLM):
         # Without GEN all logits may be -inf, whose sum is no number.
         gen = gen - logsumexp_of(logits).where(gen > -torch.inf, 0)  # (r,)
         structure = torch.cat([(logits[:, v] + gen)[:, None], actions[:, :_GEN]], 1)
-        if tokens is None:
-            return structure, logits[:, :v] + gen[:, None]
-        return structure, logits.gather(1, tokens[:, None])[:, 0] + gen
+        return structure, logits[:, :v] + gen[:, None]
+
+    def _next_of(
+        self, hidden: Tensor, prefix: Prefix, tokens: Tensor, output: OutputLayer
+    ) -> tuple[Tensor, Tensor]:
+        """See :meth:`GrammarLM._next_of`; pop_root is the structure of the output layer."""
+        may = self._allowed(prefix)
+        actions = self._action_logprobs(hidden, may)  # (R, 3)
+        gen = actions[:, _GEN]
+        of_tokens = may._replace(structure=may.structure[:, :1])
+        pop_root, token = output.logprobs(hidden, of_tokens, tokens)
+        # Without GEN no token may be allowed: the sum over none is no number.
+        never = gen == -torch.inf
+        pop_root = (pop_root[:, 0] + gen).masked_fill(never, -torch.inf)
+        token = (token + gen).masked_fill(never, -torch.inf)
+        return torch.cat([pop_root[:, None], actions[:, :_GEN]], 1), token
+
+    def _output_parts(self) -> OutputLayer:
+        """See :meth:`GrammarLM._output_parts`."""
+        return self._parts_of(Linear(*self._token_output))
 
     @property
     def _token_output(self) -> tuple[Tensor, Tensor | None]:

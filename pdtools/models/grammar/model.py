@@ -264,21 +264,30 @@ class GrammarLM(TransformerLM):
             structure, chosen = zip(*every, strict=True)
             found = torch.cat(structure), torch.cat(chosen)
         else:
-            may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
-            found = state.output.logprobs(state.hidden, may, tokens)
+            found = self._next_of(state.hidden, prefix, tokens, state.output)
         if self.max_length is not None:
             full = state.read >= self.max_length  # (R,)
             found[0].masked_fill_(full[:, None], -torch.inf)
             found[1].masked_fill_(full if tokens is not None else full[:, None], -torch.inf)
         return found
 
+    def _next_of(
+        self, hidden: Tensor, prefix: Prefix, tokens: Tensor, output: OutputLayer
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of openers and closers and of one token each, as in :meth:`action_logprobs`."""
+        may = allowed(prefix, self.actions, self.root_id, self.config.max_open)
+        return output.logprobs(hidden, may, tokens)
+
     def _output_parts(self) -> OutputLayer | None:
         """The output layer for searches; None if its probabilities are not over all allowed actions."""
         if self.config.normalize == "all":
             return None
+        return self._parts_of(Linear(self._output_weight, self._output_bias))
+
+    def _parts_of(self, whole: Linear) -> OutputLayer:
+        """The parts of an output layer whose first rows are those of tokens."""
         real = torch.ones_like(self.continuing)
         real[[self.pad_id, self.root_id, self.eos_id]] = False
-        whole = Linear(self._output_weight, self._output_bias)
         return OutputLayer.of(whole, real & ~self.continuing, real & self.continuing)
 
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
