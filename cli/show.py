@@ -36,6 +36,7 @@ class Actions(str, Enum):
     plm = "plm"
     plm_mask = "plm-mask"
     tg = "tg"
+    dtg = "dtg"
     gilt = "gilt"
 
 
@@ -82,9 +83,9 @@ def show(
     A token that attaches to itself only shifts. Row k of the tape is the depth of every position after token
     k and its reduces.
 
-    --actions prints the row as action models read it: actions, depths, and what each position sees. For tg it
-    also prints pop, the position that takes this one off the stack. For gilt it prints the dependency arcs of
-    each word, and its degree, depth and distance tapes, from the root on.
+    --actions prints the row as action models read it: actions, depths, and what each position sees. For tg
+    and dtg it also prints pop, the position that takes this one off the stack. For gilt it prints the
+    dependency arcs of each word, and its degree, depth and distance tapes, from the root on.
 
     --text takes a tree of your own. It is cleaned and right-binarized as by pdtools parse, and each word is
     one token.
@@ -124,6 +125,7 @@ def show(
         describe_actions,
         describe_graph,
         describe_row,
+        describe_transitions,
         describe_tree,
         trees_of_row,
     )
@@ -144,8 +146,11 @@ def show(
         trees = trees_of_row(rows, i) if labelled is None else [labelled]
         description = describe_row(rows, i)
         if actions is not None:
-            gilt = actions is Actions.gilt
-            found = describe_graph(rows, i) if gilt else describe_actions(rows, i, cast(Any, actions.value))
+            of_arcs = {Actions.gilt: describe_graph, Actions.dtg: describe_transitions}
+            if describe := of_arcs.get(actions):
+                found = describe(rows, i)
+            else:
+                found = describe_actions(rows, i, cast(Any, actions.value))
             description |= {"actions": found}
             del description["tokens"]
     if tree is not None:
@@ -211,7 +216,7 @@ def _actions(positions: list[dict[str, Any]]) -> Table:
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name in positions[0]:
-        is_left = name in ("action", "word", "arcs") or (
+        is_left = name in ("action", "head", "word", "arcs") or (
             isinstance(positions[0][name], list) and name != "sees"
         )
         table.add_column({"position": "k"}.get(name, name), justify="left" if is_left else "right")

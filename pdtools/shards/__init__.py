@@ -12,6 +12,7 @@ from pdtools.shards.describe import (
     describe_actions,
     describe_graph,
     describe_row,
+    describe_transitions,
     describe_tree,
     trees_of_row,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "describe_actions",
     "describe_graph",
     "describe_row",
+    "describe_transitions",
     "describe_tree",
     "shards_from_files",
     "train_tokenizer",

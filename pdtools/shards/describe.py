@@ -21,7 +21,9 @@ from pdtools.trees import (
     tree_from_constituents,
     unescape,
 )
-from pdtools.trees.actions import ActionIds, action_rows
+from pdtools.trees.actions import ActionIds, ActionRows, action_rows
+from pdtools.trees.arc_rows import ArcIds, arc_rows
+from pdtools.trees.arc_standard import actions_of
 from pdtools.trees.graph_features import graph_features
 
 ActionKind = Literal["plm", "plm-mask", "tg"]
@@ -172,6 +174,43 @@ def describe_graph(shards: ShardSet, i: int) -> list[dict[str, Any]]:
     ]
 
 
+def describe_transitions(shards: ShardSet, i: int) -> list[dict[str, Any]]:
+    """Row i as a Dependency Transformer Grammar reads it, JSON-ready; crossing arcs are lifted.
+
+    Returns:
+        For each position its ``position``, ``action``, ``head`` (the last token of an arc's head, or None),
+        ``words`` (on the stack after it), ``pop`` and ``sees``, as :func:`describe_actions` has them.
+
+    Raises:
+        PdtoolsError: if the shards have no arcs, or these are no tree.
+    """
+    found = actions_of(shards.graph(i), shards.word(i), lift=True)
+    if isinstance(found, str):
+        raise PdtoolsError(f"{shards.folder}: row {int(shards.ids[i])}: {found}")
+    tokenizer = shards.tokenizer
+    ids = ArcIds(tokenizer.vocab_size)
+    rows = arc_rows([(shards.tokens(i)[1:-1], found)], ids, tokenizer.root_id)
+    names = {ids.left: "left_arc", ids.right: "right_arc", ids.pop_root: "pop_root"}
+    described = []
+    for k, (action, head) in enumerate(zip(rows.actions.tolist(), rows.head.tolist(), strict=True)):
+        position = {
+            "position": k,
+            "action": names.get(action) or tokenizer.token_text(action),
+            "head": None if head < 0 else tokenizer.token_text(head),
+            "words": int(rows.n_open[k]),
+        }
+        described.append(position | _stack_of(rows, k, composes=action >= ids.first_closer))
+    return described
+
+
+def _stack_of(rows: ActionRows, k: int, *, composes: bool) -> dict[str, Any]:
+    """``pop`` and ``sees`` of a position of the only row; ``composes``: it is a COMPOSE, or a STACK."""
+    pop = int(rows.pop[k])
+    composes = composes and pop != k
+    earlier = np.flatnonzero(rows.pop[:k] == k if composes else rows.pop[:k] > k).tolist()
+    return {"pop": pop, "sees": [*earlier, k]}
+
+
 def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[str, Any]]:
     """Row i as an action model reads it, ready for JSON.
 
@@ -204,10 +243,7 @@ def describe_actions(shards: ShardSet, i: int, kind: ActionKind) -> list[dict[st
             name = f"{shards.labels[action - ids.first_closer]})" if ids.typed else ")"
         position = {"position": k, "action": name, "depth": int(rows.depth[k]), "open": int(rows.n_open[k])}
         if kind == "tg":
-            pop = int(rows.pop[k])
-            composes = action >= ids.first_closer and pop != k
-            earlier = np.flatnonzero(rows.pop[:k] == k if composes else rows.pop[:k] > k).tolist()
-            position |= {"pop": pop, "sees": [*earlier, k]}
+            position |= _stack_of(rows, k, composes=action >= ids.first_closer)
         elif kind == "plm-mask":
             position["innermost"] = int(rows.innermost[k]) if rows.innermost[k] >= 0 else None
         described.append(position)

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.trees.graphs import Graph
+
 CROSSING = "arcs cross (config.lift=true lifts them)"
 
 
@@ -36,6 +38,23 @@ class ArcActions:
         """The most words that are on the stack at once."""
         before = self.begins.cumsum() - self.arcs.cumsum() + self.arcs
         return int(before.max(initial=0))
+
+
+def actions_of(graph: Graph, word: NDArray[np.int32], *, lift: bool = False) -> ArcActions | str:
+    """The static oracle's actions for a sentence, or the reason why there are none.
+
+    Args:
+        graph: its words' dependencies.
+        word: int32 (n + 2), each token's word, from 0; -1 for ROOT and end-of-sentence.
+        lift: lift crossing arcs (:meth:`pdtools.trees.Graph.projected`).
+    """
+    if (problem := graph.problem) is not None:
+        return problem
+    if not lift and graph.n_crossings:
+        return CROSSING
+    tree = graph.projected()[0] if lift else graph
+    pieces = np.bincount(word[1:-1], minlength=graph.n_words)
+    return static_oracle(tree.tree_heads() - np.int32(1), pieces)
 
 
 def static_oracle(heads: NDArray[np.int32], chunks: NDArray[np.integer] | None = None) -> ArcActions:

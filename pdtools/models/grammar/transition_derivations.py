@@ -16,7 +16,7 @@ from pdtools.models.grammar.batch import TransitionBatch
 from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
 from pdtools.trees import UNKNOWN_LABEL, Graph, Tree, constituents_of_words
 from pdtools.trees.arc_rows import ArcIds
-from pdtools.trees.arc_standard import CROSSING, ArcActions, dependency_text, heads_of, static_oracle
+from pdtools.trees.arc_standard import ArcActions, actions_of, dependency_text, heads_of
 from pdtools.trees.forms.dependencies import bottom_up, spans
 
 if TYPE_CHECKING:
@@ -174,19 +174,9 @@ class TransitionKind(ActionKind):
         return self.of_graph(row.graph, row.encoding.word)
 
     def of_graph(self, graph: Graph, word: NDArray[np.int32]) -> ArcActions | str:
-        """The static oracle's actions, or the reason why there are none.
-
-        Args:
-            graph: the words' graph.
-            word: int32 (n + 2), each token's word, from 0; -1 for ROOT and end-of-sentence.
-        """
-        if (problem := graph.problem) is not None:
-            return problem
-        if not self.lift and graph.n_crossings:
-            return CROSSING
-        tree = graph.projected()[0] if self.lift else graph
-        chunks = np.bincount(word[1:-1], minlength=graph.n_words)
-        return static_oracle(tree.tree_heads() - np.int32(1), chunks)
+        """The static oracle's actions, or the reason why there are none; see
+        :func:`pdtools.trees.arc_standard.actions_of`."""
+        return actions_of(graph, word, lift=self.lift)
 
     def problem(self, model: LanguageModel, given: Any) -> str | None:
         """See :meth:`DerivationKind.problem`."""

@@ -48,7 +48,7 @@ def make_shards(folder: Path, text: str, *more: str) -> Path:
     (folder / "bank.conllu").write_text(text)
     trees = str(folder / "bank.trees")
     assert run(["parse", str(folder / "bank.conllu"), "--from", "conllu", "-o", trees, "-q"]) == 0
-    command = ["tapes", trees, "--min-count", "1", "-q", "-o", str(folder / "shards"), *more]
+    command = ["tapes", trees, "-q", "-o", str(folder / "shards"), *(more or ("--min-count", "1"))]
     assert run(command) == 0
     return folder / "shards"
 
@@ -180,3 +180,30 @@ def test_shards_that_will_not_do(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert problem in error
         assert error.count("\n") == 1
         assert not (tmp_path / "run").exists()
+
+
+def test_a_row_is_shown_as_it_is_read(
+    shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, heads = ["the", "cat", "sees", "a", "dog"], [2, 3, 0, 5, 3]
+    own = make_shards(tmp_path, block(words, heads) + block(*CROSSING), "--tokenizer", str(shards))
+    capsys.readouterr()
+    assert run(["show", str(own), "0", "--actions", "dtg", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["actions"]
+    pop = [14, 3, 3, 6, 4, 6, 12, 7, 10, 10, 12, 11, 14, 13, 15]  # the specification's example
+    assert [each["pop"] for each in found] == pop
+    assert [each["action"] for each in found if each["head"] is None] == ["<root>", *words]
+    assert found[9]["sees"] == [0, 6, 8, 9]
+    assert found[12] == {
+        "position": 12, "action": "right_arc", "head": "sees", "words": 1, "pop": 14, "sees": [6, 10, 12]
+    }  # fmt: skip
+    assert run(["show", str(own), "1", "--actions", "dtg"]) == 0
+    assert run(["show", str(own), "0", "--actions", "gilt"]) == 0
+    (tmp_path / "plain.trees").write_text("(S (NP the cat) sees)\n")
+    tapes = ["tapes", str(tmp_path / "plain.trees"), "--tokenizer", str(shards), "-q"]
+    assert run([*tapes, "-o", str(tmp_path / "plain")]) == 0
+    capsys.readouterr()
+    assert run(["show", str(tmp_path / "plain"), "0", "--actions", "dtg"]) == 1
+    error = capsys.readouterr().err
+    assert "no dependency arcs" in error
+    assert error.count("\n") == 1
