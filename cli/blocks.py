@@ -56,7 +56,7 @@ def blocks(
 
     Words are separated by spaces. Blank lines are ignored. All other lines form one sequence, with
     end-of-sentence after each line. ROOT precedes each block. For validation and test text, use the tokenizer
-    of the training shards, or that of a pretrained model. In folders, files ending in .txt, .tokens, .raw are
+    of the training shards, or a pretrained model's. In folders, files ending in .txt, .tokens, .raw are
     read (also with .gz, .zst).
 
     \b

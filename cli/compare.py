@@ -60,7 +60,7 @@ def compare(
     """Compare runs item by item: differences overall and by group, with their significance.
 
     Two results: the interval is a paired bootstrap interval (95%, resampling items within each paradigm or
-    suite). p is that of McNemar's exact test on the items that only one run gets right. Items without a score
+    suite). p comes from McNemar's exact test on the items that only one run gets right. Items without a score
     in one of the runs are excluded from both. For two folders with results folders of the same names, it
     prints the main score of each. Below the table it says which settings of the two differ (beam, text style,
     limit, ...).

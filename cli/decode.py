@@ -76,7 +76,7 @@ def decode(
     column dropped estimates the share of p(x) that the search lost.
 
     Several derivations may give one tree, because a tree has no nodes within words. Without --k-best, the
-    tree is that of the best derivation. --k-best K sums the probabilities of derivations in the beam that
+    tree is the best derivation's. --k-best K sums the probabilities of derivations in the beam that
     give the same tree, and lists the K most probable trees. With --derivations, it lists the K best
     derivations instead. The output has the tree of rank 1.
 

@@ -69,7 +69,7 @@ _GROUPS = {
 
 
 class _Commands(TyperGroup):
-    """The subcommands, and those of other packages' evaluations.
+    """The subcommands, and the subcommands of other packages' evaluations.
 
     Messages on wrong usage may repeat names of files, so they are made printable.
     """

@@ -91,7 +91,7 @@ def surprisal(
     derivations, the distribution is the mixture over the beam.
 
     With --words, rows are words (word_id, word). In running text, a word stands between spaces ("happy.").
-    With --from tokens or treebank, words are those of the input ("happy", "."). Words, start and end refer to
+    With --from tokens or treebank, words are the input's ("happy", "."). Words, start and end refer to
     the line as written, and are the same for every model.
 
     Hugging Face models read a beginning-of-sentence token first, and have no row for the end. With --no-bos,

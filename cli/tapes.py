@@ -151,7 +151,7 @@ def tapes(
     that pdtools parse read, where the tree (X (-NONE- *)) stands for a blank line.
 
     With --prompts, a row is a prompt with its answer. TREES has one tree for each sentence of the prompts, in
-    order. The tokenizer has to be that of a model or of other shards. Prompts longer than a window are
+    order. The tokenizer has to come from a model or from other shards. Prompts longer than a window are
     excluded and listed.
 
     With --text-style raw, sentences are read from TREES.text, if this file exists (pdtools parse writes it).
@@ -160,7 +160,7 @@ def tapes(
 
     The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed. If a tokenizer is made,
-    or if that of --tokenizer has no labels, run an array twice: the first run collects words and labels.
+    or if the one of --tokenizer has no labels, run an array twice: the first run collects words and labels.
 
     \b
     Example:

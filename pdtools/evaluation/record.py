@@ -238,7 +238,7 @@ _FOLDERS = ("blimp", "sg", "parsing", "perplexity", "formal", "reading", "classi
 
 @cache
 def evaluations() -> Mapping[str, Evaluation]:
-    """All evaluations by name: those of pdtools, then those of other packages.
+    """All evaluations by name: pdtools' own, then other packages'.
 
     Raises:
         PdtoolsError: if another package brings an invalid record, or one of a name that exists.

@@ -55,7 +55,7 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
             raise PdtoolsError(f"{path}: no locks on this system ({sys.platform})")
         yield
         return
-    # Not through a link: that of a folder from somebody else might make a file anywhere.
+    # Not through a link: one in somebody else's folder might make a file anywhere.
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     try:
         try:

@@ -86,7 +86,7 @@ class Delimited:
 
 
 def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
-    """The rows of a workbook's first sheet: values, those of formulas too; None in an empty cell.
+    """The rows of a workbook's first sheet: values, also of formulas; None in an empty cell.
 
     A merged cell's value is repeated in each cell that it covers.
 

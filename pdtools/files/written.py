@@ -150,7 +150,7 @@ def _found(folder: Path) -> tuple[_Kind | Manifest, ...]:
 
 
 def _list_of(folder: Path) -> Manifest | None:
-    """The list of files that a folder has; among older folders, only those of figures have one."""
+    """The list of files that a folder has; among older folders, only figures have one."""
     if (manifest := read_manifest(folder)) is not None:
         return manifest
     try:

@@ -87,7 +87,7 @@ def _summed_chains(step: Float) -> Float:
     own = step.any(1)  # symbols that chains continue from: seldom tokens, of which there may be many
     power = step[np.ix_(own, own)]
     inner = np.eye(len(power))
-    while power.any():  # inner sums the chains of fewer than 1, 2, 4, … steps, power has those of as many
+    while power.any():  # sums over chains of fewer than 1, 2, 4, … steps, and of exactly 1, 2, 4, …
         inner += inner @ power
         power = power @ power
     summed = np.eye(len(step))

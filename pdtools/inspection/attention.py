@@ -47,7 +47,7 @@ def score_terms(model: LanguageModel) -> list[str]:
 def attention_weights(model: LanguageModel, batch: Batch, without: Collection[str] = ()) -> AttentionWeights:
     """Run a model on rows with given derivations, and collect its attention weights.
 
-    The weights are those of the plain formulation, softmax of (q·k + terms) / sqrt(d_head), whatever kernel
+    The weights are the plain formulation's, softmax of (q·k + terms) / sqrt(d_head), whatever kernel
     the model's pass uses.
 
     Args:

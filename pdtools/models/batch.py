@@ -26,7 +26,7 @@ class Batch:
         targets: int64 (B, N), the token to be predicted at each position; None: the tokens themselves.
         scored: bool (B, N), positions whose target counts in the loss; None: all but ROOT and padding.
         continues: for a part of streams (tokens are read, targets follow each of them), whether the
-            rows continue those of the last batch, or begin; None: rows are sentences.
+            rows continue the last batch's rows, or begin; None: rows are sentences.
         roots: bool (B, N), for windows the positions of ROOTs that are given, not predicted; None: all are
             predicted but the first.
         edges: bool (B, N), the tokens after which a node may split

@@ -193,7 +193,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
 
     Raises:
         PdtoolsError: if it is none, is damaged, has an unknown model or format version, or its tokenizer
-            or labels are not those of its training.
+            or labels are not the ones of its training.
     """
     folder = checkpoint_folder(path)
     check_checksums(folder)

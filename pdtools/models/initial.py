@@ -1,4 +1,4 @@
-"""Initial weights of training: those of GPT-2 or RoBERTa, or of a checkpoint of ours.
+"""Initial weights of training: from GPT-2 or RoBERTa, or from a checkpoint of ours.
 
 Parts that both models have are copied. Parts that only the new one has (the attachment head, depth tables,
 stack attention, more positions or tokens) are new, parts that only the other has are omitted, and all are

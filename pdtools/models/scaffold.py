@@ -37,7 +37,7 @@ class ScaffoldConfig(TransformerConfig):
     Attributes:
         scaffold: the run that a token predicts: the "next" one, before the token that follows (after the last
             token, the constituents closed there); or the one in the "past", before the token itself.
-        runs: the known runs, most frequent first, "" for none: those of the training shards.
+        runs: the known runs, most frequent first, "" for none; they come from the training shards.
     """
 
     scaffold: Literal["next", "past"] = "next"
@@ -73,7 +73,7 @@ class ScaffoldLM(TransformerLM):
 
     def __init__(self, config: ScaffoldConfig) -> None:
         super().__init__(config)
-        # After all others, so that their first weights are those of a transformer without it.
+        # After all others, so that their first weights equal a transformer's without it.
         self.scaffold = nn.Linear(config.d_model, len(config.runs))
         self.scaffold.apply(initialize)
         self._number = {run: i for i, run in enumerate(config.runs)}

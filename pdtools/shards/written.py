@@ -47,7 +47,7 @@ def graph_beside(trees: str, line: int, n_words: int) -> Graph:
         n_words: the tree's number of words, without traces.
 
     Raises:
-        InputError: if that file has no such line, or arcs that are not those of so many words.
+        InputError: if that file has no such line, or arcs for another number of words.
     """
     path = arcs_path(trees)
     assert path is not None

@@ -211,7 +211,7 @@ TOKENS = NAMES.index("tokens")
 
 @dataclass(frozen=True)
 class LossSums:
-    """Sums and counters of all terms, by name; those of several batches or workers can be added."""
+    """Sums and counters of all terms, by name; they can be added over batches and workers."""
 
     values: Mapping[str, float] = field(default_factory=dict)
 

@@ -46,7 +46,7 @@ def all_settings() -> Iterator[Setting]:
 
 
 def meanings(config_class: type) -> dict[str, str]:
-    """The descriptions of a dataclass's fields in its docstring, and in those of its base classes."""
+    """The descriptions of a dataclass's fields in its docstring, and in its base classes'."""
     found: dict[str, str] = {}
     for parent in reversed(config_class.__mro__):
         names: list[str] = []

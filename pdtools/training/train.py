@@ -203,7 +203,7 @@ def open_run(
 ) -> Iterator[OpenRun]:
     """Open a run for training while the block runs: :func:`train` up to the first step.
 
-    The first arguments are those of :func:`train`.
+    The first arguments are as for :func:`train`.
 
     Raises:
         PdtoolsError: as :func:`train`.

@@ -117,7 +117,7 @@ def arc_rows(rows: Sequence[tuple[NDArray[np.integer], ArcActions]], ids: ArcIds
     pop = np.minimum(pop, np.repeat(begins[1:], lengths))
     pop[~is_item] = position[~is_item]
 
-    # The head of what a COMPOSE makes is that of one of the items, and so on down to a token.
+    # The head of an item made by COMPOSE is the head of one of its items, and so on down to a token.
     items = position[is_item]
     item_keys = np.sort(depth[items] * total + items)
     second = item_keys[np.searchsorted(item_keys, depth[composes] * total + composes) - 1] % total

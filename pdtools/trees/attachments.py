@@ -173,7 +173,7 @@ def merge_subwords(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -
 def constituents_of_words(tree: Tree, word_of_token: ArrayLike, words: Sequence[str]) -> Tree:
     """The constituents of a tree over tokens whose edges are word edges, with their labels; tagged ``XX``.
 
-    Arguments and errors are those of :func:`merge_subwords`.
+    Arguments and errors are as for :func:`merge_subwords`.
     """
     word = np.asarray(word_of_token, dtype=np.int64)
     if (

@@ -53,7 +53,7 @@ class Graph:
             if bad.any():
                 k = int(bad.argmax())
                 raise InputError(f"the arc {h[k]}-{d[k]}: {reason}")
-        # A word t has 2t - 1 candidates: those of the words before it are (t - 1)².
+        # A word t has 2t - 1 candidates: the words before it have (t - 1)².
         _, first = np.unique((np.maximum(h, d) - 1) ** 2 + _candidates(h, d), return_index=True)
         return cls(n_words, h[first].astype(np.int32), d[first].astype(np.int32))
 

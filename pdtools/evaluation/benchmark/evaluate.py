@@ -176,7 +176,7 @@ class ItemComparison:
         known = {name: each for name, each in parts.items() if isinstance(each, Part)}
         if len({known[name].as_read for name in values}) == 1:  # a tie at any beam
             return True
-        # The error of a score per token is smaller than that of a sum.
+        # A score per token has a smaller error than a sum.
         shortest = min(_length(known[name], strings[name], score) for name in values)
         return formula.truth(lambda _, name: values[name], error_bound / shortest) is not None
 

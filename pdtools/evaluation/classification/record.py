@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CLASSIFY = "classify"
 NAMES = {"accuracy": "accuracy", "f1": "F1", "spearman": "Spearman's ρ", "pearson": "Pearson's r"}
-# Sums of squares that exceed those of equal numbers by no more than this share have lost their digits.
+# Sums of squares that exceed equal numbers' by no more than this share have lost their digits.
 _ROUNDING = 1e-12
 
 

@@ -167,7 +167,7 @@ class Spread:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom (Welch 1947, Satterthwaite 1946); those of the item variance are infinite."""
+        """Degrees of freedom (Welch 1947, Satterthwaite 1946); the item variance has infinitely many."""
         of_seeds = sum(variance**2 / (n - 1) for variance, n in self.seeds)
         return self.error**4 / of_seeds if of_seeds > _TINY else math.inf
 

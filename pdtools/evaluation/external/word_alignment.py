@@ -35,7 +35,7 @@ def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | in
 
     Args:
         text: the sentence.
-        tokens: the sentence's tokens, without those of its edges.
+        tokens: the sentence's tokens, without its edges'.
 
     Returns:
         Start and end of each token in ``text``; or, if they cannot be placed, the index of the

@@ -119,7 +119,7 @@ def evaluate_reading(
         times: a corpus of reading times.
         models: from :func:`pdtools.evaluation.reading.scoring.score_words`.
         frequency: frequencies of words; None: the baseline has no frequency.
-        regression: its options, and those of the tests.
+        regression: its options, and the tests'.
 
     Returns:
         ``scores``: ``baseline_logprob`` (nats per observation, held out), ``by_model`` (``delta_ll``: nats

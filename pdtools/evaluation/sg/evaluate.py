@@ -97,7 +97,7 @@ def present(condition: Condition, text_style: str | None) -> Presented:
 
 
 def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
-    """The region of each token: that of its first character that is no space.
+    """The region of each token: the region of its first character that is no space.
 
     Args:
         text, spans, starts: see :func:`region_surprisals`.
@@ -287,7 +287,7 @@ def _scored(
     suites: Suites, scorer: Scorer, style: str | None, progress: Progress
 ) -> Iterator[tuple[list[MaybeScore], _Steps]]:
     """The scores of each block's sentences, in their order."""
-    # Sentences with equal beginnings are scored in sequence; those of a file in its order.
+    # Sentences with equal beginnings are scored in sequence; a file's sentences in its order.
     by_text = scorer.settings["kind"] != "surprisals"
     total = sum(1 for _ in sentences(suites))
     given = (p.sentence for block in _blocks(suites) for _, p in _in_order(_present(block, style), by_text))

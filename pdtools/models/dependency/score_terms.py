@@ -13,7 +13,7 @@ from pdtools.models.transformer.score_terms import RelativePositions, ScoreInput
 
 
 class GraphScores(ScoreTerm):
-    """The terms Σ_f (q + u)·W_k A_f e_f[F_f]: e_f of all layers, A_f of this one, u that of its positions.
+    """The terms Σ_f (q + u)·W_k A_f e_f[F_f]: e_f of all layers, A_f of this one, u its positions' bias.
 
     Scores of all values are computed once per query and picked by the tapes, as in :class:`DepthScores`.
 

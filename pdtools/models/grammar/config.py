@@ -141,7 +141,7 @@ class DependencyGrammarConfig(ActionModelConfig):
     Positions of its arc-standard actions see the stack, and relative positions count its items.
 
     Attributes:
-        max_open: the most words that may be on the stack at once, as those of a chain of right arcs are.
+        max_open: the most words that may be on the stack at once, as in a chain of right arcs.
         lift: lift crossing arcs of the data, to the head of their head; else sentences with such are unfit.
     """
 

@@ -79,7 +79,7 @@ class DependencyGrammarLM(GrammarLM):
     # --- input --------------------------------------------------------------------------------
 
     def _embedded(self, read: ActionBatch | Step) -> Tensor:
-        """See :meth:`GrammarLM._embedded`; an arc's includes that of the head's last token."""
+        """See :meth:`GrammarLM._embedded`; an arc's includes the embedding of the head's last token."""
         assert isinstance(read, TransitionBatch | Step)
         head = read.head
         assert head is not None

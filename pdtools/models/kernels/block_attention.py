@@ -425,7 +425,7 @@ class _Gradients:
 
 
 def _add(total: Tensor, sentences: slice, rows: slice, values: Tensor) -> None:
-    """Add values of a block (b, H, rows.stop, d_head) to those of all keys; the last rows come first."""
+    """Add values of a block (b, H, rows.stop, d_head) to all keys' values; the last rows come first."""
     if rows.stop == total.shape[2]:
         total[sentences] = values
     else:

@@ -118,7 +118,7 @@ class AttachmentHead(nn.Module):
 
         Args:
             q: (R, D), the last token's.
-            keys: D wide, those of all tokens so far.
+            keys: D wide, of all tokens so far.
             seen: (R, D), the representation of the next token.
             legal: bool (R, k + 2), the shift last.
             stack_distance: (R, k + 1); None will do for a head without stack distances.

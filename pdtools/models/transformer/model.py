@@ -498,6 +498,6 @@ class _Stream(NamedTuple):
 
 
 def _logsumexp(logits: Tensor, token: int) -> Tensor:
-    """log Σ exp of rows (R, V), that of ``token`` finite: by log_softmax, which goes over them once, where
+    """Compute log Σ exp of rows (R, V), ``token``'s finite: by log_softmax, which goes over them once, where
     torch.logsumexp makes copies on the way."""
     return logits[:, token] - logits.log_softmax(1)[:, token]

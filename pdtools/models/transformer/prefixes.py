@@ -10,7 +10,7 @@ from torch import Tensor
 from pdtools.models.transformer.cache import Cache, Past
 from pdtools.models.transformer.stack_attention import StackCache
 
-# The caches of one layer: keys and values (2D wide); those of its stack attention, if it has any.
+# The caches of one layer: keys and values (2D wide); its stack attention's, if it has any.
 LayerCaches = tuple[Cache, StackCache | None]
 
 

@@ -263,7 +263,7 @@ def shift_to_keys(by_distance: Tensor) -> Tensor:
 class LinearPositions(ScoreTerm):
     """ALiBi's penalty on distance (Press et al. 2022): -m_h |i - j|, with m_h = 2^(-8h / H) for head h of H.
 
-    Nothing is learned, and no distance is unlike those of training.
+    Nothing is learned, and no distance is unlike the ones in training.
     """
 
     name = "alibi"

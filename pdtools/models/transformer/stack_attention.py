@@ -129,7 +129,7 @@ class _StackAttention(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Compute the gradients g_i of rows, from the last to the first, and from them those of the actions.
+        """Compute gradients: g_i of rows, from the last to the first, and from them the actions'.
 
         A row is used in two ways. In the sums of later rows: g_i gets those rows' gradients times the column
         of its coefficients, c_{i'}(i + 1); for all rows after a block that is one product for the block. And

@@ -81,7 +81,7 @@ def _regions(each: Loaded) -> pa.Table | None:
 def _suites(of_task: Sequence[Loaded], items: pd.DataFrame | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The data of each suite's chart (formulas, conditions, names of regions), and its rows.
 
-    Rows are single runs', and those of groups of seeds, with means over runs as surprisals.
+    There are rows for single runs and for groups of seeds, with means over runs as surprisals.
     """
     import pandas as pd
 

@@ -554,7 +554,7 @@ class _Batch:
         )
 
     def _of_prefixes(self, values: Tensor, reduce: Callable[..., Tensor], fill: float = -torch.inf) -> Tensor:
-        """Reduce values of extensions (R, C) to those of prefixes (p,)."""
+        """Reduce values of extensions (R, C) to values of prefixes (p,)."""
         return reduce(self.rows.padded(reduce(values, dim=1), fill), dim=1)
 
     def _best(self, joint: Tensor, most: int) -> tuple[Tensor, _Rows]:

@@ -12,7 +12,7 @@ Nothing is computed in log space. The values kept are α divided by its sum, and
 of the runs that lead to c' the share whose topmost symbol lies on configuration c of time i. For given t and
 c' these are probabilities. Shares below 1e-200 underflow and are excluded: that is exact unless later steps
 give just those runs e^460 times the weight of the others, as logits with a standard deviation of 225 can
-(those of trained models have 4 to 8). The recursion of γ holds for P with the weights of each step divided
+(trained models' have 4 to 8). The recursion of γ holds for P with the weights of each step divided
 accordingly:
 
     G[i → t] = (push, i = t - 1)     α[t-1][c] Δ[t][c → push c']
