@@ -79,8 +79,8 @@ def eval_parse(
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
-    Of dependencies (CoNLL-U), compute UAS as the script of the CoNLL 2018 shared task does. Words are aligned
-    by their characters, so they may be split differently, and sentences too. Arc F1 compares the predicted
+    For dependencies (CoNLL-U), compute UAS as the script of the CoNLL 2018 shared task does. Words are
+    aligned by their characters, so they may be split differently, and sentences too. Arc F1 compares the predicted
     graph (DEPS; HEAD in sentences without DEPS; .sdp) with the gold tree, and with the gold graph if there is
     one. In predicted files, HEAD may be _.
 

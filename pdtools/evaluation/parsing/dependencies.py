@@ -38,9 +38,9 @@ class Words:
         is_part: whether each is part of a multi-word token.
         heads: the place of each word's head; of ``.sdp`` none.
         arcs: the places of each word's heads, in the tree of CoNLL-U or the graph of ``.sdp``.
-        graphs: the same of enhanced dependencies, or of ``arcs`` in sentences without these.
+        graphs: the same for enhanced dependencies, or ``arcs`` in sentences without these.
         has_enhanced: whether there are enhanced dependencies.
-        sentences: where each sentence begins.
+        sentences: the index at which each sentence begins.
         lines: the line that each sentence begins on.
         tokens: the characters, token by token.
         n_no_trees: how many sentences have heads that form no tree.
