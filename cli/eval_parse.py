@@ -80,9 +80,9 @@ def eval_parse(
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
     For dependencies (CoNLL-U), compute UAS as the script of the CoNLL 2018 shared task does. Words are
-    aligned by their characters, so they may be split differently, and sentences too. Arc F1 compares the predicted
-    graph (DEPS; HEAD in sentences without DEPS; .sdp) with the gold tree, and with the gold graph if there is
-    one. In predicted files, HEAD may be _.
+    aligned by their characters, so they may be split differently, and sentences too. Arc F1 compares the
+    predicted graph (DEPS; HEAD in sentences without DEPS; .sdp) with the gold tree, and with the gold graph
+    if there is one. In predicted files, HEAD may be _.
 
     Predicted trees without tags (pdtools decode writes such trees) get the gold tags, so that punctuation is
     excluded on both sides. They have no labels either, and need --unlabeled. --format evalb compares the
