@@ -71,7 +71,7 @@ def eval_benchmark(
             help="--good, --bad: a column of groups; repeatable, with the finest last.",
         ),
     ] = None,
-    given_scores: Annotated[
+    published_scores: Annotated[
         str | None,
         typer.Option(
             "--scores",
@@ -126,14 +126,14 @@ def eval_benchmark(
     sources = {
         "--model": model,
         "--surprisals": external.surprisals,
-        "--scores": given_scores,
+        "--scores": published_scores,
         "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
-    from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
+    from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
-    from pdtools.evaluation.benchmark.given import GivenScores
     from pdtools.evaluation.benchmark.items import Items
+    from pdtools.evaluation.benchmark.published import PublishedScores
     from pdtools.evaluation.external.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
 
     if name is None and not (good or bad or level):
@@ -146,7 +146,7 @@ def eval_benchmark(
     else:
         benchmark = benchmark_of_columns(Path(data).stem, str(good), str(bad), level or [])
     if benchmark.suites:
-        if given_scores is not None or limit is not None:
+        if published_scores is not None or limit is not None:
             raise typer.BadParameter("--scores and --limit cannot be combined with test suites")
         score_suites(data, run, external, reading, model, output, details=details, latex=latex)
         return
@@ -164,7 +164,7 @@ def eval_benchmark(
             "model": model,
             "trees": run.trees,
             "surprisals": external.surprisals,
-            "scores": given_scores,
+            "scores": published_scores,
         },
         also=[reading.preceding],
         latex=latex,
@@ -177,10 +177,10 @@ def eval_benchmark(
             progress = evaluating.bar("items" if run.beam == AUTO else "strings")
             results = evaluate_benchmark(items, scorer, progress)
             evaluating.deliver(results, details=details)
-    elif given_scores is not None:
-        given = GivenScores(given_scores, lower_is_better=lower_is_better)
-        settings_of_given = {"kind": "scores", "lower_is_better": lower_is_better}
-        results = evaluate_given(items, given, settings_of_given)
+    elif published_scores is not None:
+        given = PublishedScores(published_scores, lower_is_better=lower_is_better)
+        settings_of_published = {"kind": "scores", "lower_is_better": lower_is_better}
+        results = evaluate_published(items, given, settings_of_published)
         evaluating.deliver(results, details=details)
         if given.unused:
             evaluating.say(f"{given.unused} scores are of no string of these items")

@@ -58,7 +58,7 @@ def entries_that_fit(model: LanguageModel, length: int) -> int:
     return max(1, budget(model) * length // model.start(1, length).nbytes)
 
 
-def check_room(model: LanguageModel, length: int, entries: int) -> None:
+def check_memory(model: LanguageModel, length: int, entries: int) -> None:
     """Refuse caches of so many tokens, of all hypotheses together, if they could never fit.
 
     Raises:

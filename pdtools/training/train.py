@@ -34,9 +34,9 @@ from pdtools.training.data.streams import StreamInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
 from pdtools.training.loop import Checkpointing, Listener, NullListener, TrainingLoop
+from pdtools.training.memory import check_memory
 from pdtools.training.parallel import Distribution, ParallelModel
 from pdtools.training.recipe import Recipe
-from pdtools.training.room import check_room
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.samples import ParseSamples, SampleLog, pick_samples
 
@@ -243,7 +243,7 @@ def open_run(
         if resumes:
             folder.check_same(recipe, identity)
 
-        check_room(recipe, config, options.device, options.distribution)
+        check_memory(recipe, config, options.device, options.distribution)
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
         model.use_tokenizer(inputs.tokenizer)

@@ -81,7 +81,9 @@ def judge_all(
     return rows.results(scorer.settings)
 
 
-def evaluate_given(items: Items, given: Callable[[Item, str], float], settings: Mapping[str, Any]) -> Results:
+def evaluate_published(
+    items: Items, given: Callable[[Item, str], float], settings: Mapping[str, Any]
+) -> Results:
     """Judge a benchmark by published scores, one per string, the higher the better.
 
     Predictions about numbers of tokens are excluded.

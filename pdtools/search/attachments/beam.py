@@ -35,7 +35,7 @@ from pdtools.models import LanguageModel, NoRoomError
 from pdtools.models.tokenwise import TokenwiseKind
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.attachments.thinning import thin, uniform_of
-from pdtools.search.memory import MOST_ROWS, check_room, entries_that_fit, explained_memory_errors
+from pdtools.search.memory import MOST_ROWS, check_memory, entries_that_fit, explained_memory_errors
 from pdtools.search.next_tokens import summaries
 from pdtools.search.options import AttachmentBeam
 from pdtools.search.scores import NO_NUMBERS
@@ -164,7 +164,7 @@ def beam_search(
     widths = kind.widths(beam.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     if widths:
-        check_room(model, len(widths), sum(widths))
+        check_memory(model, len(widths), sum(widths))
     most_entries = entries_that_fit(model, max(1, len(widths)))
     most_strings = max_batch or max(1, MOST_ROWS // beam.width)
     wanted = _Wanted(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_given
+from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_published
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 from pdtools.evaluation.benchmark.items import Items, known_by_files
 
@@ -299,7 +299,7 @@ def test_each_half_of_ewok_and_both(tmp_path: Path) -> None:
         ("t1_c2", "t2_c1"): "wrong wrong wrong wrong",
         ("t1_c1", "t1_c2"): "tie tie tie right",
     }.items():
-        results = evaluate_given(items, lambda _, name, better=better: float(name in better), {})
+        results = evaluate_published(items, lambda _, name, better=better: float(name in better), {})
         table = results.table("items").to_pydict()
         assert (table["prediction"], table["outcome"]) == ([1, 2, 3, 4], outcomes.split())
     assert list(results.scores["by_prediction"]) == ["main", "first", "second", "babylm"]

@@ -11,10 +11,10 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.evaluate import evaluate_given
+from pdtools.evaluation.benchmark.evaluate import evaluate_published
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
-from pdtools.evaluation.benchmark.given import GivenScores
 from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.published import PublishedScores
 from pdtools.evaluation.benchmark.rows import data_files, items_of
 
 
@@ -27,10 +27,10 @@ def known_of(test_data: Path, archive: str) -> tuple[Path, dict[tuple[str, str],
     return folder / archive, {(of[1], of[2]): float(of[3]) for of in cells if of[0] == archive}
 
 
-def write(path: Path, scores: list[tuple[int, str, str]]) -> GivenScores:
+def write(path: Path, scores: list[tuple[int, str, str]]) -> PublishedScores:
     rows = [("item", "string", "score"), *scores]
     path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows))
-    return GivenScores(path)
+    return PublishedScores(path)
 
 
 def test_roberta_on_zorro(tmp_path: Path, test_data: Path) -> None:
@@ -87,7 +87,7 @@ def test_lstms_and_people_on_colorlessgreen(
             for number, row in enumerate(rows, start=1)
             for side in ("good", "bad")
         ]
-        results = evaluate_given(items, write(tmp_path / "scores.tsv", scores), {})
+        results = evaluate_published(items, write(tmp_path / "scores.tsv", scores), {})
         wanted = {
             quantity.split(", ")[-1].split()[0]: value
             for (where, quantity), value in known.items()
@@ -112,12 +112,12 @@ PAIRS = benchmark_from(
 def test_what_is_about_tokens_is_excluded(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("good\tbad\na\tb\nc\td\n")
     rows = [(1, "good", "2"), (1, "bad", "1"), (2, "good", "1"), (2, "bad", "1")]
-    results = evaluate_given(Items(tmp_path / "a.tsv", PAIRS), write(tmp_path / "scores.tsv", rows), {})
+    results = evaluate_published(Items(tmp_path / "a.tsv", PAIRS), write(tmp_path / "scores.tsv", rows), {})
     assert results.scores["by_prediction"] == {"main": 0.5}
     assert results.counts["ties"] == 1
     about_tokens = replace(PAIRS, scores=dict(reversed(PAIRS.scores.items())))
     with pytest.raises(InputError, match="its prediction is about tokens"):
-        evaluate_given(Items(tmp_path / "a.tsv", about_tokens), lambda item, name: 0.0, {})
+        evaluate_published(Items(tmp_path / "a.tsv", about_tokens), lambda item, name: 0.0, {})
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_tables_that_are_no_scores(tmp_path: Path, text: str, reason: str) -> No
     (tmp_path / "a.tsv").write_text("good\tbad\na\tb\n")
     (tmp_path / "scores.tsv").write_text(text)
     with pytest.raises(InputError) as error:
-        evaluate_given(Items(tmp_path / "a.tsv", PAIRS), GivenScores(tmp_path / "scores.tsv"), {})
+        evaluate_published(Items(tmp_path / "a.tsv", PAIRS), PublishedScores(tmp_path / "scores.tsv"), {})
     assert reason in str(error.value)
 
 
@@ -161,7 +161,7 @@ def test_predictions_keep_their_numbers_where_some_are_excluded(tmp_path: Path) 
         "scores": {"long": "per_token", "words": "per_word"},
     }
     items = Items(tmp_path / "a.csv", benchmark_from(table, "toy.toml", "toy"))
-    results = evaluate_given(items, write(tmp_path / "s.tsv", [(1, "good", "2"), (1, "bad", "1")]), {})
+    results = evaluate_published(items, write(tmp_path / "s.tsv", [(1, "good", "2"), (1, "bad", "1")]), {})
     rows = results.table("items").to_pydict()
     assert (rows["prediction"], rows["outcome"]) == ([1, 3], ["right", "wrong"])
 

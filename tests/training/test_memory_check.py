@@ -14,7 +14,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import MODELS, build_model, count_parameters, empty_model, make_config
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-from pdtools.training import Recipe, TrainConfig, room
+from pdtools.training import Recipe, TrainConfig, memory
 
 VOCABULARY = {"vocab_size": 11, "pad_id": 0, "root_id": 1, "eos_id": 2}
 SMALL = {"layers": 3, "d_model": 8, "heads": 2, "d_ff": 16}
@@ -61,11 +61,11 @@ def test_where_the_limit_is(
     config = make_config("transformer", {**VOCABULARY, **SMALL})
     recipe = Recipe(model="transformer", train=TrainConfig(optimizer=optimizer))
     needed = bytes_each * count_parameters(build_model("transformer", config))
-    monkeypatch.setattr(room, "memory_of", lambda device: needed)
-    room.check_room(recipe, config, device, distribution)
-    monkeypatch.setattr(room, "memory_of", lambda device: needed - 1)
+    monkeypatch.setattr(memory, "memory_of", lambda device: needed)
+    memory.check_memory(recipe, config, device, distribution)
+    monkeypatch.setattr(memory, "memory_of", lambda device: needed - 1)
     with pytest.raises(PdtoolsError, match=r"parameters take .* GiB"):
-        room.check_room(recipe, config, device, distribution)
+        memory.check_memory(recipe, config, device, distribution)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pdtools.training.recipe import Recipe
 _FLOAT_BYTES = 4
 
 
-def check_room(recipe: Recipe, config: Any, device: str, distribution: Distribution) -> None:
+def check_memory(recipe: Recipe, config: Any, device: str, distribution: Distribution) -> None:
     """Refuse a model that does not fit: weights, gradients and the optimizer's averages, without activations.
 
     Args:

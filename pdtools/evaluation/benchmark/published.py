@@ -12,7 +12,7 @@ from pdtools.files import is_csv, read_table
 COLUMNS = ("item", "string", "score")
 
 
-class GivenScores:
+class PublishedScores:
     """A table with a header and the columns ``item`` (its number, from 1), ``string`` (its name), ``score``.
 
     Other columns are ignored. :class:`pdtools.evaluation.benchmark.items.Items` numbers items and names
