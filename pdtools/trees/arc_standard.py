@@ -53,8 +53,8 @@ def actions_of(graph: Graph, word: NDArray[np.int32], *, lift: bool = False) -> 
     if not lift and graph.n_crossings:
         return CROSSING
     tree = graph.projected()[0] if lift else graph
-    pieces = np.bincount(word[1:-1], minlength=graph.n_words)
-    return static_oracle(tree.tree_heads() - np.int32(1), pieces)
+    counts = np.bincount(word[1:-1], minlength=graph.n_words)
+    return static_oracle(tree.tree_heads() - np.int32(1), counts)
 
 
 def static_oracle(heads: NDArray[np.int32], chunks: NDArray[np.integer] | None = None) -> ArcActions:
