@@ -18,12 +18,10 @@ from pdtools.search.options import ActionBeam
 
 @dataclass
 class Hypothesis:
-    """A hypothesis: actions, log joints in nats after and before the last one, and the number of open
-    constituents."""
+    """A hypothesis: actions, their log joint in nats, and the number of open constituents."""
 
     actions: list[int] = field(default_factory=list)
     score: float = 0.0
-    before: float = 0.0
     n_open: int = 0
 
 
@@ -91,7 +89,7 @@ def search(
                         step = step if opened is None else opened(action)
                         longer = [*hypothesis.actions, action]
                         score = hypothesis.score + logprobs[action]
-                        pool.append(Hypothesis(longer, score, hypothesis.score, hypothesis.n_open + step))
+                        pool.append(Hypothesis(longer, score, hypothesis.n_open + step))
             pool.sort(key=lambda each: -each.score)
             is_goal = [each.n_open == 0 if ends else each.actions[-1] == token for each in pool]
             generated += [each for each, goal in zip(pool[: beam.actions], is_goal, strict=False) if goal]
@@ -104,8 +102,8 @@ def search(
             worst = generated[beam.words - 1].score if len(generated) >= beam.words else -math.inf
             if frontier and frontier[0].score < worst:
                 break
-            if generated:
-                least = max(generated[0].score, generated[0].before) - margin
+            if generated and margin < math.inf:
+                least = max(generated[0].score - margin, worst)
                 frontier = [each for each in frontier if each.score >= least]
         generated.sort(key=lambda each: -each.score)
         kept = [each for each in generated[: beam.words] if each.score >= generated[0].score - margin]

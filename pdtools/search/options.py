@@ -77,8 +77,8 @@ class ActionBeam:
         words: number after a token; at most as many.
         fast_track: further hypotheses kept among those that generated the token after an action.
         margin: nats; among hypotheses that generated a token, those this much less probable than the best of
-            their string are dropped too; and among others, those this much less probable than it was before
-            the token. None: none are.
+            their string are dropped too. Others are dropped only once they are behind the last one that the
+            word beam would keep. None: none are.
     """
 
     actions: int = 100

@@ -322,7 +322,6 @@ class _Batch:
         generated = [frontier.taken(torch.arange(0, device=self.device))]  # none: there may be no room
         count = torch.zeros(n_goals, dtype=torch.int64, device=self.device)
         best = torch.full((n_goals, beam.words), -torch.inf, dtype=torch.float64, device=self.device)
-        before = best[:, 0]  # (c,), the score of the previous best hypothesis
         every = [(best[:0, 0], count[:0])]  # scores and strings of all that generated the token
         while len(frontier.score):
             score, row, action, is_goal = self._pool(frontier, tokens, inside, beam.actions)
@@ -336,9 +335,6 @@ class _Batch:
             new_score, new_string = score[chosen], string[chosen]
             every.append((new_score, new_string))
             count += torch.bincount(new_string, minlength=n_goals)
-            leader = torch.nonzero(_rank(new_string, n_goals) == 0)[:, 0]
-            leader = leader[new_score[leader] > best[new_string[leader], 0]]
-            before = before.index_copy(0, new_string[leader], frontier.score[row[chosen[leader]]])
             best = _best(best, new_score, new_string)
             generated.append(
                 self._extended(frontier, score, row, action, chosen[new_score >= best[new_string, -1]])
@@ -348,8 +344,10 @@ class _Batch:
             leading = torch.full((n_goals,), -torch.inf, dtype=torch.float64, device=self.device)
             leading = leading.scatter_reduce(0, string[others], score[others], "amax")
             done = (count >= beam.actions) | (leading < best[:, -1])
-            least = (torch.maximum(best[:, 0], before) - self.margin).masked_fill(done, torch.inf)
-            others = others[score[others] >= least[string[others]]]
+            least = best[:, 0] - self.margin
+            if self.margin < math.inf:  # the same of each hypothesis; it changes when ``count`` is reached
+                least = torch.maximum(least, best[:, -1])
+            others = others[score[others] >= least.masked_fill(done, torch.inf)[string[others]]]
             frontier = self._extended(frontier, score, row, action, others)
             self._read(frontier)
         last = _Hypotheses.join(generated)
@@ -458,8 +456,7 @@ class _Batch:
 
         Returns:
             For P extensions: log joints float64, rows of the extended hypotheses, actions, and whether they
-                are the
-            awaited ones: the token, or the end.
+            are the awaited ones: the token, or the end.
         """
         ids, n_labels = self.ids, self.ids.labels
         goal = tokens[frontier.string]  # (R,)
