@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from pdtools.models.dependency.scorer import (
     set_logprobs,
 )
 from pdtools.models.dependency.state import ArcState, WordChoice
+from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.score_terms import RelativePositions, ScoreInputs
@@ -74,11 +75,10 @@ class GiltLM(TransformerLM):
             },
         )
         self.feature_embedding = tables
-        for block in self.blocks:
-            terms = block.attention.terms
-            for position, graph in ((x, y) for x in terms for y in terms):
-                if isinstance(position, RelativePositions) and isinstance(graph, GraphScores):
-                    graph.share_bias(position)
+        if config.positions == "relative":
+            for block in cast(list[Block], list(self.blocks)):
+                positions, graph = block.attention.terms
+                cast(GraphScores, graph).share_bias(cast(RelativePositions, positions))
         self.scorer = Scorer(config.d_model, config.width, config.feature_width)
         self.scorer.initialize()
         never = torch.zeros(config.n_inputs)
@@ -216,7 +216,7 @@ class GiltLM(TransformerLM):
 
     # --- token by token -----------------------------------------------------------------------
 
-    def start(self, rows: int, length: int, entries: int | None = None) -> ArcState:
+    def start(self, rows: int, length: int, entries: int | None = None) -> Any:
         """See :meth:`LanguageModel.start`; W is the most words, plus 1."""
         self.check_length(length)
         config, weight = self.config, self.embedding.weight

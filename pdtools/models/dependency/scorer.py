@@ -6,7 +6,7 @@ width, E the width of a feature's embedding.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -95,7 +95,7 @@ class Scorer(nn.Module):
         """Draw the first weights as released: Kaiming's for first linear layers, w and w' from U(0, 1)."""
         for role in (self.head, self.dependent):
             for network in (role.word, role.pair):
-                nn.init.kaiming_normal_(network[1].weight, nonlinearity="relu")
+                nn.init.kaiming_normal_(cast(Tensor, network[1].weight), nonlinearity="relu")
         nn.init.uniform_(self.arc_weight)
         nn.init.uniform_(self.count_weight)
         nn.init.normal_(self.root, std=0.02)

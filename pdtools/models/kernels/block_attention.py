@@ -184,28 +184,14 @@ def _native_works(dtype: torch.dtype) -> bool:
             _BlockAttention.apply(q, k, v, *_in_order(openers), 0.0, False),
         )
         # Three equal tapes, with u added to the queries.
+        u, table, tape = normal(heads, 1, d_head), normal(heads, depths, d_head), some(torch.uint8)
+        one = Terms(table=3 * table, tape=tape)
+        three = Terms(content_bias=u, graph_table=table, graph=torch.stack([tape] * 3, 1))
         plain, ours = (
-            (mixed, *torch.autograd.grad((mixed * weight).sum(), (q, k, v, terms.content_bias, terms.table)))
+            (mixed, *torch.autograd.grad((mixed * weight).sum(), (q, k, v, u, table)))
             for mixed in (
-                _BlockAttention.apply(
-                    q + terms.content_bias,
-                    k,
-                    v,
-                    *_in_order(Terms(table=3 * terms.table, tape=terms.tape)),
-                    0.0,
-                    False,
-                ),
-                native_block_attention(
-                    q,
-                    k,
-                    v,
-                    Terms(
-                        content_bias=terms.content_bias,
-                        graph_table=terms.table,
-                        graph=terms.tape[:, None].expand(-1, 3, -1, -1),
-                    ),
-                    0.0,
-                ),
+                _BlockAttention.apply(q + u, k, v, *_in_order(one), 0.0, False),
+                native_block_attention(q, k, v, three, 0.0),
             )
         )
         yield from zip(ours, plain, strict=True)
