@@ -319,7 +319,7 @@ TreesOption = Annotated[
     search_option(
         "--trees",
         metavar="FILE",
-        help="Sum over these trees, without a search (blocks of lines, or id<TAB>tree).",
+        help="Sum over these trees, without a search (blocks of lines, or id<TAB>tree; gilt, dtg: CoNLL-U).",
     ),
 ]
 MaxBatchOption = Annotated[

@@ -3,6 +3,7 @@ hand."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 from typing import Any
@@ -21,6 +22,7 @@ from arc_oracle import (
 from toy_grammar_lm import enumerate_derivations
 
 from pdtools.errors import PdtoolsError
+from pdtools.models.base import TokenParts
 from pdtools.models.grammar.batch import TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.transition_derivations import TransitionKind
@@ -225,3 +227,28 @@ def test_draws_are_those_of_the_distribution() -> None:
 def test_settings_that_make_no_model(settings: dict[str, Any], problem: str) -> None:
     with pytest.raises(PdtoolsError, match=problem):
         arc_model(**settings)
+
+
+@pytest.mark.parametrize("mixed", [True, False])
+def test_half_precision_is_close(mixed: bool) -> None:
+    """With bf16 weights, and with float32 weights under the mixed precision that training uses."""
+    model = arc_model(continuing=1)
+    half = model if mixed else copy.deepcopy(model).to(torch.bfloat16)
+    _, rows = rows_of(model, [1, 4, 5, 3, 5, 2])
+    batch = model.pack(rows)
+    with torch.no_grad():
+        exact = model.forward_parts(batch)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=mixed):
+            found = half.forward_parts(batch)
+    for name in ("token_logprobs", "attach_logprobs"):
+        logprobs, wanted = getattr(found, name), getattr(exact, name)
+        assert logprobs.dtype == torch.float32
+        assert 0 < (logprobs - wanted).abs().max() < 0.05
+    if not mixed:
+        stepwise = enumerate_derivations(half, [1, 4, 5, 3, 5, 2]).prefix_logprobs
+        assert stepwise[-1] == pytest.approx(float(exact_sum(exact)), abs=0.05)
+
+
+def exact_sum(parts: TokenParts) -> torch.Tensor:
+    """log Σ over the rows of their joint probabilities."""
+    return (parts.token_logprobs + parts.attach_logprobs).sum(1).logsumexp(0)
