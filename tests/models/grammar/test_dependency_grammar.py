@@ -107,7 +107,7 @@ def test_what_positions_see_and_how_far_it_is() -> None:
             batch, (batch.tokens >= model.vocab_size) & (batch.pop != position)
         ).dense
         for b, (_, actions) in enumerate(rows):
-            row = positions_by_hand(ids[1:-1], actions, 1)  # type: ignore[arg-type]
+            row = positions_by_hand(ids[1:-1], actions, 1)
             for i, each in enumerate(row):
                 keys = torch.nonzero(seen[b, i])[:, 0].tolist()
                 assert {j: int(distances[b, i, j]) + NEAREST for j in keys} == each.sees
@@ -136,8 +136,8 @@ def test_in_c_and_by_torch_gradients_are_the_same(monkeypatch: pytest.MonkeyPatc
             calls.clear()
         model.zero_grad()
         parts = model.loss(batch)
-        sum(parts.sums.values()).backward()  # type: ignore[union-attr]
-        found.append({name: weight.grad.clone() for name, weight in model.named_parameters()})  # type: ignore[union-attr]
+        sum(parts.sums.values()).backward()
+        found.append({name: weight.grad.clone() for name, weight in model.named_parameters()})
     assert not calls
     for name, gradient in found[0].items():
         torch.testing.assert_close(gradient, found[1][name], atol=1e-4, rtol=1e-4)
