@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from arc_oracle import (
@@ -10,6 +13,7 @@ from arc_oracle import (
     R,
     as_actions,
     heads_by_hand,
+    is_projective,
     oracle_by_hand,
     positions_by_hand,
     projective_trees,
@@ -18,9 +22,12 @@ from arc_oracle import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pdtools.trees import Graph
 from pdtools.trees.arc_rows import ArcIds, arc_rows
 from pdtools.trees.arc_standard import (
+    CROSSING,
     ArcActions,
+    actions_of,
     dependency_text,
     heads_of,
     static_oracle,
@@ -118,3 +125,28 @@ def test_text_of_dependencies() -> None:
     assert dependency_text(words, CAT.tolist()) == "((the) cat) saw ((a) dog)"
     assert dependency_text(words, [1, -1, -1, 4, -1]) == "(the) cat | saw | (a) dog"
     assert dependency_text([], []) == ""
+
+
+def test_trees_of_a_treebank_come_back(test_data: Path) -> None:
+    """Sentences of English PUD; crossing arcs are refused, or lifted."""
+    file = test_data / "benchmarks" / "treebanks" / "ud_pud6.zip"
+    if not file.exists():
+        pytest.skip(f"no {file}")
+    with zipfile.ZipFile(file) as archive:
+        text = archive.read("UD_English-PUD/en_pud-ud-test.conllu").decode()
+    n_crossing = 0
+    for sentence in text.split("\n\n")[:200]:
+        rows = [line.split("\t") for line in sentence.splitlines() if line[:1].isdecimal()]
+        heads = [int(row[6]) for row in rows if row[0].isdecimal()]
+        graph = Graph.of_heads(heads)
+        word = np.array([-1, *range(len(heads)), -1], np.int32)
+        found = actions_of(graph, word)
+        if isinstance(found, str):
+            assert found == CROSSING
+            assert not is_projective([head - 1 for head in heads])
+            n_crossing += 1
+            found = actions_of(graph, word, lift=True)
+            assert not isinstance(found, str)
+            heads = graph.projected()[0].tree_heads().tolist()
+        assert (heads_of(found) + 1).tolist() == heads
+    assert 0 < n_crossing < 20
