@@ -58,7 +58,7 @@ class ActionIds:
         return self.first_closer + self.closers
 
     def positions(self, tokens: ArrayLike, constituents: ArrayLike) -> Int64:
-        """The number of positions of rows with so many tokens (special ones excluded) and constituents."""
+        """The number of positions of rows, by their tokens (special ones excluded) and constituents."""
         return (
             1 + np.asarray(tokens, np.int64) + (3 if self.doubled else 2) * np.asarray(constituents, np.int64)
         )

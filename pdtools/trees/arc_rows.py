@@ -50,7 +50,7 @@ class ArcIds(ActionIds):
         return self.tokens + 2
 
     def positions(self, tokens: ArrayLike, words: ArrayLike) -> Int64:
-        """Positions of rows with so many tokens (special ones aside) and words."""
+        """The number of positions of rows with these numbers of tokens (special ones aside) and words."""
         return np.asarray(tokens, np.int64) + 2 * np.asarray(words, np.int64)
 
 

@@ -99,7 +99,7 @@ class Graph:
 
     @property
     def counts(self) -> Int32:
-        """Int32 (m), how many arcs belong to each word."""
+        """The number of arcs that belong to each word: int32 (m)."""
         return np.bincount(self.later - 1, minlength=self.n_words).astype(np.int32)
 
     @property

@@ -195,7 +195,7 @@ class Benchmark:
         return None
 
     def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:
-        """The predictions for items with so many options, of which ``right``, from 0, is right."""
+        """The predictions for items with this number of options, of which ``right``, from 0, is right."""
         return [formula_of(text, tuple(self.strings), right, options) for text in self.predictions.values()]
 
 
@@ -206,7 +206,7 @@ def option_name(number: int) -> str:
 
 @lru_cache(maxsize=256)
 def formula_of(text: str, strings: tuple[str, ...], right: int | None, options: int) -> Formula:
-    """Parse a prediction about strings and so many options, of which ``right``, from 0, is right."""
+    """Parse a prediction about strings and options, of which ``right``, from 0, is right."""
     names = [option_name(i) for i in range(options)]
     if right is not None:
         others = ", ".join(name for i, name in enumerate(names) if i != right)

@@ -143,7 +143,7 @@ def _nll_and_derivative(logits: Tensor, targets: Tensor, *, derive: bool) -> tup
 
 
 def _add_product(total: Tensor, x: Tensor, y: Tensor) -> None:
-    """Add x y to what may be more precise than they are."""
+    """Add the product x y to a tensor that may be more precise."""
     if total.dtype == x.dtype:
         total.addmm_(x, y)
     else:

@@ -154,7 +154,7 @@ def read_block(
 
 
 def graph_of(n_words: int, arcs: Sequence[tuple[int, int]], counts: Counts) -> Graph:
-    """The graph of arcs (head, dependent) without self-loops; these, and what is no tree in it, are counted.
+    """The graph of arcs (head, dependent) without self-loops; these, and parts that are no tree, are counted.
 
     Raises:
         InputError: for an arc to the root, or outside of the sentence.
