@@ -42,7 +42,7 @@ class ScoreInputs:
             constituent, head 1 the keys in it; the others, and both outside of constituents, see all keys up
             to the position.
         graph: int64 (B, 3, Q, K), the features of dependency graphs; None for models without.
-        constants: of terms the tensors that are the same at every step of decoding, as far as they are known.
+        constants: the terms' tensors that are the same at every step of decoding, as far as known.
     """
 
     causal: Tensor | None
