@@ -284,13 +284,13 @@ class ActionState(DecoderState):
                 actions = torch.cat([actions, actions[second]])
                 positions = torch.cat([positions, positions[second] + 1])
         self.memory.take(len(actions))
-        new = slice(begin, begin + len(actions))
+        entries = slice(begin, begin + len(actions))
         return Step(
             actions=actions,
             positions=positions,
             visible=visible[:, :, None],
             depth_difference=None if difference is None else difference[:, None, None],
-            caches=[StepCache(values, new, keys) for values in self.memory.values],
+            caches=[StepCache(values, entries, keys) for values in self.memory.values],
         )
 
     def take(self, hidden: Tensor) -> None:
