@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from pdtools.models.kernels.dropout import Dropout
+from pdtools.models.kernels.native_gelu import Gelu
 from pdtools.models.transformer.attention import Attention
 from pdtools.models.transformer.cache import Cache
 from pdtools.models.transformer.config import Activation, TransformerConfig
@@ -67,4 +68,4 @@ def activation(name: Activation) -> nn.Module:
     """Return the activation function of that name."""
     if name == "relu":
         return nn.ReLU()
-    return nn.GELU(approximate="tanh" if name == "gelu" else "none")
+    return Gelu() if name == "gelu" else nn.GELU()
