@@ -49,8 +49,10 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The same shape."""
-        if not self.training or dropped_levels(self.probability) == 0 or x.device.type != "cpu":
-            return F.dropout(x, self.probability, self.training)
+        if not self.training:
+            return x
+        if dropped_levels(self.probability) == 0 or x.device.type != "cpu":
+            return F.dropout(x, self.probability)
         return _Dropout.apply(x, self.probability)
 
 
