@@ -47,7 +47,9 @@ class GraphScores(ScoreTerm):
         assert inputs.graph is not None
         for positions in self._positions:
             q = q + positions.content_bias
-        by_value = q @ self.vectors(key_map, inputs.graph_rows).transpose(1, 2)  # (B, H, Q, rows)
+        # einsum folds batch and queries into one matrix; matmul would first copy the table for every row.
+        vectors = self.vectors(key_map, inputs.graph_rows)  # (H, rows, d_head)
+        by_value = torch.einsum("bhqd,hvd->bhqv", q, vectors)  # (B, H, Q, rows)
         tapes = (each[:, None].long().expand(-1, self.heads, -1, -1) for each in inputs.graph.unbind(1))
         first, *others = (by_value.gather(3, tape) for tape in tapes)  # (B, H, Q, K) each
         return sum(others, first)
