@@ -329,7 +329,7 @@ MaxBatchOption = Annotated[
 DtypeOption = Annotated[
     Dtype,
     model_option(
-        "--dtype", help="Type of the weights. bf16 is faster on processors that support it, and less exact."
+        "--dtype", help="Type of the weights. bf16 is less exact, and faster on some processors."
     ),
 ]
 BosOption = Annotated[
