@@ -328,9 +328,7 @@ MaxBatchOption = Annotated[
 ]
 DtypeOption = Annotated[
     Dtype,
-    model_option(
-        "--dtype", help="Type of the weights. bf16 is less exact, and faster on some processors."
-    ),
+    model_option("--dtype", help="Type of the weights. bf16 is less exact, and faster on some processors."),
 ]
 BosOption = Annotated[
     bool,
