@@ -295,7 +295,7 @@ class GiltLM(TransformerLM):
         own[:, :, 0] = 0
         if state.position == 0:
             own.zero_()
-        own = own + VALUES * torch.arange(3, device=own.device)[:, None]  # rows of the tables
+        own = (own + VALUES * torch.arange(3, device=own.device)[:, None]).to(torch.int16)  # rows of tables
         inputs = ScoreInputs(causal=None, tape=None, graph=own[:, :, None])
         length = torch.tensor([state.position + 1], device=tokens.device)
         x = self._input(self.embedding(tokens)[:, None], first=state.position, lengths=length)  # (R, 1, D)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +33,8 @@ class GraphScores(ScoreTerm):
         # Not registered: they belong to others.
         self._tables = (tables,)
         self._positions: tuple[RelativePositions, ...] = ()
+        # While nothing is learned: what the vectors were made of, and these.
+        self._known: tuple[list[tuple[int, int]], Tensor] | None = None
 
     def share_bias(self, positions: RelativePositions) -> None:
         """Use the u of a layer's positions."""
@@ -55,7 +57,19 @@ class GraphScores(ScoreTerm):
         return sum(others, first)
 
     def vectors(self, key_map: Tensor, rows: Tensor | None) -> Tensor:
-        """The vectors that values of features add to keys, for all or some rows: (H, rows, d_head)."""
+        """What values of features add to keys, of all or of some rows: (H, rows, d_head).
+
+        Steps of decoding, which need all, make them once.
+        """
+        sources = [self._tables[0].weight, *(cast(Tensor, each.weight) for each in self.maps), key_map]
+        if rows is not None or torch.is_grad_enabled() or any(each.is_inference() for each in sources):
+            return self._vectors(key_map, rows)
+        made_of = [(each.data_ptr(), each._version) for each in sources]
+        if self._known is None or self._known[0] != made_of:
+            self._known = made_of, self._vectors(key_map, None).contiguous()
+        return self._known[1]
+
+    def _vectors(self, key_map: Tensor, rows: Tensor | None) -> Tensor:
         table = self._tables[0].weight  # (3 · VALUES, E)
         counts = [VALUES] * 3
         if rows is not None:

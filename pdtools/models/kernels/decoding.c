@@ -3,7 +3,8 @@
    hypotheses share are still near when the next one reads them. Compiled by decoding.py, for 32-bit numbers or,
    with -DDOUBLE, for 64-bit ones.
 
-   score(j) = scale (q·k_j + u·k_j + (q + v)·r_j + q·e[tape_j] - slope open_j) - alibi (n - 1 - j)
+   score(j) = scale (q·k_j + u·k_j + (q + v)·r_j + q·e[tape_j] + (q + u)·Σ_f g[graph_fj] - slope open_j)
+              - alibi (n - 1 - j)
 
    of the keys that are seen; r_j is the vector of a distance, of j's place or of what `apart` says.
 
@@ -14,6 +15,7 @@
 typedef struct {
     long heads, n, d, depths, table_heads; /* n: tokens read, the newest among them */
     long distances, seen_heads;            /* vectors r of each head; heads that `seen` tells apart, or 1 */
+    long values_of_graphs;                 /* vectors g of each head */
     long width, by_query;                  /* how far apart rows of the cache, and of q, lie */
     double scale;
     /* In the order of decoding.py. A term that there is not is 0. */
@@ -28,6 +30,8 @@ typedef struct {
     const uint8_t *seen;                                 /* (rows, seen_heads, n) */
     const real *alibi;                                   /* (heads) */
     const int16_t *apart;                                /* (rows, n): which distance; 0: j, the farthest first */
+    const real *graph_table;                             /* (heads, values_of_graphs, d) */
+    const int16_t *graph;                                /* (rows, 3, n) */
     real *out;                                           /* (rows, heads, d): what attention gives */
 } attention;
 
@@ -106,9 +110,9 @@ static void find(long n, long width, const int64_t *entries, const real *values,
 /* Rows first to last - 1. 0 if there is no memory. */
 int attend(const attention *a, long first, long last) {
     const long n = a->n, d = a->d;
-    real *scores = malloc((in_whole(n, LANES) + 4 + 2 * d) * sizeof(real));
-    const real **keys = malloc(n * sizeof(*keys));
-    const int made = scores && keys;
+    real *scores = malloc((in_whole(n, LANES) + 4 + 2 * d) * sizeof(real)), *more = malloc((n + 4) * sizeof(real));
+    const real **keys = malloc(2 * n * sizeof(*keys)), **found = keys + n;
+    const int made = scores && more && keys;
     for (long row = first; made && row < last; row++) {
         find(n, a->width, a->entries + row * n, a->values, keys);
         const uint8_t *tape = a->tape ? a->tape + row * n : 0;
@@ -131,6 +135,12 @@ int attend(const attention *a, long first, long last) {
             const real *vectors = a->distance ? a->distance + (h * a->distances + (apart ? 0 : from)) * d : 0;
             const real *table = a->table ? a->table + (a->table_heads > 1 ? h * a->depths * d : 0) : 0;
             products(m, d, keys + from, h * d, x, y, vectors, apart, q, table, tape ? tape + from : 0, scores);
+            for (long f = 0; a->graph && f < 3; f++) {
+                const int16_t *graph = a->graph + (row * 3 + f) * n + from;
+                for (long j = 0; j < m; j++) found[j] = a->graph_table + (h * a->values_of_graphs + graph[j]) * d;
+                products(m, d, found, 0, x, 0, 0, 0, 0, 0, 0, more);
+                for (long j = 0; j < m; j++) scores[j] += more[j];
+            }
             if (a->slopes) {
                 const real slope = a->slopes[h];
                 const int16_t *open = a->open + row * n + from;
@@ -148,6 +158,7 @@ int attend(const attention *a, long first, long last) {
         }
     }
     free(scores);
+    free(more);
     free(keys);
     return made;
 }

@@ -28,10 +28,13 @@ TILE_ROWS = 512
 TILE_CELLS = 1 << 18
 
 # Forms of terms that are computed here.
-TAKES = all_but("fixed", "innermost", "graph_table", "graph")
+TAKES = all_but("fixed", "innermost")
 
 # ``attention`` in decoding.c, in its order.
-_SIZES = ("heads", "n", "d", "depths", "table_heads", "distances", "seen_heads", "width", "by_query")
+_SIZES = (
+    *("heads", "n", "d", "depths", "table_heads", "distances", "seen_heads", "values_of_graphs"),
+    *("width", "by_query"),
+)
 
 
 class _Arguments(ctypes.Structure):
@@ -70,13 +73,14 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         values: (entries, 2D), keys of all heads and then values.
         entries: int64 (R, n), of the tokens, the newest last.
         terms: in q's precision; for a step, that is with (R, 1, n) instead of (B, N, N), ``seen``
-            also (R, H, n) and True for at least one; without ``fixed`` and ``innermost``. The tape is uint8.
+            also (R, H, n) and True for at least one; without ``fixed`` and ``innermost``. The tape is uint8,
+            graph int16.
 
     Returns:
         (R, H, d_head).
 
     Raises:
-        IndexError: if a depth, or a distance, is not in its table.
+        IndexError: if a depth, a distance or a value of a graph is not in its table.
     """
     rows, heads, d_head = q.shape
     depths = 0 if terms.table is None else terms.table.shape[1]
@@ -87,6 +91,9 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         least, most = (int(each) for each in terms.apart.aminmax())
         if least < 0 or most >= distances:
             raise IndexError(f"distances from {least} to {most} are not in a table of {distances} rows")
+    values_of_graphs = 0 if terms.graph_table is None else terms.graph_table.shape[1]
+    if terms.graph is not None and (greatest := int(terms.graph.max())) >= values_of_graphs:
+        raise IndexError(f"{greatest} is not in a table of {values_of_graphs} rows")
     out = q.new_empty(rows, heads, d_head)
     q, entries = _with_whole_rows(q.flatten(1)), entries.contiguous()
     given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in TAKES}
@@ -99,6 +106,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         table_heads=0 if terms.table is None else terms.table.shape[0],
         distances=distances,
         seen_heads=0 if terms.seen is None else terms.seen.shape[1],
+        values_of_graphs=values_of_graphs,
         width=values.shape[1],
         by_query=q.stride(0),
         scale=1 / math.sqrt(d_head),
@@ -226,7 +234,12 @@ def _works(dtype: torch.dtype) -> bool:
             apart=some(torch.int16, depths, 2, 1, n),
             seen=torch.tensor([[[0, 1, 1, 0, 1, 0, 0]], [[0, 0, 0, 0, 0, 0, 1]]], dtype=torch.bool),
         )
-        for given in (terms, terms._replace(table=normal(1, depths, d_head)), apart, Terms()):
+        graph = Terms(
+            content_bias=terms.content_bias,
+            graph_table=normal(heads, depths, d_head),
+            graph=some(torch.int16, depths, 2, 3, 1, n),
+        )
+        for given in (terms, terms._replace(table=normal(1, depths, d_head)), apart, graph, Terms()):
             yield attend_to_entries(q, values, entries, given), _plainly(q, values, entries, given)
         x = normal(2, values.shape[1])
         yield multiply_by_entries(x, values, entries), torch.einsum("rd,rnd->rn", x, values[entries])
@@ -255,6 +268,10 @@ def _plainly(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) -> Tensor
         assert terms.tape is not None
         by_depth = torch.einsum("rhd,htd->rht", q, terms.table.expand(heads, -1, -1))
         scores = scores + by_depth.gather(2, terms.tape.long().expand(-1, heads, -1))
+    if terms.graph is not None and terms.graph_table is not None:
+        by_value = torch.einsum("rhd,htd->rht", keyed, terms.graph_table)
+        for tape in terms.graph.long().unbind(1):
+            scores = scores + by_value.gather(2, tape.expand(-1, heads, -1))
     if terms.slopes is not None:
         assert terms.open is not None
         scores = scores - terms.slopes[:, None] * terms.open

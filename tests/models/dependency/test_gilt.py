@@ -232,6 +232,21 @@ def test_token_by_token_equals_one_pass(positions: str, norm: str) -> None:
     assert last.tolist() == pytest.approx(parts.token_logprobs[:, -1].tolist(), abs=1e-5)
 
 
+def test_vectors_of_steps_are_made_anew_after_weights_change() -> None:
+    model = gilt()
+    found = []
+    for _ in range(2):
+        with torch.inference_mode():
+            made = ArcDerivations(model, 1, 4)
+            for token in (3, 4):
+                made.extend(torch.tensor([token]), torch.tensor([1]))
+            found.append(model.next_token_logprobs(made.state)[0])
+        with torch.no_grad():
+            for parameter in model.blocks[0].attention.terms[1].parameters():
+                parameter.mul_(2)
+    assert float((found[0] - found[1])[2:].abs().max()) > 1e-3
+
+
 def test_padding_changes_nothing() -> None:
     model = gilt(arcs="set")
     rows = [
