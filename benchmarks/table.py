@@ -28,6 +28,7 @@ BENCHMARKS = (
     "grammar_attention.py",
     "grammar_models.py",
     "treereg.py",
+    "gilt_step.py",
     "cross_entropy.py",
     "stack_attention.py",
     "beam.py",

@@ -223,18 +223,21 @@ def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     Returns:
         Sums (R, COUNTS, K), best first, -inf where there are fewer, and bool (R, COUNTS, K, C).
     """
-    rows, candidates = scores.shape
-    sums = torch.full((rows, COUNTS, number), -torch.inf, dtype=torch.float64, device=scores.device)
+    rows, device = len(scores), scores.device
+    (known,) = torch.nonzero((scores > -torch.inf).any(0), as_tuple=True)  # of any row
+    sums = torch.full((rows, COUNTS, number), -torch.inf, dtype=torch.float64, device=device)
     sums[:, 0, 0] = 0
-    chosen = torch.zeros(rows, COUNTS, number, candidates, dtype=torch.bool, device=scores.device)
-    for c in range(candidates):
-        longer = F.pad(sums[:, :-1] + scores[:, c, None, None].double(), (0, 0, 1, 0), value=-torch.inf)
+    chosen = torch.zeros(rows, COUNTS, number, len(known), dtype=torch.bool, device=device)
+    for c, score in enumerate(scores[:, known].double().unbind(1)):
+        longer = F.pad(sums[:, :-1] + score[:, None, None], (0, 0, 1, 0), value=-torch.inf)
         taken = F.pad(chosen[:, :-1], (0, 0, 0, 0, 1, 0))
         taken[..., c] = True
         both, order = torch.cat([sums, longer], 2).sort(dim=2, descending=True, stable=True)
         sums, order = both[..., :number], order[..., :number]
-        chosen = torch.cat([chosen, taken], 2).gather(2, order[..., None].expand(-1, -1, -1, candidates))
-    return sums, chosen
+        chosen = torch.cat([chosen, taken], 2).gather(2, order[..., None].expand(-1, -1, -1, len(known)))
+    every = torch.zeros(rows, COUNTS, number, scores.shape[1], dtype=torch.bool, device=device)
+    every[..., known] = chosen
+    return sums, every
 
 
 def arc_loss(scores: Scores, pairs: Pairs, adjacency: Tensor) -> Tensor:
