@@ -311,3 +311,10 @@ def test_features_are_clamped_and_counted() -> None:
     wanted = sum(1 for t in range(1, m + 1) for j in range(1, t + 1) if 10 * (t - j) > 150)
     assert int(batch.clamped.sum()) == wanted > 0
     assert int(batch.features.max()) == 150
+
+
+def test_thirty_arcs_at_a_word_are_too_many() -> None:
+    model = gilt()
+    for number, problem in ((29, None), (30, "30 or more arcs at a word")):
+        graph = Graph.of(31, range(number), [31] * number)
+        assert model.derivation_kind.problem(model, graph) == problem
