@@ -174,9 +174,11 @@ class CountTerm(LossTerm):
         return config.count_weight
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log the share of words whose likeliest number is right."""
+        """Log its mean over words, and the share of words whose likeliest number is right."""
         words = sums["words"]
-        return {"count_accuracy": sums["counts_right"] / words} if words else {}
+        if not words:
+            return {}
+        return {"count_loss": sums[self.name] / words, "count_accuracy": sums["counts_right"] / words}
 
 
 class ArcTerm(LossTerm):

@@ -30,6 +30,9 @@ from pdtools.models.dependency.scorer import (
     set_logprobs,
 )
 from pdtools.models.transformer.score_terms import RelativePositions
+from pdtools.training.distributed import Ranks
+from pdtools.training.loss import LossSums, StepWeights, base_count
+from pdtools.training.recipe import TrainConfig
 from pdtools.trees.graphs import Graph
 
 SETTINGS = {"feature_width": 6, "input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
@@ -313,8 +316,46 @@ def test_features_are_clamped_and_counted() -> None:
     assert int(batch.features.max()) == 150
 
 
-def test_thirty_arcs_at_a_word_are_too_many() -> None:
-    model = gilt()
+def test_token_by_token_equals_one_pass_where_features_are_clamped() -> None:
+    """In a chain of 20 words distances are up to 190, beyond the 151 values with embeddings."""
+    m = 20
+    model = gilt(max_length=30)
+    tokens, graph = [3, 4] * (m // 2), Graph.of(m, [*range(2, m + 1), 0], [*range(1, m), m])
+    batch = packed(model, tokens, graph)
+    assert int(batch.clamped) > 0
+    wanted = model.forward_parts(batch).token_logprobs[0, 1:-1]
+    made, found = ArcDerivations(model, 1, m + 2), []
+    for t, token in enumerate(torch.tensor(tokens)[:, None], start=1):
+        found.append(float(model.token_logprobs(made.state, token)))
+        chosen = torch.zeros(1, 2 * made.state.networks.shape[1], dtype=torch.bool)
+        chosen[0, 0] = t == m  # the root's arc; its other one is to the word before
+        if t > 1:
+            chosen[0, made.state.networks.shape[1] + t - 1] = True
+        made.read(token, chosen)
+    assert found == pytest.approx(wanted.tolist(), abs=1e-5)
+
+
+def test_as_many_arcs_as_a_word_may_have() -> None:
+    kind = gilt().derivation_kind
     for number, problem in ((29, None), (30, "30 or more arcs at a word")):
-        graph = Graph.of(31, range(number), [31] * number)
-        assert model.derivation_kind.problem(model, graph) == problem
+        graph = Graph.of(40, range(number), [40] * number)
+        assert kind.problem(gilt(), graph) == problem
+
+
+def test_the_loss_of_a_step() -> None:
+    """Weights of its three sums, .4 by default, over sentences, of which there are two."""
+    model = gilt()
+    batch = model.pack([(row([3, 4, 5, 3]), random_graph(3, 1)), (row([4, 3]), random_graph(2, 2))])
+    parts = model.loss(batch)
+    token, count, arc = (float(parts.sums[name]) for name in ("token_nll", "count_nll", "arc_bce"))
+    for weights, wanted in (
+        ({}, token + 0.4 * (count + arc)),
+        ({"count_weight": 0.5, "arc_weight": 0.125}, token + count / 2 + arc / 8),
+    ):
+        config = TrainConfig(normalize="sentence", **weights)
+        assert float(StepWeights(config, [batch], Ranks()).loss(parts)) == pytest.approx(wanted)
+        assert int(base_count(batch, config)) == 2
+    sums = LossSums({name: float(each) for name, each in (parts.sums | parts.counts).items()})
+    scores = sums.scores(TrainConfig(), model)
+    assert scores["count_loss"] == pytest.approx(count / 5)
+    assert scores["arc_loss"] == pytest.approx(arc / 5)
