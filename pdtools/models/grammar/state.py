@@ -250,10 +250,10 @@ class ActionState(DecoderState):
         self.n_open = self.n_open + opening.long() - closing.long()
         if bool(opening.any()):
             level = (self.n_open - 1).clamp(min=0)[:, None]
-            for name, new in (("labels", actions - ids.tokens), ("places", put_at)):
+            for name, opened in (("labels", actions - ids.tokens), ("places", put_at)):
                 table = getattr(self, name)
-                new = torch.where(opening[:, None], new[:, None], table.gather(1, level))
-                setattr(self, name, table.scatter(1, level, new))
+                value = torch.where(opening[:, None], opened[:, None], table.gather(1, level))
+                setattr(self, name, table.scatter(1, level, value))
         positions = self.read
         self.last, self.read, self.closing = actions, self.read + 1, None
 
