@@ -116,7 +116,7 @@ def attention(batch: ArcBatch, options: Options) -> dict[str, Run]:
     graph = GraphScores(d_model, HEADS, torch.nn.Embedding(3 * VALUES, 256).to(**made)).to(**made)
     graph.share_bias(positions)
     places, rows = batch.at_tokens()
-    before = int((rows < 2 * VALUES).sum())  # distances', the most, are last
+    before = int((rows < 2 * VALUES).sum())  # the rows of distances, the most, are last
     one = DepthScores(d_model, HEADS, len(rows) - before, "hidden").to(**made)
     key_map = torch.randn(d_model, d_model, **made)
     causal = torch.ones(N, N, dtype=torch.bool, device=options.device).tril()

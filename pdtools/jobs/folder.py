@@ -53,7 +53,7 @@ from pdtools.jobs.plan import Plan, Slice
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
 _LOCK = "lock"  # the beginning of names of locked files
-_HELD = Manifest(
+_CONTENT = Manifest(
     kind="unfinished run", parts=re.compile(r"job\.json|lock(-\d+-of-\d+)?|[a-z]+(/\d+-[0-9a-f]+\.zst)?")
 )
 
@@ -187,7 +187,7 @@ def job_folder(
                         f"{folder}: an unfinished run (--resume continues it, --overwrite starts again)"
                     )
                 read_job(folder)  # it is one
-                check_all_ours(folder, _HELD)
+                check_all_ours(folder, _CONTENT)
                 _empty(folder)
         elif _holds_others(folder) and not (folder / _JOB_FILE).exists():  # another slice's, by now
             raise PdtoolsError(f"{folder}: chunks would be kept there, but it holds something else")
@@ -212,7 +212,7 @@ def job_folder(
 
 def _holds_others(folder: Path) -> bool:
     """Return whether a folder holds files that no run leaves before its first chunk."""
-    return holds_others(folder, _HELD) or not all(
+    return holds_others(folder, _CONTENT) or not all(
         path.name.startswith((_LOCK, f".{_JOB_FILE}.")) for path in folder.iterdir()
     )
 
@@ -279,7 +279,7 @@ def _delete_locks(folder: Path) -> None:
 
 def _discard(folder: Path) -> None:
     """Delete a job's folder, atomically for other processes; files of others in it stay."""
-    if OPEN_FILES_STAY or folder.is_symlink() or holds_others(folder, _HELD):
+    if OPEN_FILES_STAY or folder.is_symlink() or holds_others(folder, _CONTENT):
         _empty(folder)
         return
     gone = temporary_name(folder)
@@ -295,7 +295,7 @@ def _empty(folder: Path) -> None:
         if path.is_dir() and not path.is_symlink():
             with contextlib.suppress(OSError):  # it holds something else
                 path.rmdir()
-        elif _HELD.problem(name, folder) is None and not name.startswith(_LOCK):
+        elif _CONTENT.problem(name, folder) is None and not name.startswith(_LOCK):
             path.unlink()
 
 

@@ -38,10 +38,10 @@ class TokenwiseKind(DerivationKind):
 
     @staticmethod
     def of(model: LanguageModel) -> TokenwiseKind:
-        """The kind of a model.
+        """The kind of a model, which has to be a tokenwise one.
 
         Raises:
-            PdtoolsError: if it is another.
+            PdtoolsError: if it is not.
         """
         kind = model.derivation_kind
         if not isinstance(kind, TokenwiseKind):
@@ -110,8 +110,10 @@ class TokenwiseDerivations(Derivations):
         self.history = self.history[rows]
         self._next = None if self._next is None else self._next[rows]
 
-    def left(self, legal: Tensor, ends: Tensor) -> Tensor:
-        """Return the legal choices (R, C) that a string leaves; the others are dropped, not renormalised.
+    def consistent(self, legal: Tensor, ends: Tensor) -> Tensor:
+        """Return the legal choices (R, C) that agree with where the given sentences of windows end.
+
+        The others are dropped, not renormalised.
 
         Args:
             ends: bool (R,), in windows True if the next token is its sentence's last; elsewhere all false.
@@ -140,7 +142,7 @@ class TokenwiseDerivations(Derivations):
         """See :meth:`Derivations.fits`."""
         if self._next is not None:
             ends = torch.full_like(self._next, self.windows and token == self.model.eos_id, dtype=torch.bool)
-            return self.left(self.legal(self._next), ends)
+            return self.consistent(self.legal(self._next), ends)
         return torch.arange(self.model.vocab_size, device=self.model.device)[None] == token
 
     def generated(self, choices: Tensor) -> Tensor:

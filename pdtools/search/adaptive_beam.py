@@ -59,8 +59,8 @@ class Step(NamedTuple):
 
 
 SURE = ErrorBound(0.0, 0.0)
-# The others are to agree with the last one. Their time and errors are in benchmarks/README.md, the
-# source of these numbers.
+# Earlier steps should decide comparisons as the last one does. These bounds are from their measured errors
+# (benchmarks/README.md).
 STEPS = (
     Step(30, 4.0, regions=ErrorBound(0.1, 0.5), totals=None),
     Step(100, 5.0, regions=None, totals=ErrorBound(1.75, 0.5)),

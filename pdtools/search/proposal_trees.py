@@ -157,7 +157,7 @@ class ProposalTreesScorer(CheckpointScorer):
         return found
 
     def _prefix_logprobs(self, ids: Sequence[NDArray[np.int32]]) -> list[NDArray[np.float64]]:
-        """A_0, …, A_n, A_end of sentences with trees, float64 (n + 2), nats; see :func:`prefix_logprobs`."""
+        """Log p of all beginnings of each sentence, float64 (n + 2); see :func:`prefix_logprobs`."""
         model = self.loaded.model
         rows = [(tokens, given) for tokens in ids for given in self._proposals.by_ids[tokens.tobytes()]]
         read: dict[int, _Reading] = {}
@@ -295,10 +295,10 @@ def _read(model: LanguageModel, rows: Sequence[tuple[NDArray[np.int32], Any]]) -
 
 
 def prefix_logprobs(derivations: Sequence[_Reading]) -> NDArray[np.float64]:
-    """A_0, …, A_n, A_end of a sentence, float64 (n + 2), nats.
+    """Log p of all beginnings of a sentence, summed over its derivations, float64 (n + 2), nats.
 
-    A_t is the log of the sum, over the different beginnings of its derivations up to token t, of the
-    beginning's probability.
+    They are A_0, …, A_n, A_end: A_t is the log of the sum, over the different beginnings of its derivations
+    up to token t, of the beginning's probability.
 
     Args:
         derivations: different derivations, at least one.

@@ -27,12 +27,12 @@ class ShardRow:
         encoding: n tokens between ROOT and EOS.
         attach: int32 (n + 2), in the sentence layout.
         n_words: the number of words in ``text``.
-        constituents: over the n tokens, where the shards have them.
+        constituents: labelled constituents over the n tokens, if the shards have them.
         graph: the words' dependencies, if the shards have them.
-        wrapped: whether the tree had none.
-        n_rewritten: number of their rewritten labels.
-        file: its file, if known.
-        begins: whether it begins a document inside the file.
+        wrapped: whether the tree had no constituents.
+        n_rewritten: number of rewritten labels of constituents.
+        file: the file that the sentence is from, if known.
+        begins: whether the sentence begins a document inside the file.
     """
 
     text: str
@@ -58,8 +58,8 @@ class Rows:
         n_unknown: how many of these became ``<unk>``.
         n_wrapped: how many trees had no constituents.
         n_rewritten: how many constituents had labels that were rewritten.
-        documents: that the rows are from, where that is known: of each its file and how many rows (or
-            none). The first one goes on with the last one of the rows before, if that is of the same file.
+        documents: the file and number of rows of each document in turn, if known. The first one (of 0 rows if
+            it ends before) goes on with the last document of the rows before, if that is of the same file.
     """
 
     table: pa.Table
@@ -149,7 +149,7 @@ def make_rows(
         offsets: int (R + 1), where the rows begin in these, and the last one ends.
         constituents: the constituents of all rows, and int64 (R + 1), the index at which each row's labels
             begin.
-        graphs: (R) of the dependencies of each row.
+        graphs: the dependencies of each of the R rows.
         n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`Rows`.
     """
     import pyarrow as pa

@@ -48,7 +48,7 @@ class LossTerm:
         return 1
 
     def count(self, batch: Batch) -> Tensor | None:
-        """The batch's part of the term's own divisor, int64 (), without reading it; None: no part."""
+        """The batch's part of the term's own divisor, int64 () on its device; None: no part."""
         return None
 
     def without(self, batch: Batch) -> Batch:
@@ -56,7 +56,7 @@ class LossTerm:
         return batch
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Scores for the log, JSON-ready; None if the divisor is 0."""
+        """Scores for the log, JSON-ready; None, or no score, if the divisor is 0."""
         return {}
 
 
@@ -67,7 +67,7 @@ class TokenTerm(LossTerm):
     counters = ("tokens",)
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log exp of the mean of −log p(x_k | x_<k, W_{k−1}); for a masked model over the hidden tokens."""
+        """The perplexity, exp of the mean of −log p(x_k | x_<k, W_{k−1}); of hidden tokens if masked."""
         kind = "masked" if model.objective == "masked" else "given_trees"
         return {f"ppl_token_{kind}": perplexity(sums[self.name], sums["tokens"])}
 
@@ -86,7 +86,7 @@ class AttachmentTerm(LossTerm):
         return config.attachment_weight
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log the share of right ones, and a perplexity with −log p(r_k | …) in it, per token.
+        """The share of right ones, and a perplexity with −log p(r_k | …) in it, per token.
 
         A scaffold's runs are no part of p(x, y).
         """
@@ -127,7 +127,7 @@ class TreeRegTerm(LossTerm):
         return replace(batch, edges=None)
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log its mean over trees, and the share of right splits."""
+        """The mean loss of a tree, and the share of right splits."""
         if not model.has_treereg:
             return {}
         trees, splits = sums["trees"], sums["splits"]
@@ -159,7 +159,7 @@ class NumberTerm(LossTerm):
         return None if batch.numbers is None else (~batch.numbers.isnan()).sum()
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log its mean."""
+        """The mean squared error."""
         return {"mean_squared_error": sums[self.name] / sums["numbers"]} if sums["numbers"] else {}
 
 
@@ -174,7 +174,7 @@ class CountTerm(LossTerm):
         return config.count_weight
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log its mean over words, and the share of words whose likeliest number is right."""
+        """The share of words whose likeliest number is right."""
         words = sums["words"]
         if not words:
             return {}
@@ -191,7 +191,7 @@ class ArcTerm(LossTerm):
         return config.arc_weight
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
-        """Log its mean over words."""
+        """The mean loss of a word."""
         words = sums["words"]
         return {"arc_loss": sums[self.name] / words} if words else {}
 

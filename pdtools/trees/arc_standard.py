@@ -53,18 +53,18 @@ def actions_of(graph: Graph, word: NDArray[np.int32], *, lift: bool = False) -> 
     if not lift and graph.n_crossings:
         return CROSSING
     tree = graph.projected()[0] if lift else graph
-    counts = np.bincount(word[1:-1], minlength=graph.n_words)
-    return static_oracle(tree.tree_heads() - np.int32(1), counts)
+    n_tokens = np.bincount(word[1:-1], minlength=graph.n_words)
+    return static_oracle(tree.tree_heads() - np.int32(1), n_tokens)
 
 
-def static_oracle(heads: NDArray[np.int32], chunks: NDArray[np.integer] | None = None) -> ArcActions:
+def static_oracle(heads: NDArray[np.int32], n_tokens: NDArray[np.integer] | None = None) -> ArcActions:
     """The actions of a projective tree.
 
     Left arcs follow their head; the right arc of a dependent follows the last word of what it dominates.
 
     Args:
-        heads: int32 (m), of each word its head.
-        chunks: int (m), tokens of each word, at least one; None: one each.
+        heads: int32 (m), each word's head.
+        n_tokens: int (m), the number of tokens of each word, at least 1; None: one each.
     """
     m = len(heads)
     word = np.arange(m)
@@ -75,7 +75,7 @@ def static_oracle(heads: NDArray[np.int32], chunks: NDArray[np.integer] | None =
         last = further
     lefts = np.bincount(heads[heads > word], minlength=m)
     rights = np.bincount(last[is_right], minlength=m)
-    counts = np.ones(m, np.int64) if chunks is None else np.asarray(chunks, np.int64)
+    counts = np.ones(m, np.int64) if n_tokens is None else np.asarray(n_tokens, np.int64)
     ends = counts.cumsum()
     begins, arcs = np.zeros(ends[-1], np.bool_), np.zeros(ends[-1], np.int32)
     begins[ends - counts] = True

@@ -88,7 +88,7 @@ class Memory:
     constants: dict[nn.Module, dict[str, Tensor]] = field(default_factory=dict)
 
     def take(self, number: int) -> None:
-        """Take ``number`` entries; room doubles each time that it runs out, so that copies are few."""
+        """Reserve ``number`` entries; room doubles each time that it runs out, so that copies are few."""
         self.used += number
         there = len(self.values[0])
         if self.used > there:
@@ -240,9 +240,9 @@ class ActionState(DecoderState):
         seen, count = self.entries, self.count - first
         depth = (self.n_open + torch.where(closing, 0, 1)).short()
         depth = torch.where(is_start, 0, depth)
-        keys, real, left = aligned(seen, first, count)  # (R, K) each
+        keys, real, place = aligned(seen, first, count)  # (R, K) each
         keys = torch.cat([keys, own[:, None]], 1)
-        depths = None if self.depths is None else self.depths.gather(1, left.clamp(min=0))
+        depths = None if self.depths is None else self.depths.gather(1, place.clamp(min=0))
 
         # The entries that stay on the stack, or in the past.
         put_at = torch.where(closing, opened_at, self.count) if has_stack else self.count
@@ -259,7 +259,7 @@ class ActionState(DecoderState):
 
         visible = F.pad(real, (0, 1), value=True)[:, None]  # (R, 1, K)
         if masked_heads is not None:
-            visible = self._heads(visible, left, self.read - 1, masked_heads)
+            visible = self._heads(visible, place, self.read - 1, masked_heads)
         difference = None
         if depths is not None:
             depths = torch.cat([depths, depth[:, None]], 1)
@@ -268,14 +268,14 @@ class ActionState(DecoderState):
             if len(second):
                 # The second closers see the new stack and themselves, and are not put on it.
                 self.closing, self.read = second, self.read + closing.long()
-                after, is_there, place = aligned(
+                after, is_there, at = aligned(
                     self.entries[second], torch.zeros_like(second), self.count[second]
                 )
                 after = torch.cat(
                     [after, begin + rows + torch.arange(len(second), device=second.device)[:, None]], 1
                 )
                 assert self.depths is not None
-                on_stack = self.depths[second].gather(1, place.clamp(min=0))
+                on_stack = self.depths[second].gather(1, at.clamp(min=0))
                 again = depth[second]
                 on_stack = depth_differences(again[:, None], torch.cat([on_stack, again[:, None]], 1))
                 keys, difference = stacked(keys, after), stacked(difference, on_stack)
@@ -310,12 +310,12 @@ class ActionState(DecoderState):
             depths = F.pad(self.depths, (0, more)) if more > 0 else self.depths[:, :width]
             self.depths = depths.scatter(1, place[:, None], depth[:, None])
 
-    def _heads(self, visible: Tensor, left: Tensor, own: Tensor, heads: int) -> Tensor:
+    def _heads(self, visible: Tensor, place: Tensor, own: Tensor, heads: int) -> Tensor:
         """The visible entries of PLM-mask's heads: (R, H, K)."""
         level = (self.n_open - 1).clamp(min=0)[:, None]
         innermost = self.places.gather(1, level)  # (R, 1)
         none = (self.n_open == 0)[:, None]
-        place = torch.cat([left, own[:, None]], 1)  # (R, K)
+        place = torch.cat([place, own[:, None]], 1)  # (R, K)
         inside, before = (place >= innermost) | none, (place < innermost) | none
         special = torch.stack([before, inside], 1)  # (R, 2, K)
         rest = torch.ones_like(special[:, :1]).expand(-1, heads - 2, -1)

@@ -62,8 +62,8 @@ class AttachmentDerivations(TokenwiseDerivations):
         """See :meth:`TokenwiseDerivations.choice_logprobs`."""
         return self.model.attach_logprobs(self.state, tokens, legal)
 
-    def left(self, legal: Tensor, ends: Tensor) -> Tensor:
-        """See :meth:`TokenwiseDerivations.left`: in windows the last token attaches to ROOT, and no other."""
+    def consistent(self, legal: Tensor, ends: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.consistent`: the last token attaches to ROOT, and no other."""
         if self._stack.root is None:
             return legal
         to_root = torch.arange(legal.shape[1], device=legal.device) == self._stack.root[:, None]  # (R, C)

@@ -41,11 +41,8 @@ class ScoreInputs:
             opener after each position, from 1 on; or -1, if none is open. Head 0 sees the keys before that
             constituent, head 1 the keys in it; the others, and both outside of constituents, see all keys up
             to the position.
-        graph: (B, 3, Q, K), the row of their tables for each feature of dependency graphs, uint8 for the
-            kernels; None for models without.
-        graph_rows: int64 (rows,), the rows of these tables that ``graph`` counts, one after the other; None:
-            all.
-        constants: the terms' tensors that are the same at every step of decoding, as far as known.
+        graph: int64 (B, 3, Q, K), the features of dependency graphs; None for models without.
+        constants: the terms' tensors that are the same at every step of decoding, as far as they are known.
     """
 
     causal: Tensor | None

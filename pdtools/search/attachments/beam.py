@@ -508,7 +508,7 @@ class _Batch:
         legal = self.made.legal(of_rows)  # (R, C)
         chosen = self.made.choice_logprobs(of_rows, legal)  # (R, C)
         if self.windows:
-            legal = self.made.left(legal, self.rows.repeat(marked > tokens))
+            legal = self.made.consistent(legal, self.rows.repeat(marked > tokens))
         joint = (self.score[:, None] + chosen.double()).masked_fill(~legal, -torch.inf)  # (R, C)
         most = self._of_prefixes(joint, torch.amax)  # (p,)
         margin, commit = self.wanted.margin, self.wanted.commit
