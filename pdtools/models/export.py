@@ -18,7 +18,7 @@ ExportedDtype = Literal["float32", "float16", "bfloat16"]
 
 
 def training_of(folder: Path) -> dict[str, Any] | None:
-    """The record of a checkpoint's training: ``run.json`` of its run, or of its export."""
+    """The record of a checkpoint's training: ``training.json`` of an export, else ``run.json`` of its run."""
     for path in (folder / TRAINING_FILE, folder.parent / "run.json"):
         if path.is_file():
             found = read_json(path)

@@ -64,7 +64,7 @@ class Context:
         return window
 
     def stride_of(self, window: int | None) -> int:
-        """The number of tokens by which a window moves (with None there is no window)."""
+        """The number of tokens by which a window of so many positions moves; without one any number."""
         return self.stride or max(1, (window or 0) // 2)
 
     def described(self, window: int | None, *, has_trees: bool) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def decode(
         lines: from :func:`pdtools.search.inputs.read_inputs`.
         searcher: from :func:`pdtools.search.load_searcher`.
         rejects: takes the sentences that have no parse, with the reason.
-        k_best, derivations: see :meth:`pdtools.search.scorer.Searcher.parse`.
+        k_best, derivations: see :meth:`pdtools.search.checkpoint_scorer.Searcher.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.

@@ -158,7 +158,7 @@ class ActionDerivations(Derivations):
     """Prefixes of actions: tokens, then openers, then closers are the columns of choices.
 
     Attributes:
-        state: that has read all choices.
+        state: the model's state after all choices.
     """
 
     def __init__(self, model: GrammarLM, rows: int, length: int) -> None:

@@ -126,7 +126,7 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
 
 
 def logsumexp(logits: Tensor) -> Tensor:
-    """Compute log Σ exp of rows (R, V) for which :func:`decodes_in_c`, without a copy of them: (R,)."""
+    """Compute log Σ exp of rows (R, V) that :func:`decodes_in_c` takes, without a copy of them: (R,)."""
     return _logsumexp([logits.contiguous()])
 
 

@@ -365,8 +365,8 @@ class _Batch:
     def search(self) -> list[BeamResult]:
         """Advance token by token until every string has ended.
 
-        Without a margin, nothing is read from the device before, except the number of prefixes if a model's
-        first layers know no tape.
+        Without a margin, nothing is read from the device before the end, except the number of prefixes if a
+        model's first layers know no tape.
         """
         reached: list[Tensor] = []  # for every level (p,), A_k
         best: list[Tensor] = []  # for every level (p, k + 1), the best history after its token was attached
@@ -630,7 +630,7 @@ class _Batch:
         """The best hypotheses of some prefixes (e,) after token k.
 
         Args:
-            ranks: int64 (e, h), their rows, best first.
+            ranks: int64 (e, h), the hypotheses' ranks in their prefixes, best first.
             parents, token_logprobs: by prefix and rank (e, h).
             attachment: (e, k + 1).
         """
