@@ -57,7 +57,7 @@ class GraphScores(ScoreTerm):
         return sum(others, first)
 
     def vectors(self, key_map: Tensor, rows: Tensor | None) -> Tensor:
-        """What values of features add to keys, of all or of some rows: (H, rows, d_head).
+        """Vectors that values of features add to keys, all or some rows: (H, rows, d_head).
 
         Steps of decoding, which need all, make them once.
         """

@@ -224,7 +224,7 @@ def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
         Sums (R, COUNTS, K), best first, -inf where there are fewer, and bool (R, COUNTS, K, C).
     """
     rows, device = len(scores), scores.device
-    (known,) = torch.nonzero((scores > -torch.inf).any(0), as_tuple=True)  # of any row
+    (known,) = torch.nonzero((scores > -torch.inf).any(0), as_tuple=True)  # in any row
     sums = torch.full((rows, COUNTS, number), -torch.inf, dtype=torch.float64, device=device)
     sums[:, 0, 0] = 0
     chosen = torch.zeros(rows, COUNTS, number, len(known), dtype=torch.bool, device=device)

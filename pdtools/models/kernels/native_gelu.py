@@ -64,7 +64,7 @@ def _library() -> ctypes.CDLL | None:
 
 @cache
 def _works() -> bool:
-    """Whether the functions compile, and compute what torch's operations do."""
+    """Return whether the functions compile and agree with torch's operations."""
     if _library() is None:
         return False
 
