@@ -326,7 +326,10 @@ def parse(
         surface=surface, enhanced=enhanced, **{name: each.value for name, each in given.items() if each}
     )
     if used_form is not None:
-        described |= {"from": used_form, **asdict(options)}
+        read_as = asdict(options)
+        if not enhanced:  # as jobs of before had it
+            del read_as["enhanced"]
+        described |= {"from": used_form, **read_as}
         settings |= described
     if parses:
         if checkpoint:

@@ -24,6 +24,7 @@ from pdtools.training import Recipe, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.data.prompts import PromptRows, answer_prompts, form_of, prompt_batch
 from pdtools.training.loop import NullListener
+from pdtools.training.loss import LossSums
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "pushdown": ("pushdown", {}),
@@ -299,3 +300,10 @@ def test_a_label_that_trees_alone_tell_is_learned(tmp_path: Path) -> None:
     report = train(shards[0], tmp_path / "run", made, valid=shards[1], listener=stop, stop=stop)
     assert report["best"]["accuracy"] > 0.97
     assert max((ShardSet.open(shards[1]).answers == label).mean() for label in (0, 1)) < 0.75
+
+
+def test_a_validation_loss_divides_numbers_by_their_count() -> None:
+    sums = LossSums(
+        {"token_nll": 6.0, "tokens": 3, "squared_error": 10.0, "numbers": 2, "treereg": 9.0, "trees": 1}
+    )
+    assert sums.loss(TrainConfig()) == pytest.approx(6 / 3 + 10 / 2)
