@@ -160,18 +160,39 @@ def tiger(trees: Iterable[Tree]) -> str:
     return "".join([*parts, "</body></corpus>\n"])
 
 
+def heads(tree: Tree) -> list[int]:
+    """The head of each word from 1, 0 the root: its constituent's first word, or the first one above."""
+    of_words, of_nodes = parents(tree)
+    found = []
+    for k, node in enumerate(of_words):
+        while node >= 0 and tree.starts[node] == k:
+            node = of_nodes[node]
+        found.append(int(tree.starts[node]) + 1 if node >= 0 else 1 if k else 0)
+    return found
+
+
 def conllu(trees: Iterable[Tree]) -> str:
-    """Trees as CoNLL-U: a word depends on its constituent's first, which depends on the first one above."""
+    """Trees as CoNLL-U, with the dependencies of :func:`heads`."""
     lines = []
     for tree in trees:
-        of_words, of_nodes = parents(tree)
         lines.append(f"# text = {' '.join(tree.words)}")
-        for k, (word, tag) in enumerate(zip(tree.words, tree.tags, strict=True)):
-            node = of_words[k]
-            while node >= 0 and tree.starts[node] == k:
-                node = of_nodes[node]
-            head = int(tree.starts[node]) + 1 if node >= 0 else 1 if k else 0
-            lines.append(f"{k + 1}\t{word}\t{word}\t{tag}\t{tag}\t_\t{head}\tdep\t_\t_")
+        for k, (word, tag, head) in enumerate(zip(tree.words, tree.tags, heads(tree), strict=True), start=1):
+            lines.append(f"{k}\t{word}\t{word}\t{tag}\t{tag}\t_\t{head}\tdep\t_\t_")
+        lines.append("")
+    return "\n".join([*lines, ""])
+
+
+def sdp(trees: Iterable[Tree]) -> str:
+    """Trees as graphs of the form of 2014, with the dependencies of :func:`heads`."""
+    lines = []
+    for i, tree in enumerate(trees):
+        of = heads(tree)
+        predicates = sorted({*of} - {0})
+        lines.append(f"#{20000000 + i}")
+        for k, (word, tag, head) in enumerate(zip(tree.words, tree.tags, of, strict=True), start=1):
+            signs = ("+" if is_so else "-" for is_so in (head == 0, k in predicates))
+            arguments = ("ARG" if predicate == head else "_" for predicate in predicates)
+            lines.append("\t".join([str(k), word, word, tag, *signs, *arguments]))
         lines.append("")
     return "\n".join([*lines, ""])
 
@@ -184,6 +205,7 @@ WRITERS: dict[str, Callable[[Iterable[Tree]], str]] = {
     "tiger-xml": tiger,
     "discbracket": numbered,
     "conllu": conllu,
+    "sdp": sdp,
 }
 
 
