@@ -22,7 +22,7 @@ once() {
     shift
     [ -e "$scored" ] || pdtools "$@" -o "$scored" >/dev/null
 }
-once ppl eval-ppl "$OUT/shards/test" "$@" --resume
+once ppl eval-ppl "$OUT/shards/test" "$@" --on-error skip --resume
 [ -z "$SUITES" ] || once sg eval-sg "$SUITES" "$@" --resume
 [ -z "$BLIMP" ] || once blimp eval-blimp "$BLIMP" --limit "$LIMIT" "$@" --resume
 case $model in
