@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from search_oracle import EOS, ROOT, logsumexp, tiny_model
+from toy_grammar_lm import enumerate_derivations
 from window_oracle import searched_row, window_attachments, window_joints, window_tokens
 
 from pdtools.errors import PdtoolsError
@@ -88,6 +89,16 @@ def test_a_full_beam_sums_over_all_derivations_of_a_window(
     order = np.argsort(-joints)
     assert [a.tolist() for _, a in found.derivations] == [[*derivations[i], 0] for i in order]
     np.testing.assert_allclose([s for s, _ in found.derivations], joints[order], rtol=1e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("sentence", [[A], [A, B], [B, A, C, A]], ids=str)
+def test_choice_by_choice_the_last_token_alone_attaches_to_root(sentence: list[int]) -> None:
+    model = tiny_model(layout="window")
+    token, attach = window_joints(model, window_tokens([sentence]), list(window_attachments([len(sentence)])))
+    found = enumerate_derivations(model, [ROOT, *sentence, EOS])
+    wanted = np.sort(token.sum(1) + attach.sum(1))[::-1]
+    np.testing.assert_allclose([joint for joint, _ in found.joints], wanted, rtol=1e-6, atol=1e-5)
+    assert found.prefix_logprobs[-1] == pytest.approx(logsumexp(wanted), rel=2e-6)
 
 
 @pytest.mark.parametrize("sentences", WINDOWS[-3:], ids=str)
