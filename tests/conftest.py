@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +18,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 settings.register_profile("pdtools", deadline=None)
 settings.load_profile("pdtools")
 
+
+# A shell's background jobs ignore Ctrl-C, and so would the commands that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # All processes of the tests share compiled libraries, and leave the user's alone.
 if "PDTOOLS_CACHE" not in os.environ:
