@@ -114,7 +114,8 @@ def main() -> None:
                 make = score if what in BATCHES else train
                 runs[f"{dtype} {threads}"] = make(what, options, SIZES[size])
             times = seconds(runs, options, by_clock=True)
-            cells = [f"{units / times[f'{dtype} {threads}']:,.3g}" for dtype, threads in columns]
+            rates = [units / times[f"{dtype} {threads}"] for dtype, threads in columns]
+            cells = [f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}" for rate in rates]
             print(f"| {size} | {title} | " + " | ".join(cells) + " |", flush=True)
 
 
