@@ -12,7 +12,7 @@ from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Unscorable
-from pdtools.trees import Tree, placeholder
+from pdtools.trees import BLANK_LINE, Tree, placeholder
 from pdtools.trees.graph_trees import conllu
 from pdtools.trees.graphs import Graph
 
@@ -35,7 +35,9 @@ class Decoded:
     arcs: str | None = None
 
     def conllu(self) -> str:
-        """The sentence in CoNLL-U; without a parse, without arcs."""
+        """The sentence in CoNLL-U; without a parse, without arcs. A blank line is no sentence there: ""."""
+        if str(self.tree) == BLANK_LINE:
+            return ""
         return conllu(Graph.from_text(self.arcs or "", len(self.tree)), self.tree.words)
 
 

@@ -139,6 +139,9 @@ def test_perplexities_and_parses(
     assert run(["decode", str(tmp_path / "text.txt"), *common, "-o", graphs_file]) == 0
     graphs = [each.graph for each in read_treebank([graphs_file], "conllu", Rejects("fail"))]
     assert [each is not None and each.is_projective for each in graphs] == [True, True]
+    (tmp_path / "gap.txt").write_text("the dog barks\n\na cat sees the dog\n")
+    assert run(["decode", str(tmp_path / "gap.txt"), *common, "-o", str(tmp_path / "gap.conllu")]) == 0
+    assert (tmp_path / "gap.conllu").read_bytes() == Path(graphs_file).read_bytes()
     assert run(["surprisal", str(tmp_path / "text.txt"), *common, "--trees", graphs_file]) == 0
     capsys.readouterr()
     assert run(["sample", *common, "--number", "5", "--max-tokens", "8"]) == 0
