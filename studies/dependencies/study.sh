@@ -1,44 +1,69 @@
 #!/bin/sh
 # Models of dependencies beside models of constituents and a base LM, all of one treebank of Universal Dependencies:
-# perplexity, arcs or constituents of a test set, SG and BLiMP. Run again after a stop: it resumes.
+# perplexity and parses of test sets, SG and BLiMP. Run again after a stop: it resumes.
 #
-#   SUITES=sg_suites.zip BLIMP=BLiMP.zip sh study.sh TRAIN.conllu VALID.conllu TEST.conllu dependencies
+#   SUITES=sg_suites.zip BLIMP=BLiMP.zip sh study.sh TRAIN.conllu VALID.conllu dependencies lines=TEST.conllu pud=TEST.conllu
 #
 # Environment, with defaults:
-#   MODELS="transformer pushdown tg dtg gilt"   SEEDS="1 2"   JOBS=2 runs at a time, on a thread each
-#   CONFIG=small   WIDTH=128   LAYERS=4   DROPOUT=0.2   STEPS=600   VOCABULARY=4000   SCORER=128 (GiLT's scorer_width)
+#   STAGES="data runs scores"
+#   MODELS="transformer pushdown tg dtg gilt gilt-16" (gilt-N: GiLT whose scorer has width N)
+#   SEEDS="1 2"   JOBS=2 runs at a time, on a thread each
+#   CONFIG=small   WIDTH=128   LAYERS=4   DROPOUT=0.2   STEPS=800   SENTENCES=64 of a step   VOCABULARY=4000
+#   TESTED=400 sentences of each test set, evenly from the whole
 #   BEAM=100 of pushdown and gilt   LIMIT=20 pairs of each paradigm; without SUITES or BLIMP these are not scored
+#   MARGIN=8 nats; hypotheses of the search that are so much less probable than the best are dropped
 set -eu
-[ $# -eq 4 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 4 ] || { sed -n '2,/^set -eu/s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../common.sh"
-train=$1 valid=$2 test=$3
-export OUT="$4" TEST="$test" CONFIG="${CONFIG:-small}" WIDTH="${WIDTH:-128}" LAYERS="${LAYERS:-4}"
-export DROPOUT="${DROPOUT:-0.2}" STEPS="${STEPS:-600}" SCORER="${SCORER:-128}" BEAM="${BEAM:-100}" LIMIT="${LIMIT:-20}"
-export SUITES="${SUITES:-}" BLIMP="${BLIMP:-}"
-mkdir -p "$OUT/trees" "$OUT/shards"
-settled "$OUT" "CONFIG=$CONFIG WIDTH=$WIDTH LAYERS=$LAYERS DROPOUT=$DROPOUT STEPS=$STEPS SCORER=$SCORER BEAM=$BEAM \
-LIMIT=$LIMIT VOCABULARY=${VOCABULARY:-4000}"
+train=$1 valid=$2
+export OUT="$3" CONFIG="${CONFIG:-small}" WIDTH="${WIDTH:-128}" LAYERS="${LAYERS:-4}" DROPOUT="${DROPOUT:-0.2}"
+export STEPS="${STEPS:-800}" SENTENCES="${SENTENCES:-64}" BEAM="${BEAM:-100}" LIMIT="${LIMIT:-20}" MARGIN="${MARGIN:-8}"
+export SUITES="${SUITES:-}" BLIMP="${BLIMP:-}" TESTS=""
+tested=${TESTED:-400} models=${MODELS:-transformer pushdown tg dtg gilt gilt-16}
+shift 3
+for test in "$@"; do TESTS="$TESTS ${test%%=*}"; done
+mkdir -p "$OUT/conllu" "$OUT/trees" "$OUT/shards"
+settled "$OUT" "CONFIG=$CONFIG WIDTH=$WIDTH LAYERS=$LAYERS DROPOUT=$DROPOUT STEPS=$STEPS SENTENCES=$SENTENCES BEAM=$BEAM \
+LIMIT=$LIMIT MARGIN=$MARGIN VOCABULARY=${VOCABULARY:-4000} TESTED=$tested"
 
-for part in train valid test; do
-    eval "file=\$$part"
+# shards PART FILE TAPES-OPTIONS...: trees with their arcs, and shards
+shards() {
+    part=$1 file=$2
+    shift 2
     [ -e "$OUT/trees/$part.trees" ] ||
         pdtools parse "$file" --from conllu --binarize head --on-error skip --quiet -o "$OUT/trees/$part.trees"
-    if [ "$part" = train ]; then
-        set -- --tokenizer bpe --vocab-size "${VOCABULARY:-4000}"
-    else
-        set -- --tokenizer "$OUT/shards/train"
-    fi
     [ -e "$OUT/shards/$part" ] ||
         pdtools tapes "$OUT/trees/$part.trees" "$@" --quiet --resume -o "$OUT/shards/$part"
-done
+}
+
+if staged data; then
+    shards train "$train" --tokenizer bpe --vocab-size "${VOCABULARY:-4000}"
+    shards valid "$valid" --tokenizer "$OUT/shards/train"
+    for test in "$@"; do
+        part=${test%%=*} file=${test#*=}
+        [ -e "$OUT/conllu/$part.conllu" ] || {
+            awk -v RS= -v ORS="\n\n" -v n="$tested" '
+                { block[NR] = $0 }
+                END { for (i = 1; i <= n && i <= NR; i++) print block[NR <= n ? i : int((i - .5) * NR / n) + 1] }' \
+                "$file" >"$OUT/conllu/$part.part"
+            mv "$OUT/conllu/$part.part" "$OUT/conllu/$part.conllu"
+        }
+        shards "$part" "$OUT/conllu/$part.conllu" --tokenizer "$OUT/shards/train"
+    done
+fi
 
 failed=0
-for seed in ${SEEDS:-1 2}; do
-    for model in ${MODELS:-transformer pushdown tg dtg gilt}; do echo "$model $seed"; done
-done | xargs -P "${JOBS:-2}" -n 2 sh "$here/run.sh" || failed=1
+for stage in runs scores; do
+    staged $stage || continue
+    for seed in ${SEEDS:-1 2}; do
+        for model in $models; do echo "$stage $model $seed"; done
+    done | xargs -P "${JOBS:-2}" -n 3 sh "$here/run.sh" || failed=1
+done
 
-set --
-for model in ${MODELS:-transformer pushdown tg dtg gilt}; do set -- "$@" --group "$model=$OUT/results/$model-*"; done
-pdtools compare "$@"
+if staged scores; then
+    set --
+    for model in $models; do set -- "$@" --group "$model=$OUT/results/$model-[0-9]"; done
+    pdtools compare "$@"
+fi
 finished "$failed"
