@@ -99,14 +99,17 @@ class Hypothesis:
 
 
 def with_word(
-    model: GivenFunctions, before: Hypothesis, token: int, *, sets: bool
+    model: GivenFunctions, before: Hypothesis, token: int, *, sets: bool, best_counts: int
 ) -> Iterator[tuple[float, tuple[Arc, ...], int]]:
     """Yield the choices of the word that a token starts: log p, arcs, and their number."""
     t = before.read[-1].word + 1
     old = features(before.graph, t - 1)
     scores = model.scores(before.read, token, old)
     counts = model.counts(before.read, token, old)
-    for a in range(min(MOST_ARCS, 2 * t - 1) + 1):
+    legal = range(min(MOST_ARCS, 2 * t - 1) + 1)
+    ranked = sorted(range(len(counts)), key=lambda a: -counts[a])
+    followed = set(ranked[: best_counts or None]) | {max(legal, key=lambda a: counts[a])}
+    for a in sorted(followed.intersection(legal)):
         if not sets:
             # sorted keeps the order of equals
             best = sorted(candidates(t), key=lambda arc: -scores[arc])[:a]
@@ -121,11 +124,13 @@ def with_word(
 
 
 def extended(
-    model: GivenFunctions, before: Hypothesis, token: int, *, starts: bool, sets: bool
+    model: GivenFunctions, before: Hypothesis, token: int, *, starts: bool, sets: bool, best_counts: int = 0
 ) -> Iterator[Hypothesis]:
     """Yield hypotheses longer by a token, whose probability they have, with all choices of its word."""
     t = before.read[-1].word + starts
-    choices = with_word(model, before, token, sets=sets) if starts else [(0.0, None, 0)]
+    choices = [(0.0, None, 0)]
+    if starts:
+        choices = with_word(model, before, token, sets=sets, best_counts=best_counts)
     for logprob, own, a in choices:
         arcs = before.arcs if own is None else (*before.arcs, own)
         graph = [arc for each in arcs for arc in each]
@@ -143,6 +148,7 @@ def search(
     eos: int,
     beam: int | None = None,
     sets: bool = False,
+    best_counts: int = 0,
 ) -> tuple[list[float], list[Hypothesis]]:
     """Search a string token by token.
 
@@ -151,6 +157,8 @@ def search(
         starts: True for tokens that start words; the first does.
         beam: the number of hypotheses kept after each token; None: all, and sums are exact.
         sets: whether the arcs are drawn given their number, or the best ones.
+        best_counts: the number of a hypothesis's best counts that are followed, of those that ``model`` has,
+            legal or not; the best legal one is in any case. 0: all.
 
     Returns:
         A_1, …, A_n and A_end: log of the sum over hypotheses before the token's own choice; and the
@@ -166,7 +174,11 @@ def search(
         sums.append(math.log(math.fsum(math.exp(each.joint) for each in said)))
         if token == eos:
             return sums, sorted(said, key=lambda each: -each.joint)
-        longer = [new for each in said for new in extended(model, each, token, starts=start, sets=sets)]
+        longer = [
+            new
+            for each in said
+            for new in extended(model, each, token, starts=start, sets=sets, best_counts=best_counts)
+        ]
         beams = sorted(longer, key=lambda each: -each.joint)[:beam]
     raise AssertionError
 

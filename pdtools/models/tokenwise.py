@@ -120,6 +120,13 @@ class TokenwiseDerivations(Derivations):
         """
         return legal
 
+    def followed(self, legal: Tensor, tokens: Tensor) -> Tensor:
+        """Return the legal choices (R, C) of the next tokens, int64 (R,), that a beam search follows.
+
+        The others are dropped; each row has one at least. Kinds whose choices are regular follow all.
+        """
+        return legal
+
     def closed(self) -> Tensor:
         """The number of constituents that the choices made last have closed: int (R,).
 

@@ -36,14 +36,15 @@ class PlainNetwork:
         return logits.log_softmax(0).tolist()
 
     def counts(self, read: Sequence[Any], token: int, features: Features) -> list[float]:
-        """The log p of 0, 1, … arcs, the numbers that the word may have."""
+        """The log p of 0, 1, … arcs, the numbers that the word may have, or all."""
         t = read[-1].word + 1
         heads, dependents = self._vectors(read, token, features)
         w = self.w["scorer.count_weight"]
         pairs = [(j, t) for j in range(t)] + [(t, j) for j in range(1, t)] + [(t, t)]
         mixed = sum(heads[h] * w * dependents[d] for h, d in pairs) / math.sqrt(2 * t)
         logits = self.w["scorer.count.weight"] @ mixed + self.w["scorer.count.bias"]
-        return logits[: min(29, 2 * t - 1) + 1].log_softmax(0).tolist()
+        legal = min(29, 2 * t - 1) + 1 if self.config.counts == "masked" else None
+        return logits[:legal].log_softmax(0).tolist()
 
     def scores(self, read: Sequence[Any], token: int, features: Features) -> Mapping[tuple[int, int], float]:
         """Scores of candidates, and of the word with itself."""

@@ -63,9 +63,21 @@ def test_a_full_beam_is_the_sum_over_all(arcs: str) -> None:
             assert joint_of(model, tokens, history) == pytest.approx(joint, abs=1e-5)
 
 
-@pytest.mark.parametrize(("arcs", "beam"), [("released", 1), ("released", 5), ("set", 3)])
-def test_a_narrow_beam_is_that_of_the_plain_search(plain: Any, arcs: str, beam: int) -> None:
-    model, tokens = gilt(arcs), [3, 4, 5, 3]
+@pytest.mark.parametrize(
+    ("arcs", "beam", "counts", "best_counts"),
+    [
+        ("released", 1, "masked", 0),
+        ("released", 5, "masked", 0),
+        ("set", 3, "masked", 0),
+        ("released", 600, "masked", 2),
+        ("released", 600, "all", 5),
+        ("set", 60, "all", 3),
+    ],
+)
+def test_a_narrow_beam_is_that_of_the_plain_search(
+    plain: Any, arcs: str, beam: int, counts: str, best_counts: int
+) -> None:
+    model, tokens = gilt(arcs, counts=counts, best_counts=best_counts), [3, 4, 5, 3]
     sums, hypotheses = plain.search(
         PlainNetwork(model),
         tokens,
@@ -74,6 +86,7 @@ def test_a_narrow_beam_is_that_of_the_plain_search(plain: Any, arcs: str, beam: 
         eos=EOS,
         beam=beam,
         sets=arcs == "set",
+        best_counts=best_counts,
     )
     (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(beam), k_best=beam)
     assert found.prefix_logprobs[1:].tolist() == pytest.approx(sums, abs=1e-5)
@@ -82,9 +95,32 @@ def test_a_narrow_beam_is_that_of_the_plain_search(plain: Any, arcs: str, beam: 
     assert found.dropped > 0
 
 
+def test_a_hypothesis_keeps_its_best_legal_count() -> None:
+    model, plain = gilt(counts="all", best_counts=5), gilt(counts="all")
+    for each in (model, plain):  # illegal counts of words 1 to 3 are the best ones
+        torch.nn.init.zeros_(each.scorer.count.weight)
+        each.scorer.count.bias.data.copy_(torch.arange(30.0))
+    (found,), (every,) = (
+        beam_search(each, [row([3, 4])], beam=AttachmentBeam(600), k_best=600) for each in (model, plain)
+    )
+    ((joint, history),) = found.derivations
+    assert [len(graph_of_history(history)), len(every.derivations)] == [1 + 3, 8]
+    assert joint == pytest.approx(max(each for each, _ in every.derivations))
+    assert 0.3 < found.dropped < 1 - every.dropped
+
+
+def test_a_margin_is_from_the_best_hypothesis_that_is_followed() -> None:
+    model = gilt("set", best_counts=1)
+    torch.nn.init.zeros_(model.scorer.count.weight)
+    # One arc is the likeliest count, but no arcs are likelier than each set of one.
+    model.scorer.count.bias.data[:2] = torch.tensor([2.0, 2.1])
+    (found,) = beam_search(model, [row([3, 4])], beam=AttachmentBeam(600, margin=0.0), k_best=600)
+    assert all(len(graph_of_history(history)) == 2 for _, history in found.derivations)
+
+
 def test_particles_are_unbiased() -> None:
     for arcs, number in (("released", 5), ("set", 4)):
-        model, tokens = gilt(arcs), [3, 4, 3]
+        model, tokens = gilt(arcs, best_counts=1), [3, 4, 3]
         exact = enumerate_derivations(model, row(tokens).tolist()).prefix_logprobs[-1]
         estimates = [
             math.exp(

@@ -23,12 +23,15 @@ class GiltConfig(TransformerConfig):
             "all": 0 to 29 (as released), so that some probability is lost.
         arcs: given their number, the best-scored candidates ("released"), or a "set" with a probability, of
             which these are the most likely one. The set is not in the paper.
+        best_counts: number of a hypothesis's most probable counts that a beam search follows (released: 5, of
+            all 30; a hypothesis without a legal one among them keeps its best legal one); 0: all.
         scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model.
         feature_width: width of the embeddings of degrees, depths and distances.
     """
 
     counts: Counts = "masked"
     arcs: Arcs = "released"
+    best_counts: int = 0
     scorer_width: int = 0
     feature_width: int = 256
 
@@ -39,8 +42,8 @@ class GiltConfig(TransformerConfig):
                 raise bad_config(
                     f"{name} must be one of {', '.join(get_args(choices))}, not {getattr(self, name)!r}"
                 )
-        if self.scorer_width < 0 or self.feature_width < 1:
-            raise bad_config("scorer_width must be 0 or more, and feature_width at least 1")
+        if min(self.best_counts, self.scorer_width) < 0 or self.feature_width < 1:
+            raise bad_config("best_counts and scorer_width must be 0 or more, and feature_width at least 1")
         if self.layout == "window" or self.objective == "masked":
             raise bad_config("gilt reads sentences from left to right: no windows, no masked objective")
         if self.attachment_head or self.treereg_layer or self.as_released or self.stack_layers != "none":

@@ -140,6 +140,11 @@ class ArcDerivations(TokenwiseDerivations):
         """See :meth:`TokenwiseDerivations.choice_logprobs`."""
         return self.word_choice(tokens).counts
 
+    def followed(self, legal: Tensor, tokens: Tensor) -> Tensor:
+        """See :meth:`TokenwiseDerivations.followed`: the best counts (``config.best_counts``)."""
+        counts = self.word_choice(tokens).followed
+        return legal & counts.repeat_interleave(legal.shape[1] // counts.shape[1], 1)
+
     def extend(self, tokens: Tensor, choices: Tensor) -> None:
         """See :meth:`TokenwiseDerivations.extend`: the best-scored candidates become arcs."""
         self.read(tokens, self.word_choice(tokens).best(choices))

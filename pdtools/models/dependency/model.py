@@ -28,6 +28,7 @@ from pdtools.models.dependency.scorer import (
     best_candidates,
     candidate_scores,
     count_logprobs,
+    followed_counts,
     set_logprobs,
 )
 from pdtools.models.dependency.state import ArcState, WordChoice
@@ -258,10 +259,14 @@ class GiltLM(TransformerLM):
         counts = count_logprobs(found.counts.double(), number, masked=self._masked)
         none = torch.full_like(counts, -torch.inf)
         none[:, 0] = 0
+        counts = torch.where(starts[:, None], counts, none)
         return WordChoice(
             tokens=tokens,
             starts=starts,
-            counts=torch.where(starts[:, None], counts, none),
+            counts=counts,
+            followed=followed_counts(
+                counts if self._masked else found.counts, counts, self.config.best_counts
+            ),
             scores=candidate_scores(found, pairs, nodes).masked_fill(~starts[:, None], -torch.inf),
             networks=networks,
         )

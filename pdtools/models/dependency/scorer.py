@@ -166,6 +166,18 @@ def count_logprobs(logits: Tensor, words: Tensor, *, masked: bool) -> Tensor:
     return logits.log_softmax(-1).masked_fill(illegal, -torch.inf)
 
 
+def followed_counts(logits: Tensor, counts: Tensor, number: int) -> Tensor:
+    """The numbers of arcs that a beam search follows: bool (…, COUNTS).
+
+    Args:
+        logits: (…, COUNTS), of which the best are taken, legal or not.
+        counts: log p, -inf for illegal numbers; the best one is followed in any case.
+        number: how many; 0: all.
+    """
+    size = torch.full(logits.shape[:-1], number or COUNTS, device=logits.device)
+    return best_candidates(logits, size) | best_candidates(counts, size.clamp(max=1))
+
+
 def set_logprobs(scores: Tensor, chosen: Tensor) -> Tensor:
     """Compute log p of sets given their size, float64 (…), nats: their scores' sum minus log e_a(exp s).
 

@@ -23,6 +23,7 @@ class WordChoice:
         tokens: int64 (R,), these tokens.
         starts: bool (R,), tokens that begin a word; for others 0 arcs have probability 1.
         counts: log p of 0, 1, … arcs, float64 (R, COUNTS), nats.
+        followed: bool (R, COUNTS), numbers that a beam search follows.
         scores: float (R, 2W).
         networks: float (R, 4w), the outputs of the scorer's first networks for the word.
     """
@@ -30,6 +31,7 @@ class WordChoice:
     tokens: Tensor
     starts: Tensor
     counts: Tensor
+    followed: Tensor
     scores: Tensor
     networks: Tensor
 

@@ -517,12 +517,15 @@ class _Batch:
         elif margin is None and self.regular and not self.windows:
             place, rows = self._best(joint, self.widths[k])
         else:
-            least = -torch.inf if margin is None else self.rows.repeat(most - margin)[:, None]
+            followed, least = self.made.followed(legal, of_rows), -torch.inf
+            if margin is not None:
+                best = self._of_prefixes(joint.masked_fill(~followed, -torch.inf), torch.amax)
+                least = self.rows.repeat(best - margin)[:, None]
             behind = joint < least  # NaN is kept, to be refused
             widths = torch.full_like(tokens, self.widths[k])  # (p,)
             if commit:
                 widths[roots] = 1
-            place, rows = self._best_of(joint, legal & ~behind, widths)
+            place, rows = self._best_of(joint, followed & ~behind, widths)
         mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, C)
         lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
         shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
