@@ -22,8 +22,10 @@ def bottom_up(parents: Sequence[int]) -> list[int]:
     """The words in an order in which each comes before its head.
 
     Raises:
-        InputError: unless there is one root, and no cycle.
+        InputError: unless there is one root, and no cycle; for a word that is its own head.
     """
+    if (own := next((k for k, parent in enumerate(parents) if parent == k), None)) is not None:
+        raise InputError(f"word {own + 1} is its own head")
     waiting = [0] * (len(parents) + 1)  # dependents still to come; the last entry is for -1
     for parent in parents:
         waiting[parent] += 1

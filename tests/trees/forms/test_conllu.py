@@ -104,7 +104,8 @@ def test_line_ends_blank_lines_comments_and_a_mark_at_the_beginning(file: Path) 
     [
         (rows(("a", 2), ("b", 1)), 3, "the heads form a cycle"),
         (rows(("a", 0), ("b", 3), ("c", 2)), 3, "the heads form a cycle"),
-        (rows(("a", 1)), 3, "the heads form a cycle"),
+        (rows(("a", 2), ("b", 0), ("c", 3)), 3, "word 3 is its own head"),
+        (rows(("a", 1)), 3, "word 1 is its own head"),
         (rows(("a", 0), ("b", 0)), 3, "2 roots, not one"),
         (rows(("a", 0), ("b", 3)), 3, "the head of word 2 is 3, but there are 2 words"),
         (rows(("a", 0)).replace("1\ta", "2\ta"), 3, "word 2 where word 1 is to come"),
