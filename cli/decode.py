@@ -120,7 +120,7 @@ def decode(
     with trees.searcher(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
         if scores is not None and searcher.settings["kind"] == "treereg":
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
-        if is_conllu(output) and searcher.settings["kind"] not in ("arcs", "transitions"):
+        if is_conllu(output) and not searcher.has_arcs:
             raise PdtoolsError(f"{output}: only models of dependency arcs (gilt, dtg) write CoNLL-U")
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)

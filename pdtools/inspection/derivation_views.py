@@ -279,7 +279,7 @@ VIEWS: dict[str, DerivationView] = {
 
 def view_of(model: LanguageModel) -> DerivationView:
     """The view of a model's derivations."""
-    return VIEWS.get(model.derivation_kind.name, DerivationView())
+    return VIEWS.get(model.derivation_name, DerivationView())
 
 
 def trace_of_score(

@@ -150,6 +150,11 @@ class LanguageModel(nn.Module, ABC):
         return cast(DerivationKind, self.config.derivation_kind)
 
     @property
+    def derivation_name(self) -> str:
+        """The name of that kind, by which searches and views are registered."""
+        return self.derivation_kind.name
+
+    @property
     def needs_float64(self) -> bool:
         """Return whether it is searched, or computes, in float64, which Apple's GPUs do not have."""
         return self.derivation_kind.exist
@@ -173,6 +178,11 @@ class LanguageModel(nn.Module, ABC):
     def reads_labels(self) -> bool:
         """Return whether its derivations are labelled constituents."""
         return self.derivation_kind.labelled
+
+    @property
+    def has_arcs(self) -> bool:
+        """Return whether its derivations are dependency arcs."""
+        return self.derivation_kind.has_arcs
 
     @property
     def structure(self) -> str:

@@ -36,10 +36,9 @@ def model_card(
         InputError: if a folder holds no results, or results whose scores are not known.
     """
     model, tokenizer = loaded.model, loaded.tokenizer
-    kind = model.derivation_kind
     rows = [
         ("kind", f"`{loaded.config['model']}`"),
-        ("derivations", kind.name + (", which words depend on" if kind.conditions_tokens else "")),
+        ("derivations", model.derivation_name + (", which words depend on" if model.words_depend else "")),
         ("parameters", f"{count_parameters(model):,}"),
         (
             "vocabulary",
@@ -64,7 +63,7 @@ def model_card(
     if training is not None:
         check_values(training, _MADE, loaded.folder, what="record of the training")
         parts += ["## Training\n", *_training(training)]
-    parts += ["## Use\n", _use(name, conditions_tokens=kind.conditions_tokens)]
+    parts += ["## Use\n", _use(name, conditions_tokens=model.words_depend)]
     return "\n".join(parts)
 
 

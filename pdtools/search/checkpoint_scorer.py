@@ -194,6 +194,11 @@ class CheckpointScorer(ABC):
         """See :meth:`ModelScorer.continuations`."""
 
     @property
+    def has_arcs(self) -> bool:
+        """See :class:`Searcher`."""
+        return self.loaded.model.has_arcs
+
+    @property
     def look_ahead(self) -> int:
         """See :class:`Scorer`."""
         return encoding.LOOK_AHEAD if self.settings["beam"] is None else encoding.SEARCH_LOOK_AHEAD
@@ -249,10 +254,14 @@ class Searcher(Scorer, Protocol):
 
     Attributes:
         look_ahead: number of sentences that should be given at once.
+        has_arcs: whether parses have dependency arcs.
     """
 
     @property
     def look_ahead(self) -> int: ...
+
+    @property
+    def has_arcs(self) -> bool: ...
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """Score sentences as :meth:`Scorer.score` does, and add the best incremental parses."""

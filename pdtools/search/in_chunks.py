@@ -241,6 +241,10 @@ class ChunkedSearcher(ChunkedScorer):
 
     _load = staticmethod(ModelSettings.load_searcher)
 
+    def __init__(self, settings: ModelSettings, plan: Plan, job: JobFolder | None) -> None:
+        super().__init__(settings, plan, job)
+        self.has_arcs: bool = settings.load_searcher().has_arcs
+
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """See :meth:`Searcher.score_with_parses`."""
         return self._results(IncrementalWork(self._model), sentences)

@@ -26,7 +26,7 @@ def search_of(model: LanguageModel) -> DerivationSearch:
     Raises:
         PdtoolsError: if there is no search for them.
     """
-    name = model.derivation_kind.name
+    name = model.derivation_name
     if name not in SEARCHES:
         raise PdtoolsError(f"nothing here searches derivations of the kind {name}")
     return SEARCHES[name]

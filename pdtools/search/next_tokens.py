@@ -117,15 +117,17 @@ def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[n
 def scores_with(
     scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
 ) -> Iterator[SentenceScore | Unscorable]:
-    """Scores with the requested measures.
+    """Scores with the requested measures, which the scorer was made with.
 
-    For ranks, and for entropies of action models, whole distributions are kept, and scores have only these
-    two measures.
+    For ranks whole distributions are kept, and scores have only these and entropies.
     """
-    of_actions = scorer.settings["kind"] in ("actions", "transitions") and set(measures) == {"entropy"}
-    if "rank" not in measures and not of_actions:
-        yield from scorer.score(sentences)
-        return
+    return measured(scorer, sentences, measures) if "rank" in measures else iter(scorer.score(sentences))
+
+
+def measured(
+    scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
+) -> Iterator[SentenceScore | Unscorable]:
+    """Scores whose ranks and entropies are of whole distributions that are kept."""
     for found in scorer.next_tokens(sentences):
         yield found if isinstance(found, Unscorable) else _measured(found, measures)
 

@@ -75,7 +75,7 @@ class ProposalTreesScorer(CheckpointScorer):
             raise PdtoolsError(f"{loaded.folder}: p(x) of this model needs no trees: leave out --trees")
         if loaded.model.layout == "window":
             raise PdtoolsError(f"{loaded.folder}: --trees is not for models of windows")
-        if not loaded.model.derivation_kind.scores_given:
+        if not loaded.model.scores_given:
             raise PdtoolsError(
                 f"{loaded.folder}: its scores choose arcs, so that given graphs have no probability: leave"
                 " out --trees (config.arcs set has one)"

@@ -51,7 +51,9 @@ def same(one: SentenceScore, other: SentenceScore) -> None:
 @pytest.mark.parametrize("name", models())
 def test_tables_have_the_scores(name: str) -> None:
     model, context = models()[name]
-    scorer: Any = scorer_of(loaded(name, model), SearchOptions(beam=3), context=context)
+    scorer: Any = scorer_of(
+        loaded(name, model), SearchOptions(beam=3), context=context, measures=("entropy",)
+    )
     dropped = []
     for found, score in zip(scorer.next_tokens(TEXTS), scorer.score(TEXTS), strict=True):
         if isinstance(score, Unscorable):
@@ -59,6 +61,9 @@ def test_tables_have_the_scores(name: str) -> None:
             continue
         assert isinstance(found, NextTokens)
         same(found.score, score)
+        p = np.exp(found.logprobs)
+        p /= p.sum(1, keepdims=True)
+        np.testing.assert_allclose(score.measures["entropy"], -(p * np.log(p.clip(1e-300))).sum(1), atol=1e-4)
         assert found.logprobs.shape == (len(score.tokens), model.vocab_size)
         rows = np.arange(len(score.tokens))
         np.testing.assert_allclose(found.logprobs[rows, found.ids], score.logprobs, atol=1e-5)

@@ -127,7 +127,7 @@ def evaluate_perplexity(
     settings = {
         "task": "ppl",
         **loaded.described,
-        "derivations": loaded.model.derivation_kind.name,
+        "derivations": loaded.model.derivation_name,
         "trees": f"the shards' own, {shards.manifest['settings']['factor']}-binarized",
         "eos_counted": True,
         "root_counted": False,

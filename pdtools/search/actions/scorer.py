@@ -17,6 +17,7 @@ from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed,
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.next_tokens import measured
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
 from pdtools.search.scores import (
     Continuation,
@@ -112,7 +113,10 @@ class ActionScorer(CheckpointScorer):
         return logprobs
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
+        """See :meth:`Scorer.score`; for entropies alone whole distributions are kept."""
+        if self.measures == {"entropy"}:
+            yield from measured(self, sentences, self.measures)
+            return
         for found in self.search(sentences):
             yield found if isinstance(found, Unscorable) else self.as_score(found)
 

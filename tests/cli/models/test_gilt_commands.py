@@ -155,6 +155,19 @@ def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "page.html").read_text()
 
 
+def test_models_without_arcs_write_no_conllu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
+    shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
+    save_checkpoint(tmp_path / "pushdown", tiny_model("pushdown"), tokenizer, shards=shards)
+    (tmp_path / "in.txt").write_text("a b c\n")
+    out = tmp_path / "out.conllu"
+    assert (
+        run(["decode", str(tmp_path / "in.txt"), "--model", str(tmp_path / "pushdown"), "-o", str(out)]) == 1
+    )
+    assert "only models of dependency arcs (gilt, dtg) write CoNLL-U" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_training(tmp_path: Path) -> None:
     shards = write_shards(tmp_path, None)
     settings = [f"config.{each}" for each in TINY]
