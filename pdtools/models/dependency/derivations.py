@@ -124,7 +124,7 @@ class ArcDerivations(TokenwiseDerivations):
         # Choice by choice: int32 (R, choices), the choices, and the histories of those that ended.
         self._made: Tensor | None = None
         self._ended: dict[bytes, NDArray[np.int32]] = {}
-        model.feed(self.state, torch.full((rows,), model.root_id, device=model.device))
+        model.advance(self.state, torch.full((rows,), model.root_id, device=model.device))
 
     def word_choice(self, tokens: Tensor) -> WordChoice:
         """The possible choices for the words that the next tokens, int64 (R,), begin; computed once."""

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
 from pdtools.models.dependency.batch import ArcBatch, word_numbers
@@ -236,14 +235,6 @@ class GiltLM(TransformerLM):
             graphs=GraphState.start(rows, nodes, weight.device),
         )
 
-    def advance(self, state: Any, tokens: Tensor, tape_row: Tensor) -> None:
-        """Refuse: this model reads without tapes, see :meth:`read`.
-
-        Raises:
-            PdtoolsError: always.
-        """
-        raise PdtoolsError("a model that reads dependency graphs has no stack tape")
-
     @torch.no_grad()
     def word_choice(self, state: ArcState, tokens: Tensor) -> WordChoice:
         """The possible choices for the words that the next tokens, int64 (R,), begin."""
@@ -287,11 +278,11 @@ class GiltLM(TransformerLM):
         (row,) = torch.nonzero(word.starts, as_tuple=True)
         number = state.graphs.words[row]
         state.networks[row, number] = word.networks[row]
-        self.feed(state, tokens)
+        self.advance(state, tokens)
 
     @torch.no_grad()
-    def feed(self, state: ArcState, tokens: Tensor) -> None:
-        """Read the next token of every hypothesis, whose word has its arcs; or ROOT, the first."""
+    def advance(self, state: Any, tokens: Tensor, tape_row: Tensor | None = None) -> None:
+        """See :meth:`LanguageModel.advance`; its tapes are of the graphs that the hypotheses have."""
         state.position += 1
         state.past.feed()
         state.word = torch.cat([state.word, state.graphs.words[:, None]], 1)  # (R, k + 1)
