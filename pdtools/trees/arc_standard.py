@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pdtools.errors import InputError
 from pdtools.trees.graphs import Graph
 
 CROSSING = "arcs cross (config.lift=true lifts them)"
@@ -48,13 +49,16 @@ def actions_of(graph: Graph, word: NDArray[np.int32], *, lift: bool = False) -> 
         word: int32 (n + 2), each token's word, from 0; -1 for ROOT and end-of-sentence.
         lift: lift crossing arcs (:meth:`pdtools.trees.Graph.projected`).
     """
-    if (problem := graph.problem) is not None:
-        return problem
-    if not lift and graph.n_crossings:
-        return CROSSING
-    tree = graph.projected()[0] if lift else graph
+    try:
+        heads = graph.tree_heads()
+    except InputError as error:
+        return error.reason
+    if graph.n_crossings:
+        if not lift:
+            return CROSSING
+        heads = graph.projected()[0].tree_heads()
     n_tokens = np.bincount(word[1:-1], minlength=graph.n_words)
-    return static_oracle(tree.tree_heads() - np.int32(1), n_tokens)
+    return static_oracle(heads - np.int32(1), n_tokens)
 
 
 def static_oracle(heads: NDArray[np.int32], n_tokens: NDArray[np.integer] | None = None) -> ArcActions:
@@ -73,14 +77,15 @@ def static_oracle(heads: NDArray[np.int32], n_tokens: NDArray[np.integer] | None
     np.maximum.at(last, heads[is_right], word[is_right])
     while not np.array_equal(last, further := last[last]):
         last = further
-    lefts = np.bincount(heads[heads > word], minlength=m)
-    rights = np.bincount(last[is_right], minlength=m)
+    made = np.empty((m, 2), np.int64)  # left and right arcs after each word
+    made[:, 0] = np.bincount(heads[heads > word], minlength=m)
+    made[:, 1] = np.bincount(last[is_right], minlength=m)
     counts = np.ones(m, np.int64) if n_tokens is None else np.asarray(n_tokens, np.int64)
     ends = counts.cumsum()
     begins, arcs = np.zeros(ends[-1], np.bool_), np.zeros(ends[-1], np.int32)
     begins[ends - counts] = True
-    arcs[ends - 1] = lefts + rights
-    left = np.repeat(np.tile([True, False], m), np.stack([lefts, rights], 1).ravel())
+    arcs[ends - 1] = made.sum(1)
+    left = np.repeat(np.arange(2 * m) % 2 == 0, made.ravel())
     return ArcActions(begins, arcs, left)
 
 

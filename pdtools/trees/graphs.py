@@ -139,7 +139,10 @@ class Graph:
         if (n_heads != 1).any():
             k = int((n_heads != 1).argmax())
             return f"word {k + 1} has {n_heads[k] or 'no'} head{'s' if n_heads[k] else ''}"
-        if self.has_cycle:
+        above = self._heads()
+        for _ in range(self.n_words.bit_length()):  # further than any path that ends
+            above = above[above]
+        if above.any():
             return "the heads form a cycle"
         return None if self.n_roots == 1 else f"{self.n_roots} roots, not one"
 
@@ -161,8 +164,12 @@ class Graph:
         """
         if (problem := self.problem) is not None:
             raise InputError(problem)
-        heads = np.empty(self.n_words, dtype=np.int32)
-        heads[self.dependents - 1] = self.heads
+        return self._heads()[1:]
+
+    def _heads(self) -> Int32:
+        """Int32 (m + 1), the head of each node where words have one; the root has itself."""
+        heads = np.zeros(self.n_words + 1, dtype=np.int32)
+        heads[self.dependents] = self.heads
         return heads
 
     def projected(self) -> tuple[Graph, int]:

@@ -61,6 +61,28 @@ def test_the_oracle_of_every_tree_makes_it(words: int) -> None:
         assert heads_of(found).tolist() == list(heads)
 
 
+@given(st.integers(1, 40).flatmap(lambda m: st.lists(st.integers(0, m), min_size=m, max_size=m)), st.data())
+@settings(max_examples=200, deadline=None)
+def test_any_heads_have_the_oracles_actions_or_a_reason(heads: list[int], data: st.DataObject) -> None:
+    if data.draw(st.booleans()):  # one root, and heads before their dependents: a tree
+        heads = [head % k for k, head in enumerate(heads, 1)]
+        heads[1:] = [head or 1 for head in heads[1:]]
+    heads = [head if head != k else k - 1 for k, head in enumerate(heads, 1)]
+    graph, word = Graph.of_heads(heads), np.array([-1, *range(len(heads)), -1], np.int32)
+    for lift in (False, True):
+        found = actions_of(graph, word, lift=lift)
+        if graph.has_cycle:
+            assert found == "the heads form a cycle"
+        elif heads.count(0) > 1:
+            assert found == f"{heads.count(0)} roots, not one"
+        elif lift or not graph.n_crossings:
+            lifted = [head - 1 for head in graph.projected()[0].tree_heads().tolist()]
+            assert isinstance(found, ArcActions)
+            assert same(found, as_actions(oracle_by_hand(tuple(lifted))))
+        else:
+            assert found == CROSSING
+
+
 @pytest.mark.parametrize("words", range(1, 6))
 def test_every_sequence_is_read_as_its_tree(words: int) -> None:
     for sequence in sequences(words):
