@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pdtools.trees.forms.dependencies import constituents
 from pdtools.trees.graphs import Graph
-from pdtools.trees.tree import Tree, unescape
+from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, unescape
 
 
 def heads_in(graph: Graph) -> list[int]:
@@ -35,12 +36,13 @@ def heads_in(graph: Graph) -> list[int]:
 def graph_tree(graph: Graph, words: Sequence[str]) -> Tree:
     """The constituents of a graph, by :func:`heads_in`: a head spans its descendants, flat.
 
-    Crossing arcs are lifted. If the words are not the graph's (in running text, without spaces between some),
-    all depend on the first.
+    Labels and tags are those of models without labels. Crossing arcs are lifted. If the words are not the
+    graph's (in running text, without spaces between some), all depend on the first.
     """
     heads = heads_in(graph if graph.n_words == len(words) else Graph.of(len(words), [], []))
     tree, _ = constituents(words, ["_"] * len(words), [head - 1 for head in heads])
-    return tree
+    labels = (UNKNOWN_LABEL,) * len(tree.labels)
+    return replace(tree, tags=(UNKNOWN_TAG,) * len(words), labels=labels)
 
 
 def conllu(graph: Graph, words: Sequence[str]) -> str:

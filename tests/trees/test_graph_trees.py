@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 from hypothesis import given, strategies
 
 from pdtools.files import Rejects
+from pdtools.models.grammar.transition_derivations import TransitionDerivation
+from pdtools.trees.arc_standard import static_oracle
 from pdtools.trees.forms import read_treebank
 from pdtools.trees.graph_trees import conllu, graph_tree, heads_in
 from pdtools.trees.graphs import Graph
@@ -23,7 +26,12 @@ def test_any_graph_has_a_tree(data: strategies.DataObject) -> None:
     if graph.is_tree:
         assert heads == graph.tree_heads().tolist()
     words = [chr(97 + k) for k in range(m)]
-    assert graph_tree(graph, words).words == tuple(words)
+    found = graph_tree(graph, words)
+    assert found.words == tuple(words)
+    if graph.is_projective:  # both kinds of dependencies give one tree
+        made = static_oracle(graph.tree_heads() - np.int32(1))
+        derivation = TransitionDerivation(made.begins, made.arcs, made.left, np.arange(m, dtype=np.int32))
+        assert str(found) == str(derivation.tree(words, range(m)))
 
 
 def test_heads_that_are_not_there() -> None:
