@@ -72,13 +72,13 @@ def decode(
     get constituents, in which a head spans its descendants.
 
     --scores writes the columns id (line of the output, from 1), rank, joint log p(x, y) and marginal log
-    p(x), both in nats. With --k-best above 1, the column tree is added. The marginal sums over the beam. The
-    column dropped estimates the share of p(x) that the search lost.
+    p(x), both in nats. With --k-best above 1, the column tree is added, and arcs for gilt and dtg. The
+    marginal sums over the beam. The column dropped estimates the share of p(x) that the search lost.
 
     Several derivations may give one tree, because a tree has no nodes within words. Without --k-best, the
-    tree is the best derivation's. --k-best K sums the probabilities of derivations in the beam that
-    give the same tree, and lists the K most probable trees. With --derivations, it lists the K best
-    derivations instead. The output has the tree of rank 1.
+    tree is the best derivation's. --k-best K sums the probabilities of derivations in the beam that give the
+    same tree (gilt and dtg: the same arcs), and lists the K most probable ones. With --derivations, it lists
+    the K best derivations instead. The output has the tree of rank 1.
 
     The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
@@ -127,7 +127,9 @@ def decode(
         results = progress(
             results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
         )
-        counts = write_decoded(results, output, rejects=rejects, scores=scores, k_best=k_best)
+        counts = write_decoded(
+            results, output, rejects=rejects, scores=scores, k_best=k_best, has_arcs=searcher.has_arcs
+        )
     warn(searcher.settings)
     if run.as_json:
         from dataclasses import asdict

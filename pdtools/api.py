@@ -293,18 +293,21 @@ class Model:
 
         Returns:
             Columns ``id`` (the sentence's number, from 1), ``rank``, ``joint`` and ``marginal`` (nats),
-            ``tree`` (brackets), ``dropped``. A sentence that cannot be parsed has no rows.
+            ``tree`` (brackets), ``arcs`` of models of arcs, ``dropped``. A sentence that cannot be parsed has
+            no rows.
 
         Raises:
             PdtoolsError: if the model cannot parse.
         """
-        results = decode(self._lines(sentences), self._searcher(), rejects=Rejects("skip"), k_best=k_best)
+        searcher = self._searcher()
+        results = decode(self._lines(sentences), searcher, rejects=Rejects("skip"), k_best=k_best)
         table = [
-            [number, rank, joint, found.marginal, str(tree), found.dropped]
+            [number, k + 1, joint, found.marginal, str(tree), *found.arcs[k : k + 1], found.dropped]
             for number, found in enumerate(results, start=1)
-            for rank, (joint, tree) in enumerate(found.k_best, start=1)
+            for k, (joint, tree) in enumerate(found.k_best)
         ]
-        return _frame(table, ["id", "rank", "joint", "marginal", "tree", "dropped"])
+        parses = ["tree", "arcs"] if searcher.has_arcs else ["tree"]
+        return _frame(table, ["id", "rank", "joint", "marginal", *parses, "dropped"])
 
     def trees(self, sentences: str | Iterable[str]) -> list[Tree]:
         """The best tree of every sentence; a flat one if there is none, as ``pdtools decode`` writes it.

@@ -25,20 +25,21 @@ class Decoded:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
         k_best: the best parses (:attr:`pdtools.search.scorer.Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal, dropped, arcs: see :class:`pdtools.search.scorer.Parsed`; None for a placeholder.
+        marginal, dropped, arcs: see :class:`pdtools.search.scorer.Parsed`; None, and no arcs, for a
+            placeholder.
     """
 
     tree: Tree
     k_best: tuple[tuple[float | None, Tree], ...]
     marginal: float | None
     dropped: float | None
-    arcs: str | None = None
+    arcs: tuple[str, ...] = ()
 
     def conllu(self) -> str:
         """The sentence in CoNLL-U; without a parse, without arcs. A blank line is no sentence there: ""."""
         if str(self.tree) == BLANK_LINE:
             return ""
-        return conllu(Graph.from_text(self.arcs or "", len(self.tree)), self.tree.words)
+        return conllu(Graph.from_text(self.arcs[0] if self.arcs else "", len(self.tree)), self.tree.words)
 
 
 def decode(
@@ -93,7 +94,13 @@ def is_conllu(output: str) -> bool:
 
 
 def write_decoded(
-    results: Iterable[Decoded], output: str, *, rejects: Rejects, scores: str | None = None, k_best: int = 1
+    results: Iterable[Decoded],
+    output: str,
+    *,
+    rejects: Rejects,
+    scores: str | None = None,
+    k_best: int = 1,
+    has_arcs: bool = False,
 ) -> DecodeCounts:
     """Write the best tree of every sentence, one a line, whole or not at all.
 
@@ -102,14 +109,16 @@ def write_decoded(
         output: a file (compressed by its suffix) or ``-``. Rejects go beside a file. A ``.conllu`` file gets
             dependencies, of models of arcs (:func:`is_conllu`).
         scores: a table with a header: ``id`` (line of the output, from 1), ``rank`` (from 1), ``joint``
-            and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``; ``dropped``. A placeholder has no
-            rows. Not for trees of TreeReg, which have no scores.
+            and ``marginal`` (nats); with ``k_best`` over 1 also ``tree``, and ``arcs``; ``dropped``. A
+            placeholder has no rows. Not for trees of TreeReg, which have no scores.
         k_best: rows per sentence at most, as given to :func:`decode`.
+        has_arcs: whether the parses have arcs.
 
     Raises:
         InputError: if there is no sentence at all.
     """
-    columns = ["id", "rank", "joint", "marginal", *(["tree"] if k_best > 1 else []), "dropped"]
+    parses = [] if k_best == 1 else ["tree", "arcs"] if has_arcs else ["tree"]
+    columns = ["id", "rank", "joint", "marginal", *parses, "dropped"]
     trees = words = placeholders = 0
     with ExitStack() as stack:
         lines = stack.enter_context(atomic_text(output))
@@ -121,8 +130,9 @@ def write_decoded(
             lines.write(result.conllu() if is_conllu(output) else f"{result.tree}\n")
             if write_scores is None:
                 continue
-            for rank, (joint, tree) in enumerate(result.k_best, start=1):
-                row = [trees, rank, f"{joint:.8f}", f"{result.marginal:.8f}", *([tree] if k_best > 1 else [])]
+            for k, (joint, tree) in enumerate(result.k_best):
+                parse = [tree, *result.arcs[k : k + 1]] if k_best > 1 else []
+                row = [trees, k + 1, f"{joint:.8f}", f"{result.marginal:.8f}", *parse]
                 write_scores([*row, f"{result.dropped:.3g}"])
         if not trees:
             raise InputError("there is no sentence in the input")

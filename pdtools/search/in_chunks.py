@@ -173,7 +173,7 @@ class _ParsedRecord:
     k_best: tuple[tuple[float | None, str], ...]
     marginal: float | None
     dropped: float | None
-    arcs: str | None = None
+    arcs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
@@ -148,8 +148,14 @@ class ActionScorer(CheckpointScorer):
                 yield Unscorable(found.encoded.sentence.text, problem)
             else:
                 trees = [(joint, self._tree(found.encoded, best)) for joint, best in found.result.derivations]
-                kept = (merged_trees(trees) if merging else trees)[:k_best]
-                yield Parsed(tuple(kept), found.result.marginal, found.result.dropped, self._arcs(found))
+                yield Parsed.of(
+                    trees,
+                    found.result.marginal,
+                    found.result.dropped,
+                    k_best=k_best,
+                    merging=merging,
+                    arcs=self._arcs(found),
+                )
 
     def search(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, trace: int = 0
@@ -204,9 +210,9 @@ class ActionScorer(CheckpointScorer):
             self.loaded.tokenizer, found.encoded, result.logprobs, result.dropped, measures=measures
         )
 
-    def _arcs(self, found: SearchedActions) -> str | None:
-        """The dependency arcs of the best derivation, for models of arcs."""
-        return None
+    def _arcs(self, found: SearchedActions) -> Sequence[str]:
+        """The dependency arcs of the best derivations, for models of arcs."""
+        return ()
 
     def _tree(self, item: Encoded, found: ActionDerivation) -> Tree:
         words = [escape(word) for word in item.sentence.words]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -43,10 +44,9 @@ class TransitionScorer(ActionScorer):
             else Unscorable(found.sentence.text, OTHER_WORDS)
         )
 
-    def _arcs(self, found: SearchedActions) -> str:
+    def _arcs(self, found: SearchedActions) -> Sequence[str]:
         """See :meth:`ActionScorer._arcs`."""
-        _, best = found.result.derivations[0]
-        return str(cast(TransitionDerivation, best).graph)
+        return [str(cast(TransitionDerivation, best).graph) for _, best in found.result.derivations]
 
 
 class TransitionSearch(ActionSearch):

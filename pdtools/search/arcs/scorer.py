@@ -10,7 +10,7 @@ from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
-from pdtools.search.checkpoint_scorer import Parsed, ParsedScore, merged_trees
+from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
@@ -59,9 +59,14 @@ class ArcScorer(AttachmentScorer):
                     yield Unscorable(found.encoded.sentence.text, OTHER_WORDS)
                     continue
                 trees = [(joint, each.tree(words, word_of_token)) for joint, each in best]
-                kept = (merged_trees(trees) if merging else trees)[:k_best]
-                arcs = str(best[0][1].graph)
-                yield Parsed(tuple(kept), found.marginal, found.result.dropped, arcs)
+                yield Parsed.of(
+                    trees,
+                    found.marginal,
+                    found.result.dropped,
+                    k_best=k_best,
+                    merging=merging,
+                    arcs=[str(each.graph) for _, each in best],
+                )
 
 
 def arc_derivations(found: Searched) -> list[tuple[float, ArcDerivation]]:

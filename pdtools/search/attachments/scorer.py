@@ -13,7 +13,7 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.tokenwise import TokenwiseKind
 from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore, merged_trees
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
@@ -260,8 +260,7 @@ class AttachmentScorer(CheckpointScorer):
             else:
                 joints = [joint for joint, _ in found.result.derivations]
                 trees = [(joint, found.tree(rank)) for rank, joint in enumerate(joints)]
-                best = tuple((merged_trees(trees) if merging else trees)[:k_best])
-                yield Parsed(best, found.marginal, found.result.dropped)
+                yield Parsed.of(trees, found.marginal, found.result.dropped, k_best=k_best, merging=merging)
 
     def as_score(self, found: Searched) -> SentenceScore:
         """The marginal log-probabilities that a search gave."""

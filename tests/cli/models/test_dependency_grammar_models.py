@@ -142,6 +142,13 @@ def test_perplexities_and_parses(
     (tmp_path / "gap.txt").write_text("the dog barks\n\na cat sees the dog\n")
     assert run(["decode", str(tmp_path / "gap.txt"), *common, "-o", str(tmp_path / "gap.conllu")]) == 0
     assert (tmp_path / "gap.conllu").read_bytes() == Path(graphs_file).read_bytes()
+    table = tmp_path / "best.tsv"
+    best = ["-o", str(tmp_path / "best.conllu"), "--scores", str(table), "--k-best", "30"]
+    beam = ["--beam", "600", "--word-beam", "600"]
+    assert run(["decode", "--text", "the dog barks", *common, *beam, *best]) == 0
+    rows = [line.split("\t")[4:6] for line in table.read_text().splitlines()[1:]]
+    assert len(rows) == len({arcs for _, arcs in rows}) == 7  # projective trees of three words
+    assert len({tree for tree, _ in rows}) < 7
     assert run(["surprisal", str(tmp_path / "text.txt"), *common, "--trees", graphs_file]) == 0
     capsys.readouterr()
     assert run(["sample", *common, "--number", "5", "--max-tokens", "8"]) == 0

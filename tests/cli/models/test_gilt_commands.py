@@ -155,6 +155,22 @@ def test_parses_samples_and_pages(checkpoint: Path, tmp_path: Path) -> None:
     assert "<html" in (tmp_path / "page.html").read_text()
 
 
+def test_parses_with_other_arcs_are_other_parses(
+    model: LanguageModel, checkpoint: Path, tmp_path: Path
+) -> None:
+    options = ("--model", checkpoint, "--beam", 100, "--k-best", 100)
+    (tmp_path / "in.txt").write_text("a b\n")
+    call("decode", tmp_path / "in.txt", *options, "-o", tmp_path / "x.trees", "--scores", tmp_path / "x.tsv")
+    header, *rows = [line.split("\t") for line in (tmp_path / "x.tsv").read_text().splitlines()]
+    assert header == ["id", "rank", "joint", "marginal", "tree", "arcs", "dropped"]
+    graphs, trees = ({row[header.index(name)] for row in rows} for name in ("arcs", "tree"))
+    assert len(graphs) == len(rows) == (16 if cast(GiltLM, model).config.arcs == "set" else 8)
+    assert len(trees) == 1
+    assert math.log(sum(math.exp(float(row[2])) for row in rows)) == pytest.approx(
+        marginal(model, "a b"), abs=1e-4
+    )
+
+
 def test_models_without_arcs_write_no_conllu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False)
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
