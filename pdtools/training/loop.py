@@ -284,7 +284,7 @@ class TrainingLoop:
         torch._foreach_mul_(gradients, share * clipped)
         state.step += 1
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate(state.step, config, state.learning_rate_factor)
+            group["lr"] = group["factor"] * learning_rate(state.step, config, state.learning_rate_factor)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.window += sums

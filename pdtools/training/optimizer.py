@@ -35,21 +35,32 @@ def _scheduled(step: int, config: TrainConfig) -> float:
     return config.learning_rate * (floor + (1 - floor) * share)
 
 
+def embedding_parameters(model: nn.Module) -> set[str]:
+    """Names of the parameters that are embeddings."""
+    tables = {id(p) for m in model.modules() if isinstance(m, _TABLES) for p in m.parameters(recurse=False)}
+    return {name for name, p in model.named_parameters() if id(p) in tables}
+
+
 def undecayed_parameters(model: nn.Module) -> set[str]:
     """Names of the parameters without weight decay: embeddings, norms, biases, every vector and scalar."""
-    tables = {id(p) for m in model.modules() if isinstance(m, _TABLES) for p in m.parameters(recurse=False)}
-    return {
-        name for name, p in model.named_parameters() if p.ndim < 2 or name.endswith("bias") or id(p) in tables
-    }
+    others = {name for name, p in model.named_parameters() if p.ndim < 2 or name.endswith("bias")}
+    return embedding_parameters(model) | others
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019), or plain gradient descent, with decay on the matrices only."""
-    undecayed = undecayed_parameters(model)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    """AdamW (Loshchilov and Hutter, 2019), or plain gradient descent, with decay on the matrices only.
+
+    Each group of parameters has the ``factor`` of its learning rate.
+    """
+    embeddings, undecayed = embedding_parameters(model), undecayed_parameters(model)
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     groups = [
-        {"params": [p for name, p in named if name not in undecayed], "weight_decay": config.weight_decay},
-        {"params": [p for name, p in named if name in undecayed], "weight_decay": 0.0},
+        {"params": [named[name] for name in named if name in names], "weight_decay": decay, "factor": factor}
+        for names, decay, factor in (
+            (named.keys() - undecayed, config.weight_decay, 1.0),
+            (undecayed - embeddings, 0.0, 1.0),
+            (embeddings, 0.0, config.embedding_rate),
+        )
     ]
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
@@ -59,7 +70,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
         betas=config.betas,
         eps=config.eps,
         weight_decay=config.weight_decay,
-        fused=all(p.device.type in ("cpu", "cuda") for _, p in named),
+        fused=all(p.device.type in ("cpu", "cuda") for p in named.values()),
     )
 
 

@@ -40,6 +40,7 @@ class TrainConfig:
     Attributes:
         steps: number of updates.
         learning_rate: the highest learning rate.
+        embedding_rate: the learning rate of embeddings, as a multiple of that of other weights.
         head_warmup_steps: the first steps, in which only the attachment head learns: for a new head on a
             trained model.
         optimizer: ``adamw``, or ``sgd``: plain gradient descent.
@@ -86,6 +87,7 @@ class TrainConfig:
 
     steps: int = 10_000
     learning_rate: float = 3e-4
+    embedding_rate: float = 1.0
     head_warmup_steps: int = 0
     optimizer: Literal["adamw", "sgd"] = "adamw"
     min_learning_rate_ratio: float = 0.1
@@ -143,7 +145,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("steps", "accumulate", "treereg_every", "eval_every", "log_every", "decay_patience"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "at least 1")
-        for name in ("learning_rate", "eps"):
+        for name in ("learning_rate", "embedding_rate", "eps"):
             _check(name, getattr(self, name), 0 < getattr(self, name) < math.inf, "above 0")
         for name in (
             "head_warmup_steps",

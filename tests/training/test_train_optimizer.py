@@ -2,16 +2,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 from search_oracle import tiny_model
 
 from pdtools.models import build_model, make_config
-from pdtools.training import TrainConfig, build_optimizer, learning_rate
+from pdtools.training import Recipe, TrainConfig, build_optimizer, learning_rate, read_recipe, train
 from pdtools.training.optimizer import undecayed_parameters
 
 
@@ -71,6 +73,27 @@ def test_only_matrices_decay() -> None:
         torch.testing.assert_close(parameter.detach(), expected)
 
 
+def test_embeddings_may_learn_at_a_rate_of_their_own(toy_train: Path, tmp_path: Path) -> None:
+    assert read_recipe("dtg").train.embedding_rate == 2
+    constant = {"learning_rate": 0.1, "warmup_steps": 0, "schedule": "constant", "clip": 0.0}
+    config = TrainConfig(steps=1, optimizer="sgd", weight_decay=0.0, eval_every=1, **constant)  # type: ignore[arg-type]
+    weights = []
+    for name, settings in (
+        ("none", {"learning_rate": 1e-30}),
+        ("one", {}),
+        ("three", {"embedding_rate": 3.0}),
+    ):
+        options = {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}
+        chosen = Recipe(model="transformer", options=options, train=replace(config, **settings))  # type: ignore[arg-type]
+        train(toy_train, tmp_path / name, chosen)
+        weights.append(load_file(tmp_path / name / "last" / "model.safetensors"))
+    for name, before in weights[0].items():
+        one, other = (each[name] - before for each in weights[1:])
+        factor = 3 if "embedding" in name else 1
+        torch.testing.assert_close(other, factor * one, atol=1e-6, rtol=1e-3)
+        assert bool(one.any()) or "norm" in name or "bias" in name, name
+
+
 @pytest.mark.parametrize("name", ["adamw", "sgd"])
 def test_the_optimizer_is_the_one_of_the_recipe(name: Any) -> None:
     config = TrainConfig(
@@ -79,12 +102,10 @@ def test_the_optimizer_is_the_one_of_the_recipe(name: Any) -> None:
     model = tiny_model()
     optimizer = build_optimizer(model, config)
     assert type(optimizer) is (torch.optim.SGD if name == "sgd" else torch.optim.AdamW)
-    decayed, undecayed = optimizer.param_groups
-    assert [group["weight_decay"] for group in (decayed, undecayed)] == [0.25, 0.0]
-    assert {id(p) for p in decayed["params"]} | {id(p) for p in undecayed["params"]} == set(
-        map(id, model.parameters())
-    )
-    for group in (decayed, undecayed):
+    groups = optimizer.param_groups
+    assert [group["weight_decay"] for group in groups] == [0.25, 0.0, 0.0]
+    assert {id(p) for group in groups for p in group["params"]} == set(map(id, model.parameters()))
+    for group in groups:
         assert group["lr"] == 0.5
         if name == "adamw":
             assert (group["betas"], group["eps"]) == ((0.5, 0.75), 0.125)

@@ -80,6 +80,10 @@ class GiltLM(TransformerLM):
                 positions, graph = block.attention.terms
                 cast(GraphScores, graph).share_bias(cast(RelativePositions, positions))
         self.scorer = Scorer(config.d_model, config.width, config.feature_width)
+        if config.initialization == "depth-scaled":
+            for module in self.scorer.modules():
+                if isinstance(module, nn.Linear):
+                    self.initializer(module)
         self.scorer.initialize()
         never = torch.zeros(config.n_inputs)
         never[[config.pad_id, config.root_id]] = -torch.inf

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
-from pdtools.models.base import initialize, initialize_by_fan_in
 from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_transitions
 from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
@@ -46,7 +45,7 @@ class DependencyGrammarLM(GrammarLM):
         super().__init__(cast(Any, config))
         d = config.d_model
         self.action_head = nn.Sequential(nn.Linear(d, d), activation(config.activation), nn.Linear(d, 3))
-        self.action_head.apply(initialize_by_fan_in if config.initialization == "fan-in" else initialize)
+        self.action_head.apply(self.initializer)
 
     @property
     def actions(self) -> ArcIds:

@@ -16,7 +16,7 @@ from pdtools.models.transformer.attachment_derivations import AttachmentKind
 Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "gelu-exact", "relu"]
-Initialization = Literal["gpt2", "normal", "fan-in"]
+Initialization = Literal["gpt2", "normal", "fan-in", "depth-scaled"]
 Roots = Literal["default", "predicted", "given"]
 
 
@@ -55,7 +55,8 @@ class TransformerConfig:
         output_transform: a feed-forward layer with a norm before the output layer (RoBERTa).
         initialization: "gpt2": normal, deviation 0.02, smaller for maps that add to the residual stream;
             "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
-            embeddings and 1 / sqrt(inputs) for matrices.
+            embeddings and 1 / sqrt(inputs) for matrices; "depth-scaled": truncated normal, of deviation
+            sqrt(2 / layers / inputs) for matrices, and uniform within sqrt(3 / d_model) for embeddings.
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
         treereg_layer: the layer, from 1 on, whose output TreeReg (Nandi et al. 2025) trains to separate

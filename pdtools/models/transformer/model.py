@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -14,7 +14,13 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdtools.models.base import LanguageModel, TokenParts, initialize, initialize_by_fan_in
+from pdtools.models.base import (
+    LanguageModel,
+    TokenParts,
+    initialize,
+    initialize_by_depth,
+    initialize_by_fan_in,
+)
 from pdtools.models.batch import Batch
 from pdtools.models.kernels.decoding import log_normalisers, normalises_in_c
 from pdtools.models.kernels.dropout import Dropout
@@ -133,16 +139,21 @@ class TransformerLM(LanguageModel):
 
         self.regression = nn.Linear(config.d_model, 1) if config.regression else None
 
-        if config.initialization == "fan-in":
-            self.apply(initialize_by_fan_in)
-            return
-        self.apply(initialize)
-        if config.initialization == "normal":
+        self.apply(self.initializer)
+        if config.initialization != "gpt2":
             return
         for name, parameter in self.named_parameters():
             if name.endswith(("attention.output.weight", "feed_forward.2.weight")):
                 # GPT-2: the residual stream's variance does not grow with the number of layers.
                 nn.init.normal_(parameter, std=0.02 / math.sqrt(2 * config.layers))
+
+    @property
+    def initializer(self) -> Callable[[nn.Module], None]:
+        """The function that gives a module its first weights."""
+        by_depth = initialize_by_depth(self.config.layers)
+        return {"fan-in": initialize_by_fan_in, "depth-scaled": by_depth}.get(
+            self.config.initialization, initialize
+        )
 
     @property
     def end_id(self) -> int:

@@ -198,6 +198,34 @@ def test_initial_weights_by_fan_in() -> None:
             assert not bool(module.bias.any())
 
 
+@pytest.mark.parametrize("name", ["gilt", "dtg"])
+def test_initial_weights_of_dependency_models_as_released(name: str) -> None:
+    assert read_recipe(name).options["initialization"] == "depth-scaled"
+    values = {"vocab_size": 500, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 8, "positions": "relative"}
+    torch.manual_seed(0)
+    model = build_model(name, make_config(name, {**values, "initialization": "depth-scaled"}))
+    scorer = {"scorer.head", "scorer.dependent"}
+    kaiming = {f"{role}.{network}.1" for role in scorer for network in ("word", "pair")}
+    for part, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            std = math.sqrt(2 / module.in_features)
+            if part not in kaiming:
+                std *= 0.88 / math.sqrt(8)
+                assert module.bias is None or not bool(module.bias.any())
+            assert float(module.weight.detach().std()) == pytest.approx(std, rel=0.1), part
+        elif part == "embedding":
+            bound = math.sqrt(3 / module.embedding_dim)
+            assert float(module.weight.detach().abs().max()) == pytest.approx(bound, rel=1e-3)
+    if name == "gilt":
+        for part in ("scorer.arc_weight", "scorer.count_weight"):
+            weight = model.get_parameter(part).detach()
+            assert 0 <= float(weight.min()) < 0.1
+            assert float(weight.max()) == pytest.approx(1, abs=0.1)
+        assert float(model.get_parameter("feature_embedding.weight").detach().std()) == pytest.approx(
+            1, rel=0.05
+        )
+
+
 def test_initial_weights_of_roberta_are_alike_in_all_layers() -> None:
     options = {"vocab_size": 500, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 8}
     for name, factor in (("normal", 1), ("gpt2", 1 / 4)):
@@ -216,7 +244,11 @@ def test_initial_weights_of_roberta_are_alike_in_all_layers() -> None:
         ("transformer", {"stack_layers": "last 0"}, "N from 1 to 2, not 'last 0'"),
         ("transformer", {"norm": "both"}, "norm must be one of pre, post"),
         ("transformer", {"activation": "tanh"}, "activation must be one of"),
-        ("transformer", {"initialization": "zero"}, "initialization must be one of gpt2, normal, fan-in"),
+        (
+            "transformer",
+            {"initialization": "zero"},
+            "initialization must be one of gpt2, normal, fan-in, depth-scaled",
+        ),
         ("transformer", {"norm_eps": 0.0}, "norm_eps must be above 0"),
         ("transformer", {"positions": "rotary", "d_model": 12}, "rotary positions need an even"),
         ("transformer", {"positions": "sincos", "d_model": 15, "heads": 5}, "sincos positions need an even"),
