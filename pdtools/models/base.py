@@ -44,6 +44,8 @@ class TokenParts:
         n_clamped: int64 (), cells of the tapes deeper than the model's depth table (up to the last word).
         treereg: TreeReg's loss; None if the model has none, or it was not requested.
         numbers: float (B,), the regression of each row's last token; None if not requested.
+        count_logprobs: float (B,), the part of words' numbers of arcs in ``attach_logprobs``; None if these
+            have none.
     """
 
     token_logprobs: Tensor
@@ -52,6 +54,7 @@ class TokenParts:
     n_clamped: Tensor
     treereg: TreeRegParts | None = None
     numbers: Tensor | None = None
+    count_logprobs: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,11 @@ class LanguageModel(nn.Module, ABC):
     def has_arcs(self) -> bool:
         """Return whether its derivations are dependency arcs."""
         return self.derivation_kind.has_arcs
+
+    @property
+    def has_counts(self) -> bool:
+        """Return whether each word's number of arcs has a probability of its own."""
+        return self.derivation_kind.has_counts
 
     @property
     def structure(self) -> str:

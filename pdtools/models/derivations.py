@@ -42,6 +42,7 @@ class DerivationKind(ABC):
         exist: whether there are any, and so trees.
         labelled: whether rows of shards give its derivations as labelled constituents, not as attachments.
         has_arcs: whether they give them as dependency arcs.
+        has_counts: whether each word's number of arcs has a probability of its own.
         written: whether the tree is written into the string: a batch's tokens are then its choices.
         unit: the name of its choices in scores of training.
     """
@@ -52,6 +53,7 @@ class DerivationKind(ABC):
     exist: ClassVar[bool] = True
     labelled: ClassVar[bool] = False
     has_arcs: ClassVar[bool] = False
+    has_counts: ClassVar[bool] = False
     written: ClassVar[bool] = False
     unit: ClassVar[str] = "attachment"
 

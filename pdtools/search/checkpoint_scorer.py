@@ -132,9 +132,15 @@ class CheckpointScorer(ABC):
         given = logprobs.sum(1).tolist()
         ends = logprobs.masked_fill(~batch.ends(model.end_id), 0.0).sum(1).tolist()
         derived = parts.attach_logprobs.double().sum(1).tolist()
-        return [
+        scores = [
             RowScore(tokens, tokens + derivation if model.scores_given else None, None, end, 0.0)
             for tokens, derivation, end in zip(given, derived, ends, strict=True)
+        ]
+        if parts.count_logprobs is None:
+            return scores
+        return [
+            score._replace(counts=counts, arcs=derivation - counts if model.scores_given else None)
+            for score, derivation, counts in zip(scores, derived, parts.count_logprobs.tolist(), strict=True)
         ]
 
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:

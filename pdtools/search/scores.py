@@ -198,6 +198,7 @@ class RowScore(NamedTuple):
         end_given_tree, end_marginal: the part of ends of sentences in ``given_tree``, and in ``marginal``.
         particles, end_particles: an estimate of log p(x) that needs no beam
             (:mod:`pdtools.search.particles`), and the part of ends of sentences in it.
+        counts, arcs: GiLT's parts of ``joint``: log p of the numbers of arcs, and of the arcs given these.
     """
 
     given_tree: float
@@ -207,6 +208,8 @@ class RowScore(NamedTuple):
     end_marginal: float
     particles: float | None = None
     end_particles: float = 0.0
+    counts: float | None = None
+    arcs: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

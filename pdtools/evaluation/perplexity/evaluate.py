@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 # Number of sentences processed together, if their derivations are not searched.
 ROWS_PER_CHUNK = 256
 # The kept fields of a :class:`~pdtools.search.scores.RowScore`.
-_Record = tuple[float, float | None, float | None, float, float, float | None, float]
+_Record = tuple[
+    float, float | None, float | None, float, float, float | None, float, float | None, float | None
+]
 # Number of sentences in a batch of the table.
 _ROWS_PER_BATCH = 4096
 
@@ -53,6 +55,8 @@ class SentenceLogprobs:
         end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
         particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and their
             part of it.
+        counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, given the graph so far; and
+            of the arcs given their number, if they have a probability.
     """
 
     id: int
@@ -67,6 +71,8 @@ class SentenceLogprobs:
     end_marginal: float = 0.0
     particles: float | None = None
     end_particles: float = 0.0
+    counts: float | None = None
+    arcs: float | None = None
 
 
 def evaluate_perplexity(
@@ -123,7 +129,11 @@ def evaluate_perplexity(
     )
     nothing = IMPOSSIBLE if search.trees else nothing_found(loaded.model.max_length)
     rows = (_possible(block, shards, loaded, rejects, nothing) for block in blocks)
-    items = _table(rows, particles=particles is not None)
+    optional = (
+        *(_PARTICLES if particles is not None else ()),
+        *(_COUNTS if loaded.model.has_counts else ()),
+    )
+    items = _table(rows, optional)
     settings = {
         "task": "ppl",
         **loaded.described,
@@ -278,9 +288,11 @@ _KINDS = {
     "joint": ("joint", "end_given_tree"),  # end-of-sentence attaches to ROOT with probability 1
     "marginal": ("marginal", "end_marginal"),
     "particles": ("particles", "end_particles"),
+    "counts": ("counts", None),  # end-of-sentence has no arcs
+    "arcs": ("arcs", None),
 }
-# Columns, and scores, that exist only if requested.
-_PARTICLES = ("particles", "end_particles")
+# Columns, and scores, that exist only if requested, and only of models with counts.
+_PARTICLES, _COUNTS = ("particles", "end_particles"), ("counts", "arcs")
 
 
 def perplexities(items: pa.Table) -> dict[str, float | None]:
@@ -293,7 +305,8 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
         ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal``, the same with ``word``, and
         with ``word_without_eos``, which removes end-of-sentence from the logarithms and from the
         words: so models that count it and models that do not can be compared. None for a kind that some
-        sentence lacks. ``…_particles`` exist if they were requested.
+        sentence lacks. ``…_particles`` exist if they were requested. Of GiLT there are ``…_counts`` and
+        ``…_arcs``: their product with ``…_given_trees`` is ``…_joint``.
     """
     import pyarrow.compute as pc
 
@@ -307,18 +320,19 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
                 continue
             known = count > 0 and bool(len(items)) and not items[kind].null_count
             logprobs = [items[kind]] if known else []
-            if unit == "word_without_eos" and ends:
+            if unit == "word_without_eos" and ends and end is not None:
                 logprobs = [*logprobs, pc.negate(items[end])]
             scores[f"ppl_{unit}_{name}"] = _perplexity(logprobs, count) if known else None
     return scores
 
 
-def items_table(items: Sequence[SentenceLogprobs], *, particles: bool = False) -> pa.Table:
-    """A table with a row for each sentence, and a column for each attribute; ``particles`` if wanted."""
+def items_table(items: Sequence[SentenceLogprobs], optional: Collection[str] = ()) -> pa.Table:
+    """A table with a row for each sentence, and a column for each attribute; ``optional`` ones if wanted."""
     import pyarrow as pa
 
     types = {"id": pa.int64(), **dict.fromkeys(("tokens", "words", "unknown", "ends"), pa.int32())}
-    names = [f.name for f in fields(SentenceLogprobs) if particles or f.name not in _PARTICLES]
+    absent = {*_PARTICLES, *_COUNTS}.difference(optional)
+    names = [f.name for f in fields(SentenceLogprobs) if f.name not in absent]
     schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
     return pa.table({name: [getattr(item, name) for item in items] for name in names}, schema=schema)
 
@@ -334,12 +348,12 @@ def count_items(items: pa.Table) -> dict[str, Any]:
     }
 
 
-def _table(blocks: Iterable[Sequence[SentenceLogprobs]], *, particles: bool = False) -> pa.Table:
+def _table(blocks: Iterable[Sequence[SentenceLogprobs]], optional: Collection[str] = ()) -> pa.Table:
     """One table, of which only the numbers are in memory."""
     import pyarrow as pa
 
-    tables = (items_table(block, particles=particles) for block in blocks)
-    return pa.concat_tables([items_table([], particles=particles), *tables])
+    tables = (items_table(block, optional) for block in blocks)
+    return pa.concat_tables([items_table([], optional), *tables])
 
 
 def _sum(numbers: pa.ChunkedArray) -> int:

@@ -56,6 +56,7 @@ class ArcKind(TokenwiseKind):
 
     name = "arcs"
     has_arcs = True
+    has_counts = True
     unit = "arc"
 
     def derive(

@@ -118,7 +118,8 @@ class GiltLM(TransformerLM):
         assert isinstance(batch, ArcBatch)
         read, scored = self._read_rows(batch)
         every = count_logprobs(scored.scores.counts.double(), scored.pairs.number, masked=self._masked)
-        of_words = every.gather(1, scored.counts[:, None])[:, 0] + self._arc_logprobs(batch, scored)  # (G,)
+        counts = every.gather(1, scored.counts[:, None])[:, 0]  # (G,)
+        of_words = counts + self._arc_logprobs(batch, scored)  # (G,)
         first = batch.first[scored.row, scored.pairs.number]  # (G,)
         derived = of_words.new_zeros(batch.tokens.shape).index_put((scored.row, first), of_words)
         return TokenParts(
@@ -126,6 +127,7 @@ class GiltLM(TransformerLM):
             attach_logprobs=derived,
             attach_best=torch.zeros_like(batch.tokens),
             n_clamped=batch.clamped.sum(),
+            count_logprobs=counts.new_zeros(len(batch.tokens)).index_add(0, scored.row, counts),
         )
 
     def loss(self, batch: Batch) -> LossParts:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
@@ -70,6 +70,22 @@ def joint_of(model: LanguageModel, text: str, heads: list[int]) -> tuple[float, 
     return float(parts.token_logprobs.sum().detach()), float(parts.attach_logprobs.sum().detach())
 
 
+def counts_of(model: LanguageModel, text: str, heads: list[int]) -> float:
+    """log p of the numbers of arcs of a graph's words, word by word."""
+    derivations: Any = model.derive(1, 9)
+    graph, total = Graph.of_heads(heads), 0.0
+    for t, word in enumerate(text.split(), start=1):
+        token = torch.tensor([3 + WORDS.index(word)])
+        choice = derivations.word_choice(token)
+        total += float(choice.counts[0, graph.counts[t - 1]])
+        chosen, nodes = torch.zeros_like(choice.scores, dtype=torch.bool), choice.scores.shape[1] // 2
+        for head, dependent in graph.arcs:
+            if max(head, dependent) == t:
+                chosen[0, head if dependent == t else nodes + dependent] = True
+        derivations.read(token, chosen)
+    return total
+
+
 def test_surprisals_pairs_and_suites(model: LanguageModel, checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("a b\nc\n")
     out = tmp_path / "out.tsv"
@@ -98,13 +114,20 @@ def test_perplexities(model: LanguageModel, checkpoint: Path, tmp_path: Path) ->
     n = sum(len(heads) + 1 for _, heads in HEADS)
     tokens, arcs = zip(*(joint_of(model, words, heads) for words, heads in HEADS), strict=True)
     total = sum(marginal(model, words) for words, _ in HEADS)
+    counts = sum(counts_of(model, words, heads) for words, heads in HEADS)
+    items = pq.read_table(tmp_path / "ppl" / "items.parquet").to_pydict()
+    assert sum(items["counts"]) == pytest.approx(counts, abs=1e-5)
+    assert math.log(scores["ppl_token_counts"]) == pytest.approx(-counts / n, abs=1e-5)
+    without_ends = -counts / (n - len(HEADS))
+    assert math.log(scores["ppl_word_without_eos_counts"]) == pytest.approx(without_ends, abs=1e-5)
     assert math.log(scores["ppl_token_given_trees"]) == pytest.approx(-sum(tokens) / n, abs=1e-5)
     assert math.log(scores["ppl_token_marginal"]) == pytest.approx(-total / n, abs=1e-5)
     if model.config.arcs == "set":
         joint = math.log(scores["ppl_token_joint"])
         assert joint == pytest.approx(-(sum(tokens) + sum(arcs)) / n, abs=1e-5)
+        assert math.log(scores["ppl_token_arcs"]) == pytest.approx(-(sum(arcs) - counts) / n, abs=1e-5)
     else:  # the scores choose the arcs: none that are given have a probability
-        assert scores["ppl_token_joint"] is None
+        assert scores["ppl_token_joint"] is scores["ppl_token_arcs"] is None
         assert math.log(scores["ppl_token_particles"]) == pytest.approx(-total / n, rel=0.2)
 
 
