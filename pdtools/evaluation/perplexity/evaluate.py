@@ -305,8 +305,8 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
         ``ppl_token_given_trees``, ``ppl_token_joint``, ``ppl_token_marginal``, the same with ``word``, and
         with ``word_without_eos``, which removes end-of-sentence from the logarithms and from the
         words: so models that count it and models that do not can be compared. None for a kind that some
-        sentence lacks. ``…_particles`` exist if they were requested. Of GiLT there are ``…_counts`` and
-        ``…_arcs``: their product with ``…_given_trees`` is ``…_joint``.
+        sentence lacks. ``…_particles`` exist if they were requested. GiLT has ``…_counts`` and
+        ``…_arcs`` too: their product with ``…_given_trees`` is ``…_joint``.
     """
     import pyarrow.compute as pc
 

@@ -517,15 +517,15 @@ class _Batch:
         elif margin is None and self.regular and not self.windows:
             place, rows = self._best(joint, self.widths[k])
         else:
-            followed, least = self.made.followed(legal, of_rows), -torch.inf
+            taken = self.made.followed(legal, of_rows)
             if margin is not None:
-                best = self._of_prefixes(joint.masked_fill(~followed, -torch.inf), torch.amax)
-                least = self.rows.repeat(best - margin)[:, None]
-            behind = joint < least  # NaN is kept, to be refused
+                best = self._of_prefixes(joint.masked_fill(~taken, -torch.inf), torch.amax)
+                behind = joint < self.rows.repeat(best - margin)[:, None]  # NaN is kept, to be refused
+                taken = taken & ~behind
             widths = torch.full_like(tokens, self.widths[k])  # (p,)
             if commit:
                 widths[roots] = 1
-            place, rows = self._best_of(joint, followed & ~behind, widths)
+            place, rows = self._best_of(joint, taken, widths)
         mass = (joint - self.rows.repeat(most)[:, None]).exp()  # (R, C)
         lost = mass.flatten().index_fill(0, place, 0.0).view_as(mass)
         shares = self._of_prefixes(lost, torch.sum, 0.0) / self._of_prefixes(mass, torch.sum, 0.0)  # (p,)
