@@ -174,7 +174,9 @@ def followed_counts(logits: Tensor, counts: Tensor, number: int) -> Tensor:
         counts: log p, -inf for illegal numbers; the best one is followed in any case.
         number: how many; 0: all.
     """
-    size = torch.full(logits.shape[:-1], number or COUNTS, device=logits.device)
+    if not number:
+        return torch.ones_like(counts, dtype=torch.bool)
+    size = torch.full(logits.shape[:-1], number, device=logits.device)
     return best_candidates(logits, size) | best_candidates(counts, size.clamp(max=1))
 
 
