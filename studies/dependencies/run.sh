@@ -1,6 +1,6 @@
 #!/bin/sh
 # One stage of one run: a model trained with one seed, or its scores. Called by study.sh.
-# Usage: run.sh runs|scores MODEL SEED
+# Usage: run.sh runs|scores|suites MODEL SEED
 set -eu
 stage=$1 model=$2 seed=$3
 run=$OUT/runs/$model-$seed results=$OUT/results/$model-$seed
@@ -19,18 +19,25 @@ if [ "$stage" = runs ]; then
         --threads 1 --quiet --resume -o "$run"
 fi
 
-set -- --model "$run" --threads 1 --quiet --resume
 case $model in
-transformer) ;;
-pushdown | gilt*) set -- "$@" --beam "$BEAM" --margin "$MARGIN" ;;
-*) set -- "$@" --margin "$MARGIN" ;;
+pushdown) beam=$BEAM suites_beam=$SUITES_BEAM ;;
+gilt*) beam=$GRAPH_BEAM suites_beam=$SUITES_BEAM ;;
+*) beam=$ACTION_BEAM suites_beam=$SUITES_ACTION_BEAM ;;
 esac
+[ "$stage" = scores ] || beam=$suites_beam
+set -- --model "$run" --threads 1 --quiet --resume
+[ "$model" = transformer ] || set -- "$@" --beam "$beam" --margin "$MARGIN"
 # once NAME COMMAND...: into results/RUN/NAME
 once() {
     scored=$results/$1
     shift
     [ -e "$scored" ] || pdtools "$@" -o "$scored" >/dev/null
 }
+if [ "$stage" = suites ]; then
+    [ -z "$SUITES" ] || once sg eval-sg "$SUITES" "$@"
+    [ -z "$BLIMP" ] || once blimp eval-blimp "$BLIMP" --limit "$LIMIT" "$@"
+    exit
+fi
 mkdir -p "$OUT/parsed"
 for test in $TESTS; do
     once "ppl-$test" eval-ppl "$OUT/shards/$test" "$@" --on-error skip
@@ -44,5 +51,3 @@ for test in $TESTS; do
         --left-out "$parsed.rejects.jsonl" --quiet ;;
     esac
 done
-[ -z "$SUITES" ] || once sg eval-sg "$SUITES" "$@"
-[ -z "$BLIMP" ] || once blimp eval-blimp "$BLIMP" --limit "$LIMIT" "$@"

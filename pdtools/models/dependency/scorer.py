@@ -239,19 +239,23 @@ def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     """
     rows, device = len(scores), scores.device
     (known,) = torch.nonzero((scores > -torch.inf).any(0), as_tuple=True)  # in any row
-    sums = torch.full((rows, COUNTS, number), -torch.inf, dtype=torch.float64, device=device)
+    sizes = min(COUNTS, len(known) + 1)
+    sums = torch.full((rows, sizes, number), -torch.inf, dtype=torch.float64, device=device)
     sums[:, 0, 0] = 0
-    chosen = torch.zeros(rows, COUNTS, number, len(known), dtype=torch.bool, device=device)
-    for c, score in enumerate(scores[:, known].double().unbind(1)):
+    places = []  # (R, sizes, K) of each candidate: the set's place among K without it, then K with it
+    for score in scores[:, known].double().unbind(1):
         longer = F.pad(sums[:, :-1] + score[:, None, None], (0, 0, 1, 0), value=-torch.inf)
-        taken = F.pad(chosen[:, :-1], (0, 0, 0, 0, 1, 0))
-        taken[..., c] = True
         both, order = torch.cat([sums, longer], 2).sort(dim=2, descending=True, stable=True)
-        sums, order = both[..., :number], order[..., :number]
-        chosen = torch.cat([chosen, taken], 2).gather(2, order[..., None].expand(-1, -1, -1, len(known)))
-    every = torch.zeros(rows, COUNTS, number, scores.shape[1], dtype=torch.bool, device=device)
-    every[..., known] = chosen
-    return sums, every
+        sums = both[..., :number]
+        places.append(order[..., :number])
+    chosen = torch.zeros(rows, COUNTS, number, scores.shape[1], dtype=torch.bool, device=device)
+    at = torch.arange(sizes * number, device=device).expand(rows, -1)  # (R, sizes · K), followed back
+    for candidate, place in zip(reversed(known.tolist()), reversed(places), strict=True):
+        found = place.flatten(1).gather(1, at)
+        taken = found >= number
+        chosen[:, :sizes, :, candidate] = taken.view(rows, sizes, number)
+        at = (at // number - taken.long()) * number + found % number
+    return F.pad(sums, (0, 0, 0, COUNTS - sizes), value=-torch.inf), chosen
 
 
 def arc_loss(scores: Scores, pairs: Pairs, adjacency: Tensor) -> Tensor:
