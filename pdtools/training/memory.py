@@ -28,7 +28,7 @@ def check_memory(recipe: Recipe, config: Any, device: str, distribution: Distrib
     """
     n_parameters = count_parameters(empty_model(recipe.model, config))
     weights = _FLOAT_BYTES * n_parameters
-    in_training = weights * (4 if recipe.train.optimizer == "adamw" else 2)
+    in_training = weights * (2 if recipe.train.optimizer == "sgd" else 4)
     wanted = [("cpu", in_training if device == "cpu" else weights)]
     if device != "cpu" and distribution != "fsdp":
         wanted.append((device, in_training))

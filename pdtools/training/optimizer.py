@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.training.recipe import TrainConfig
 
 _TABLES = (nn.Embedding, nn.EmbeddingBag)
+_MOMENTUM = 0.95
 
 
 def learning_rate(step: int, config: TrainConfig, factor: float = 1.0) -> float:
@@ -48,30 +51,69 @@ def undecayed_parameters(model: nn.Module) -> set[str]:
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov and Hutter, 2019), or plain gradient descent, with decay on the matrices only.
+    """AdamW (Loshchilov and Hutter, 2019), Muon with it, or plain gradient descent; only matrices decay.
 
-    Each group of parameters has the ``factor`` of its learning rate.
+    Raises:
+        PdtoolsError: for Muon, if the model has no blocks.
     """
-    embeddings, undecayed = embedding_parameters(model), undecayed_parameters(model)
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    groups = [
-        {"params": [named[name] for name in named if name in names], "weight_decay": decay, "factor": factor}
-        for names, decay, factor in (
-            (named.keys() - undecayed, config.weight_decay, 1.0),
-            (undecayed - embeddings, 0.0, 1.0),
-            (embeddings, 0.0, config.embedding_rate),
-        )
-    ]
+    undecayed = undecayed_parameters(model)
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    in_blocks = {name for name, p in named if name.startswith("blocks.") and p.ndim == 2} - undecayed
+    for_muon = in_blocks if config.optimizer == "muon" else set()
+
+    def group(names: Set[str], weight_decay: float) -> dict[str, Any]:
+        return {"params": [p for name, p in named if name in names], "weight_decay": weight_decay}
+
+    decayed = {name for name, _ in named} - undecayed
+    groups = [group(decayed - for_muon, config.weight_decay), group(undecayed, 0.0)]
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
-    return torch.optim.AdamW(
+    if config.optimizer == "muon":
+        if not in_blocks:
+            raise PdtoolsError('train.optimizer = "muon" is for transformers: choose "adamw" or "sgd"')
+        groups.append(group(for_muon, config.weight_decay))
+    return (Muon if config.optimizer == "muon" else torch.optim.AdamW)(
         groups,
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.eps,
-        weight_decay=config.weight_decay,
-        fused=all(p.device.type in ("cpu", "cuda") for p in named.values()),
+        fused=all(p.device.type in ("cpu", "cuda") for _, p in named),
     )
+
+
+class Muon(torch.optim.AdamW):
+    """Muon (Jordan et al., 2024) for the matrices of the last group, AdamW for the others.
+
+    Updates are scaled to the size of AdamW's (Liu et al., 2025), since one learning rate is for both. torch has
+    Muon since 2.9, but in bf16 only: twice the time of float32 on a processor with bf16, 40 times on others.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Update all parameters; the gradients of Muon's are dropped."""
+        group = self.param_groups[-1]
+        for p in group["params"]:
+            if p.grad is None:
+                continue
+            average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+            average.lerp_(p.grad, 1 - _MOMENTUM)
+            update = _orthogonalized(p.grad.lerp(average, _MOMENTUM))  # Nesterov's
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            p.add_(update, alpha=-0.2 * group["lr"] * math.sqrt(max(p.shape)))
+            p.grad = None  # AdamW leaves it alone
+        super().step()
+
+
+def _orthogonalized(matrix: Tensor) -> Tensor:
+    """U Vᵀ of a matrix U S Vᵀ, roughly: five Newton-Schulz steps bring most of S to 0.7 to 1.2."""
+    x = matrix.bfloat16() if matrix.is_cuda else matrix
+    is_tall = x.shape[0] > x.shape[1]
+    x = x.T if is_tall else x
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315), x, beta=3.4445)
+    return x.T if is_tall else x
 
 
 class HeadWarmup:

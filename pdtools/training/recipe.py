@@ -43,7 +43,8 @@ class TrainConfig:
         embedding_rate: the learning rate of embeddings, as a multiple of that of other weights.
         head_warmup_steps: the first steps, in which only the attachment head learns: for a new head on a
             trained model.
-        optimizer: ``adamw``, or ``sgd``: plain gradient descent.
+        optimizer: ``adamw``; ``muon`` for the matrices in a transformer's blocks, with AdamW for the rest;
+            or ``sgd``: plain gradient descent.
         min_learning_rate_ratio: the share of it at which the schedules ``cosine`` and ``linear`` end.
         warmup_steps: updates of linear warm-up from 0 (cut off where the run is shorter).
         schedule: after the warm-up, ``cosine`` or ``linear`` (down to the last step), ``constant``, or
@@ -89,7 +90,7 @@ class TrainConfig:
     learning_rate: float = 3e-4
     embedding_rate: float = 1.0
     head_warmup_steps: int = 0
-    optimizer: Literal["adamw", "sgd"] = "adamw"
+    optimizer: Literal["adamw", "muon", "sgd"] = "adamw"
     min_learning_rate_ratio: float = 0.1
     warmup_steps: int = 500
     schedule: Literal["cosine", "linear", "constant", "plateau"] = "cosine"

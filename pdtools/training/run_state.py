@@ -22,6 +22,7 @@ from pdtools.training.run_folder import RunFolder
 from pdtools.typed_values import as_type
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
+_OPTIMIZER_KEYS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
 # Earlier runs have their sums in one tensor, in this order; the earliest have fewer.
 _EARLIER_WINDOW = (
     "token_nll",
@@ -164,17 +165,17 @@ def load_state(
         with utf8_name(folder / _TENSORS) as file, safe_open(file, framework="pt") as tensors:
             names = set(tensors.keys())
             for name, parameter in model.model.named_parameters():
-                if f"optimizer.step.{name}" not in names:
-                    continue  # it has had no gradient yet
-                shape = tuple(tensors.get_slice(f"optimizer.exp_avg.{name}").get_shape())
-                if shape != tuple(parameter.shape):
-                    raise InputError(f"the optimizer's state of {name} has shape {shape}", file=folder)
-                step = tensors.get_tensor(f"optimizer.step.{name}")
-                optimizer.state[parameter] = {
-                    "step": step.to(parameter.device),
-                    "exp_avg": divided_like(tensors.get_tensor(f"optimizer.exp_avg.{name}"), parameter),
-                    "exp_avg_sq": divided_like(tensors.get_tensor(f"optimizer.exp_avg_sq.{name}"), parameter),
-                }
+                for key in _OPTIMIZER_KEYS:  # a parameter without a gradient so far has none
+                    if (entry := f"optimizer.{key}.{name}") not in names:
+                        continue
+                    value = tensors.get_tensor(entry)
+                    if key == "step":
+                        optimizer.state[parameter][key] = value.to(parameter.device)
+                        continue
+                    if value.shape != parameter.shape:
+                        shape = tuple(value.shape)
+                        raise InputError(f"the optimizer's state of {name} has shape {shape}", file=folder)
+                    optimizer.state[parameter][key] = divided_like(value, parameter)
             streams = {
                 name.removeprefix("stream."): tensors.get_tensor(name)
                 for name in names

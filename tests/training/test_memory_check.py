@@ -53,7 +53,12 @@ def test_every_kind_of_model_is_counted() -> None:
 
 @pytest.mark.parametrize(
     ("optimizer", "distribution", "device", "bytes_each"),
-    [("adamw", "ddp", "cpu", 16), ("sgd", "ddp", "cpu", 8), ("adamw", "fsdp", "cuda", 4)],
+    [
+        ("adamw", "ddp", "cpu", 16),
+        ("sgd", "ddp", "cpu", 8),
+        ("muon", "ddp", "cpu", 16),
+        ("adamw", "fsdp", "cuda", 4),
+    ],
 )
 def test_where_the_limit_is(
     optimizer: Any, distribution: Any, device: str, bytes_each: int, monkeypatch: pytest.MonkeyPatch

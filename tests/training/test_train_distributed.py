@@ -95,6 +95,9 @@ def runs(
         train(toy_train, folder / f"one-{batches}", recipe(work[-1]), valid=toy_valid)
     add("ddp-transformer", NO_DROPOUT, EVEN, model="transformer")
     train(toy_train, folder / "one-transformer", recipe(work[-1]), valid=toy_valid)
+    muon = {**EVEN, "optimizer": "muon", "learning_rate": 0.01}
+    add("fsdp-muon", NO_DROPOUT, muon, distribution="fsdp")
+    train(toy_train, folder / "one-muon", recipe(work[-1]), valid=toy_valid)
     # Often one sentence a batch, so that the second rank has none.
     for model, positions, distributions in GRAMMARS:
         options, config = {**NO_DROPOUT, "positions": positions}, {**EVEN, "batch_tokens": 80}
@@ -219,6 +222,7 @@ def assert_same_runs(run: Path, reference: Path) -> None:
         ("fsdp-answers", "one-answers"),
         ("ddp-numbers", "one-numbers"),
         ("fsdp-numbers", "one-numbers"),
+        ("fsdp-muon", "one-muon"),
     ],
 )
 def test_two_processes_train_what_one_trains(runs: Path, run: str, reference: str) -> None:

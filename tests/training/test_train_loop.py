@@ -133,6 +133,16 @@ def test_killed_and_resumed(
     assert_same_run(run, uninterrupted)
 
 
+def test_muon_stopped_and_resumed(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
+    wanted = recipe(optimizer="muon", head_warmup_steps=2)  # in the first steps Muon has no state
+    train(toy_train, tmp_path / "whole", wanted, valid=toy_valid)
+    for step in (1, 5):
+        stop = StopAfter(step)
+        train(toy_train, tmp_path / "run", wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train(toy_train, tmp_path / "run", wanted, valid=toy_valid, resume=True)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
+
+
 def test_interrupted_twice_and_a_cut_swap(
     reference: tuple[Recipe, Path], toy_train: Path, toy_valid: Path, tmp_path: Path
 ) -> None:

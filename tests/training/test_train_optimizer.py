@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 from search_oracle import tiny_model
+from torch import nn
 
+from pdtools.errors import PdtoolsError
 from pdtools.models import build_model, make_config
 from pdtools.training import Recipe, TrainConfig, build_optimizer, learning_rate, read_recipe, train
 from pdtools.training.optimizer import undecayed_parameters
@@ -109,3 +111,55 @@ def test_the_optimizer_is_the_one_of_the_recipe(name: Any) -> None:
         assert group["lr"] == 0.5
         if name == "adamw":
             assert (group["betas"], group["eps"]) == ((0.5, 0.75), 0.125)
+
+
+MUON = TrainConfig(optimizer="muon", learning_rate=0.5, weight_decay=0.25, betas=(0.5, 0.75), eps=0.125)
+
+
+@pytest.mark.parametrize("model", [tiny_model("pushdown"), tiny_model("gilt")], ids=["pushdown", "gilt"])
+def test_muon_has_the_matrices_in_blocks_and_adamw_the_rest(model: nn.Module) -> None:
+    *adamw, muon = build_optimizer(model, MUON).param_groups
+    names = {id(p): name for name, p in model.named_parameters()}
+    linear = {
+        f"blocks.{name}.weight"
+        for name, module in model.get_submodule("blocks").named_modules()
+        if isinstance(module, nn.Linear)
+    }
+    assert {names[id(p)] for p in muon["params"]} == linear
+    assert [(g["lr"], g["weight_decay"]) for g in (*adamw, muon)] == [(0.5, 0.25), (0.5, 0.0), (0.5, 0.25)]
+    assert [(g["betas"], g["eps"]) for g in adamw] == [((0.5, 0.75), 0.125)] * 2
+    divided = [names.pop(id(p)) for g in (*adamw, muon) for p in g["params"]]
+    assert not names
+    assert len(divided) == len(set(divided))
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch 2.9 or newer")
+def test_steps_of_muon_against_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda x: x.clone())  # torch's own is in bf16
+    model, other = tiny_model(), tiny_model()
+    ours = build_optimizer(model, MUON)
+    named, groups = list(other.named_parameters()), ours.param_groups
+    places = {id(p): place for place, p in enumerate(model.parameters())}
+    of = [[named[places[id(p)]][1] for p in group["params"]] for group in groups]
+    adamw = {"lr": 0.5, "betas": (0.5, 0.75), "eps": 0.125}
+    theirs = [
+        torch.optim.AdamW(of[0], **adamw, weight_decay=0.25),
+        torch.optim.AdamW(of[1], **adamw, weight_decay=0.0),
+        torch.optim.Muon(of[2], lr=0.5, weight_decay=0.25, adjust_lr_fn="match_rms_adamw"),
+    ]
+    for rate in (0.1, 0.4, 0.2):
+        for p, q in zip(model.parameters(), other.parameters(), strict=True):
+            p.grad = torch.randn_like(p)
+            q.grad = p.grad.clone()
+        for group in (*groups, *(group for each in theirs for group in each.param_groups)):
+            group["lr"] = rate  # as the loop sets it
+        for each in (ours, *theirs):
+            each.step()
+        for (name, q), p in zip(named, model.parameters(), strict=True):
+            torch.testing.assert_close(p, q, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_muon_is_refused_for_a_model_without_blocks() -> None:
+    config = make_config("rnn", {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2})
+    with pytest.raises(PdtoolsError, match=r'^train.optimizer = "muon" is for transformers'):
+        build_optimizer(build_model("rnn", config), MUON)
