@@ -84,7 +84,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
 class Muon(torch.optim.AdamW):
     """Muon (Jordan et al., 2024) for the matrices of the last group, AdamW for the others.
 
-    Updates are scaled to the size of AdamW's (Liu et al., 2025), since one learning rate is for both. torch has
+    Updates are scaled to the size of AdamW's (Liu et al., 2025), since one rate is for both. torch has
     Muon since 2.9, but in bf16 only: twice the time of float32 on a processor with bf16, 40 times on others.
     """
 
