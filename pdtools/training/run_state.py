@@ -22,7 +22,7 @@ from pdtools.training.run_folder import RunFolder
 from pdtools.typed_values import as_type
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
-_OPTIMIZER_KEYS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # of AdamW and Muon
+_OPTIMIZER_KEYS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # AdamW's and Muon's
 # Earlier runs have their sums in one tensor, in this order; the earliest have fewer.
 _EARLIER_WINDOW = (
     "token_nll",
