@@ -53,19 +53,25 @@ def undecayed_parameters(model: nn.Module) -> set[str]:
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
     """AdamW (Loshchilov and Hutter, 2019), Muon with it, or plain gradient descent; only matrices decay.
 
+    Each group of parameters has the ``factor`` of its learning rate.
+
     Raises:
         PdtoolsError: for Muon, if the model has no blocks.
     """
-    undecayed = undecayed_parameters(model)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    in_blocks = {name for name, p in named if name.startswith("blocks.") and p.ndim == 2} - undecayed
+    embeddings, undecayed = embedding_parameters(model), undecayed_parameters(model)
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    in_blocks = {name for name, p in named.items() if name.startswith("blocks.") and p.ndim == 2} - undecayed
     for_muon = in_blocks if config.optimizer == "muon" else set()
 
-    def group(names: Set[str], weight_decay: float) -> dict[str, Any]:
-        return {"params": [p for name, p in named if name in names], "weight_decay": weight_decay}
+    def group(names: Set[str], weight_decay: float, factor: float = 1.0) -> dict[str, Any]:
+        parameters = [p for name, p in named.items() if name in names]
+        return {"params": parameters, "weight_decay": weight_decay, "factor": factor}
 
-    decayed = {name for name, _ in named} - undecayed
-    groups = [group(decayed - for_muon, config.weight_decay), group(undecayed, 0.0)]
+    groups = [
+        group(named.keys() - undecayed - for_muon, config.weight_decay),
+        group(undecayed - embeddings, 0.0),
+        group(embeddings, 0.0, config.embedding_rate),
+    ]
     if config.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
     if config.optimizer == "muon":
@@ -77,7 +83,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.Optimi
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.eps,
-        fused=all(p.device.type in ("cpu", "cuda") for _, p in named),
+        fused=all(p.device.type in ("cpu", "cuda") for p in named.values()),
     )
 
 

@@ -126,8 +126,9 @@ def test_muon_has_the_matrices_in_blocks_and_adamw_the_rest(model: nn.Module) ->
         if isinstance(module, nn.Linear)
     }
     assert {names[id(p)] for p in muon["params"]} == linear
-    assert [(g["lr"], g["weight_decay"]) for g in (*adamw, muon)] == [(0.5, 0.25), (0.5, 0.0), (0.5, 0.25)]
-    assert [(g["betas"], g["eps"]) for g in adamw] == [((0.5, 0.75), 0.125)] * 2
+    assert [g["lr"] for g in (*adamw, muon)] == [0.5] * 4
+    assert [g["weight_decay"] for g in (*adamw, muon)] == [0.25, 0.0, 0.0, 0.25]
+    assert [(g["betas"], g["eps"]) for g in adamw] == [((0.5, 0.75), 0.125)] * 3
     divided = [names.pop(id(p)) for g in (*adamw, muon) for p in g["params"]]
     assert not names
     assert len(divided) == len(set(divided))
@@ -145,7 +146,8 @@ def test_steps_of_muon_against_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = [
         torch.optim.AdamW(of[0], **adamw, weight_decay=0.25),
         torch.optim.AdamW(of[1], **adamw, weight_decay=0.0),
-        torch.optim.Muon(of[2], lr=0.5, weight_decay=0.25, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(of[2], **adamw, weight_decay=0.0),
+        torch.optim.Muon(of[3], lr=0.5, weight_decay=0.25, adjust_lr_fn="match_rms_adamw"),
     ]
     for rate in (0.1, 0.4, 0.2):
         for p, q in zip(model.parameters(), other.parameters(), strict=True):
