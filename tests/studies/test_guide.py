@@ -455,3 +455,25 @@ def test_treebanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert written["turkish.trees"] == "(NOUNP (ADP de) (NOUNP|<DET-NOUN> (DET le) (NOUN chat)))\n"
     assert written["french.trees"] == "(NOUNP (ADP du) (NOUN chat))\n"
     assert (tmp_path / "french.trees.text").read_text() == "du chat\n"
+
+
+def test_dependencies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = (("the", 2), ("dog", 3), ("barks", 0))
+    sentence = "# text = the dog barks\n" + "".join(
+        f"{place}\t{word}\t_\tX\t_\t_\t{head}\t_\t_\t_\n" for place, (word, head) in enumerate(words, 1)
+    )
+    for name, times in (("en_lines-ud-train.conllu", 20), ("gold.conllu", 1), ("proposals.conllu", 2)):
+        (tmp_path / name).write_text(f"{sentence}\n" * times)
+    (tmp_path / "sentences.txt").write_text("the dog barks\n")
+    found = commands("dependencies.md")
+    assert len(found) == 9
+    for command in found:
+        command = command.partition(" #")[0].rstrip().replace("--vocab-size 4000", "--vocab-size 300")
+        command = command.replace("--config small", f"--config small{SMALLER}")
+        assert run(shlex.split(command)[1:]) == 0, command
+    shown = capsys.readouterr().out
+    assert "UAS (%)" in shown
+    assert "1  4  3  2    1 20 10  0" in shown  # depths and distances after the last word
