@@ -55,7 +55,7 @@ def test_derivations_are_the_sequences_and_their_trees() -> None:
     assert trees == set(projective_trees(4)) == {heads_by_hand(each) for each in sequences(4)}
 
 
-@pytest.mark.parametrize(("continuing", "max_open"), [(0, 100), (1, 100), (1, 1), (0, 2)])
+@pytest.mark.parametrize(("continuing", "max_open"), [(0, 100), (1, 100), (1, 1), (0, 1), (0, 2)])
 def test_what_has_ended_and_what_has_not_add_up_to_one(continuing: int, max_open: int) -> None:
     model = arc_model(words=2, continuing=continuing, max_open=max_open)
     ended = 0.0
