@@ -36,7 +36,8 @@ COLUMNS = {
         ("BLiMP (%)", "blimp", "overall", 100, 1),
     ),
     "parses": (
-        *((f"UAS, {name}", f"arcs-{test}", "uas", 1, 1) for test, name in TESTS.items()),
+        *((f"UAS, {name}", f"arcs-{test}", "uas_f1", 1, 1) for test, name in TESTS.items()),
+        *((f"arc F1, {name}", f"arcs-{test}", "arc_f1", 1, 1) for test, name in TESTS.items()),
         *((f"F1, {name}", f"parse-{test}", "unlabeled_f1", 1, 1) for test, name in TESTS.items()),
     ),
     "training": (

@@ -32,7 +32,7 @@ def test_tables(report: ModuleType, tmp_path: Path) -> None:
         ]
         (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         for name, scores in (
-            ("arcs-lines", {"uas": uas}),
+            ("arcs-lines", {"uas_f1": uas}),
             ("ppl-pud", {"ppl_word_marginal": 1500.25, "ppl_word_given_trees": None}),
         ):
             (results / name).mkdir(parents=True)
@@ -44,6 +44,6 @@ def test_tables(report: ModuleType, tmp_path: Path) -> None:
     *_, row = report.table(found, "training").splitlines()
     assert row == "| GiLT, scorer of 16 | 2.250 (2.000, 2.500) | 0.562 (0.500, 0.625) | 30 (30, 30) |"
     *_, row = report.table(found, "parses").splitlines()
-    assert row == "| GiLT, scorer of 16 | 61.5 (60.0, 63.0) |  |  |  |"
+    assert row == "| GiLT, scorer of 16 | 61.5 (60.0, 63.0) |  |  |  |  |  |"
     *_, row = report.table(found).splitlines()
     assert row == "| GiLT, scorer of 16 |  | 1,500 (1,500, 1,500) |  |  |  |  |"
