@@ -11,7 +11,7 @@
 #   CONFIG=small   WIDTH=128   LAYERS=4   DROPOUT=0.2   STEPS=800   SENTENCES=64 of a step   VOCABULARY=4000
 #   TESTED=400 sentences of each test set, evenly from the whole
 #   BEAM=100 of pushdown   GRAPH_BEAM=10 of gilt   ACTION_BEAM=100 of tg and dtg
-#   SUITES_BEAM=10, SUITES_ACTION_BEAM=20 for SG and BLiMP   LIMIT=10 pairs of each paradigm; without SUITES or BLIMP
+#   SUITES_BEAM=5, SUITES_ACTION_BEAM=10 for SG and BLiMP   LIMIT=10 pairs of each paradigm; without SUITES or BLIMP
 #   these are not scored
 #   MARGIN=8 nats; hypotheses of the search that are so much less probable than the best are dropped
 set -eu
@@ -22,7 +22,7 @@ train=$1 valid=$2
 export OUT="$3" CONFIG="${CONFIG:-small}" WIDTH="${WIDTH:-128}" LAYERS="${LAYERS:-4}" DROPOUT="${DROPOUT:-0.2}"
 export STEPS="${STEPS:-800}" SENTENCES="${SENTENCES:-64}" MARGIN="${MARGIN:-8}" LIMIT="${LIMIT:-10}"
 export BEAM="${BEAM:-100}" GRAPH_BEAM="${GRAPH_BEAM:-10}" ACTION_BEAM="${ACTION_BEAM:-100}"
-export SUITES_BEAM="${SUITES_BEAM:-10}" SUITES_ACTION_BEAM="${SUITES_ACTION_BEAM:-20}"
+export SUITES_BEAM="${SUITES_BEAM:-5}" SUITES_ACTION_BEAM="${SUITES_ACTION_BEAM:-10}"
 export SUITES="${SUITES:-}" BLIMP="${BLIMP:-}" TESTS=""
 tested=${TESTED:-400} models=${MODELS:-transformer pushdown tg dtg gilt gilt-16}
 shift 3
