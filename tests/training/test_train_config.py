@@ -96,6 +96,7 @@ def test_bad_files(tmp_path: Path, text: str, reason: str) -> None:
         ("train.steps=0", r"train\.steps must be at least 1, not 0"),
         ("train.learning_rate=-1", "above 0"),
         ("train.learning_rate=nan", "above 0"),
+        ("train.embedding_rate=0", "embedding_rate must be above 0"),
         ("train.betas=[0.9, 1.0]", "below 1"),
         ("train.min_learning_rate_ratio=2", "from 0 to 1"),
         ("train.batch_tokens=0", "both 0"),

@@ -154,10 +154,11 @@ def test_any_text_is_a_graph_or_refused(text: str, n_words: int) -> None:
         ("0-1 1-2 0-2", "word 2 has 2 heads"),
         ("0-1 0-2", "2 roots, not one"),
         ("2-1 1-2", "the heads form a cycle"),
+        ("", "0 roots, not one"),
     ],
 )
 def test_what_is_no_tree_is_named(arcs: str, reason: str) -> None:
-    graph = Graph.from_text(arcs, 2)
+    graph = Graph.from_text(arcs, 2 if arcs else 0)
     assert graph.problem == reason
     for use in (graph.tree_heads, graph.projected):
         with pytest.raises(InputError, match=reason):

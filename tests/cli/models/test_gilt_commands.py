@@ -13,6 +13,7 @@ import torch
 from search_oracle import WORDS, row, tiny_model
 from toy_grammar_lm import PAIRS, enumerate_derivations, write_pairs, write_suite
 
+import pdtools
 from pdtools.cli.main import run
 from pdtools.models import LanguageModel, save_checkpoint
 from pdtools.models.dependency.model import GiltLM
@@ -192,6 +193,9 @@ def test_parses_with_other_arcs_are_other_parses(
     assert math.log(sum(math.exp(float(row[2])) for row in rows)) == pytest.approx(
         marginal(model, "a b"), abs=1e-4
     )
+    table = pdtools.load(checkpoint, beam=100).parse("a b", k_best=100)
+    assert list(table.columns) == header
+    assert table.arcs.tolist() == [row[header.index("arcs")] for row in rows]
 
 
 def test_models_without_arcs_write_no_conllu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from gilt_oracle import PlainNetwork
 from search_oracle import EOS, ROOT, row, tiny_model
 from toy_grammar_lm import enumerate_derivations
 
+from pdtools.errors import PdtoolsError
 from pdtools.models.dependency.batch import ArcBatch
 from pdtools.models.dependency.derivations import ArcDerivations, graph_of_history
 from pdtools.models.dependency.model import GiltLM
@@ -112,6 +114,20 @@ def test_the_best_sets_are_those_of_all() -> None:
             assert bool((found[len(wanted) :] == -torch.inf).all())
             for total, members in zip(wanted, chosen[r, a], strict=False):
                 assert float(scores[r][members].sum()) == pytest.approx(total)
+
+
+def test_the_best_sets_of_a_late_word() -> None:
+    """Word 17 has 33 candidates, of which 29 at most become arcs."""
+    scores = torch.randn(1, 33, generator=torch.Generator().manual_seed(0)).double()
+    sums, chosen = best_sets(scores, 2)
+    ranked = scores[0].sort(descending=True).values
+    assert (sums.shape, chosen.shape) == ((1, 30, 2), (1, 30, 2, 33))
+    for a in range(1, 30):  # the second set has the next candidate for its last one
+        wanted = float(ranked[:a].sum())
+        assert sums[0, a].tolist() == pytest.approx([wanted, wanted - float(ranked[a - 1] - ranked[a])])
+        for total, members in zip(sums[0, a].tolist(), chosen[0, a], strict=True):
+            assert int(members.sum()) == a
+            assert float(scores[0][members].sum()) == pytest.approx(total)
 
 
 # --- the distribution -------------------------------------------------------------------------
@@ -250,6 +266,17 @@ def test_vectors_of_steps_are_made_anew_after_weights_change() -> None:
     assert float((found[0] - found[1])[2:].abs().max()) > 1e-3
 
 
+@pytest.mark.parametrize("changed", ["key map", "tables"])
+def test_vectors_of_steps_are_those_of_the_present_weights(changed: str) -> None:
+    model = gilt()
+    term, key_map = model.blocks[0].attention.terms[1], torch.randn(16, 16).double()
+    with torch.no_grad():
+        before = term.vectors(key_map, None)
+        assert term.vectors(key_map, None) is before
+        (key_map if changed == "key map" else model.feature_embedding.weight).mul_(2)
+        torch.testing.assert_close(term.vectors(key_map, None), 2 * before)
+
+
 def test_padding_changes_nothing() -> None:
     model = gilt(arcs="set")
     rows = [
@@ -316,6 +343,22 @@ def test_features_are_clamped_and_counted() -> None:
     assert int(batch.features.max()) == 150
 
 
+@pytest.mark.parametrize("values", [50, 151])
+def test_tokens_see_features_through_the_rows_in_use(values: int) -> None:
+    """Few rows have places of 8 bits, more than 256 of 16."""
+    m = 20
+    batch = packed(gilt(max_length=30), [3, 4] * (m // 2), Graph.of(m, [], []))
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randint(values, batch.features.shape, generator=generator, dtype=torch.uint8)
+    place, rows = replace(batch, features=features).at_tokens()
+    assert (len(rows) > 256) == (values == 151)
+    word = torch.tensor([0, *range(1, m + 1), m])  # one token each; end-of-sentence has the last one's
+    wanted = features[0][:, word][:, :, word].long()
+    wanted[:, 0] = wanted[:, :, 0] = 0  # ROOT
+    first = 151 * torch.arange(3)[:, None, None]
+    assert torch.equal(rows[place[0].long()], wanted + first)
+
+
 def test_token_by_token_equals_one_pass_where_features_are_clamped() -> None:
     """In a chain of 20 words distances are up to 190, beyond the 151 values with embeddings."""
     m = 20
@@ -340,6 +383,24 @@ def test_as_many_arcs_as_a_word_may_have() -> None:
     for number, problem in ((29, None), (30, "30 or more arcs at a word")):
         graph = Graph.of(40, range(number), [40] * number)
         assert kind.problem(gilt(), graph) == problem
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"best_counts": -1}, "best_counts and scorer_width must be 0 or more"),
+        ({"scorer_width": -1}, "best_counts and scorer_width must be 0 or more"),
+        ({"feature_width": 0}, "feature_width at least 1"),
+        ({"counts": "legal"}, "counts must be one of masked, all, not 'legal'"),
+        ({"arcs": "sets"}, "arcs must be one of released, set, not 'sets'"),
+        ({"positions": "rotary"}, "rotary positions do not go with features of graphs"),
+        ({"objective": "masked"}, "no windows, no masked objective"),
+        ({"stack_layers": "all"}, "gilt has no attachment_head"),
+    ],
+)
+def test_settings_that_make_no_model(settings: dict[str, object], problem: str) -> None:
+    with pytest.raises(PdtoolsError, match=problem):
+        gilt(**settings)
 
 
 def test_the_loss_of_a_step() -> None:
