@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from pdtools.training.run_folder import RunFolder
 from pdtools.typed_values import as_type
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
-_OPTIMIZER_KEYS = ("step", "exp_avg", "exp_avg_sq", "momentum_buffer")  # AdamW's and Muon's
+_OPTIMIZER_KEYS = (("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",))  # AdamW's and Muon's
 # Earlier runs have their sums in one tensor, in this order; the earliest have fewer.
 _EARLIER_WINDOW = (
     "token_nll",
@@ -165,10 +166,10 @@ def load_state(
         with utf8_name(folder / _TENSORS) as file, safe_open(file, framework="pt") as tensors:
             names = set(tensors.keys())
             for name, parameter in model.model.named_parameters():
-                for key in _OPTIMIZER_KEYS:  # a parameter without a gradient so far has none
-                    if (entry := f"optimizer.{key}.{name}") not in names:
-                        continue
-                    value = tensors.get_tensor(entry)
+                # A parameter without a gradient so far has none; if it has one, all of that optimizer.
+                there = (keys for keys in _OPTIMIZER_KEYS if f"optimizer.{keys[0]}.{name}" in names)
+                for key in itertools.chain.from_iterable(there):
+                    value = tensors.get_tensor(f"optimizer.{key}.{name}")
                     if key == "step":
                         optimizer.state[parameter][key] = value.to(parameter.device)
                         continue

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from search_oracle import tiny_model
 from stopping import StopAfter
 from tensorboardX.proto.event_pb2 import Event
@@ -741,6 +741,26 @@ def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
     (state.parent / "SHA256SUMS").unlink()  # a run from before there were sums
     with pytest.raises(PdtoolsError, match="damaged trainer state"):
         train(toy_train, run, recipe(), resume=True)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_state_of_the_optimizer_that_is_not_whole(optimizer: str, toy_train: Path, tmp_path: Path) -> None:
+    run, stop = tmp_path / "run", StopAfter(2)
+    wanted = recipe(optimizer=optimizer)
+    train(toy_train, run, wanted, listener=stop, stop=stop)
+    folder = run / "last/trainer"
+    (folder / "SHA256SUMS").unlink()  # a run from before there were sums
+    tensors = load_file(folder / "state.safetensors")
+    moment = "optimizer.exp_avg.embedding.weight"
+    matrix = "blocks.0.attention.qkv.weight"
+    other = f"optimizer.{'momentum_buffer' if optimizer == 'muon' else 'exp_avg_sq'}.{matrix}"
+    for changed, reason in (
+        ({name: each for name, each in tensors.items() if name != moment}, "damaged trainer state.*exp_avg"),
+        ({**tensors, other: tensors[other][:1].clone()}, f"state of {matrix} has shape"),
+    ):
+        save_file(changed, folder / "state.safetensors")
+        with pytest.raises(PdtoolsError, match=reason):
+            train(toy_train, run, wanted, resume=True)
 
 
 @pytest.mark.linux
