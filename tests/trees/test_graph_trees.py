@@ -39,6 +39,12 @@ def test_heads_that_are_not_there() -> None:
     assert heads_in(graph) == [3, 0, 2, 2, 4]
 
 
+def test_words_that_are_not_the_graphs_depend_on_the_first() -> None:
+    graph = Graph.of_heads([2, 0])
+    for words in (["a"], ["a", "b", "c"]):
+        assert graph_tree(graph, words) == graph_tree(Graph.of(len(words), [], []), words)
+
+
 def test_conllu_is_read_back(tmp_path: Path) -> None:
     graph = Graph.of(3, [2, 0, 2, 1], [1, 2, 3, 3])
     text = conllu(graph, ["a", "-LRB-", "b"])

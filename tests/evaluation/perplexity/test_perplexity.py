@@ -104,6 +104,7 @@ def test_against_sums_over_all_derivations(
         )
         counted += len(tokens) + 1
     scores = results.scores
+    assert not {"ppl_token_counts", "ppl_token_arcs"} & scores.keys()  # GiLT's
     without = scores["ppl_word_without_eos_given_trees"]
     assert without == pytest.approx(math.exp(-(given - given_end) / (counted - 4)), rel=1e-5)
     without = scores["ppl_word_without_eos_marginal"]
