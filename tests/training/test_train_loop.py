@@ -92,6 +92,13 @@ def assert_same_run(run: Path, reference: Path) -> None:
     assert metrics(run) == metrics(reference)
 
 
+def train_until(shards: Path, run: Path, wanted: Recipe, valid: Path, *steps: int) -> None:
+    """Train, stopped after each of these steps and resumed after all but the last."""
+    for step in steps:
+        stop = StopAfter(step)
+        train(shards, run, wanted, valid=valid, listener=stop, stop=stop, resume=True)
+
+
 @pytest.fixture(scope="module", params=["pushdown", "transformer"])
 def reference(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid: Path
@@ -136,9 +143,7 @@ def test_killed_and_resumed(
 def test_muon_stopped_and_resumed(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
     wanted = recipe(optimizer="muon", head_warmup_steps=2)  # in the first steps Muon has no state
     train(toy_train, tmp_path / "whole", wanted, valid=toy_valid)
-    for step in (1, 5):
-        stop = StopAfter(step)
-        train(toy_train, tmp_path / "run", wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train_until(toy_train, tmp_path / "run", wanted, toy_valid, 1, 5)
     train(toy_train, tmp_path / "run", wanted, valid=toy_valid, resume=True)
     assert_same_run(tmp_path / "run", tmp_path / "whole")
 
@@ -148,9 +153,7 @@ def test_interrupted_twice_and_a_cut_swap(
 ) -> None:
     wanted, uninterrupted = reference
     run = tmp_path / "run"
-    for step in (3, 7):
-        stop = StopAfter(step)
-        train(toy_train, run, wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train_until(toy_train, run, wanted, toy_valid, 3, 7)
     (run / "last").rename(run / ".last.0.old")  # killed between the two renames of a swap
     (run / ".last.0.tmp").mkdir()
     with open(run / "metrics.jsonl", "a") as stream:
@@ -438,9 +441,7 @@ def test_plateau(toy_train: Path, toy_valid: Path, tmp_path: Path, monkeypatch: 
     }
 
     monkeypatch.setattr("pdtools.training.loop.evaluate", scripted(losses))
-    for step in (6, 13, 29):
-        stop = StopAfter(step)
-        train(toy_train, tmp_path / "other", wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train_until(toy_train, tmp_path / "other", wanted, toy_valid, 6, 13, 29)
     train(toy_train, tmp_path / "other", wanted, valid=toy_valid, resume=True)
     assert_same_run(tmp_path / "other", tmp_path / "run")
 
@@ -499,9 +500,7 @@ def test_stored_batches_and_a_loss_per_sentence(
         weight_decay=0.0,
     )
     train(toy_train, tmp_path / "run", wanted, valid=toy_valid)
-    for step in (3, 6):
-        stop = StopAfter(step)
-        train(toy_train, tmp_path / "other", wanted, valid=toy_valid, listener=stop, stop=stop, resume=True)
+    train_until(toy_train, tmp_path / "other", wanted, toy_valid, 3, 6)
     train(toy_train, tmp_path / "other", wanted, valid=toy_valid, resume=True)
     assert_same_run(tmp_path / "other", tmp_path / "run")
 

@@ -25,7 +25,8 @@ class GiltConfig(TransformerConfig):
             which these are the most likely one. The set is not in the paper.
         best_counts: number of a hypothesis's most probable counts that a beam search follows (released: 5, of
             all 30; a hypothesis without a legal one among them keeps its best legal one); 0: all.
-        scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model.
+        scorer_width: width of the scorer of arcs, whose cost grows with its square; 0: d_model. Its first
+            weights are PyTorch's, or with ``initialization`` "depth-scaled" the released ones.
         feature_width: width of the embeddings of degrees, depths and distances.
     """
 
