@@ -376,11 +376,13 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
     for score in found.scores:
         if score.level == "overall" or details or (single and score.level != finest[score.evaluation]):
             tables.setdefault((score.evaluation, score.score, score.level), []).append(score)
-    for (_, name, level), scores in tables.items():
+    evaluations = Counter(name for _, name, level in tables if level == "overall")
+    for (evaluation, name, level), scores in tables.items():
+        title = name if evaluations[name] == 1 else f"{name}, {evaluation}"
         if level == "overall":
-            _print_overall(name, scores[0])
+            _print_overall(title, scores[0])
         else:
-            _print_level(name, level, scores)
+            _print_level(title, level, scores)
     two = any(len(group.values) == 2 for score in found.scores for group in score.groups)
     print_note(
         "95%: over items; where a group has several seeds, over seeds and items"

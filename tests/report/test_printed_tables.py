@@ -521,6 +521,10 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     other = replace(scores[0], evaluation="sg", score="SG (%)", items=None)
     both = replace(found, scores=(*scores, other))
     assert lines(False, both) == cells([*overall, "SG (%)", *overall[1:], *notes])
+    # Two results of one evaluation are told apart by their folders.
+    twice = replace(found, scores=(scores[0], replace(scores[0], evaluation="blimp-few")))
+    first, second = (f"BLiMP (%), {folder}; 321 items" for folder in ("blimp", "blimp-few"))
+    assert lines(False, twice) == cells([first, *overall[1:], second, *overall[1:], *notes])
     no_twos = replace(scores[0], groups=(group("old", 60.0), group("new", 72.0, 71.0, 76.0)), pairs=())
     printers.print_many(replace(found, scores=(no_twos,)))
     assert said.replace(two, "") in " ".join(capsys.readouterr().out.split())
