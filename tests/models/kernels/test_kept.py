@@ -92,6 +92,20 @@ def test_another_source_compiler_or_processor_is_another_library(
     assert digests() == {None}
 
 
+@pytest.mark.linux
+def test_a_processor_is_told_by_its_instructions_and_not_by_its_speed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def described(flags: str, speed: str) -> str | None:
+        text = f"model name\t: one\ncpu MHz\t\t: {speed}\nflags\t\t: {flags}\n\nmodel name\t: other\n"
+        monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
+        return kept._processor.__wrapped__()
+
+    first = described("sse avx", "2000")
+    assert first == described("sse avx", "3000")
+    assert first not in (None, described("sse", "2000"))
+
+
 @pytest.mark.parametrize("damage", [b"", b"cut", None])
 def test_a_damaged_library_is_compiled_again(
     damage: bytes | None, cache: Path, compiled: list[list[str]]
@@ -106,7 +120,7 @@ def test_a_damaged_library_is_compiled_again(
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("why", ["off", "others write", "no folder"])
+@pytest.mark.parametrize("why", ["off", "others write", "a group writes", "another's", "no folder"])
 def test_where_nothing_is_kept(
     why: str, tmp_path: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,8 +129,10 @@ def test_where_nothing_is_kept(
         folder.write_text("")
     else:
         folder.mkdir()
-    if why == "others write":
-        folder.chmod(0o777)
+    if why in ("others write", "a group writes"):
+        folder.chmod(0o777 if why == "others write" else 0o770)
+    if why == "another's":
+        monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
     monkeypatch.setenv("PDTOOLS_CACHE", "off" if why == "off" else str(folder))
     monkeypatch.chdir(tmp_path)
     build()

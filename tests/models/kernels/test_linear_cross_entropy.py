@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import pdtools.models.kernels.linear_cross_entropy as module
+import pdtools.models.kernels.native_cross_entropy as native
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 
 S, D, V = 37, 8, 61
@@ -94,8 +95,9 @@ def test_with_a_compiler_and_without_it_is_that_of_all_logits(
     monkeypatch: pytest.MonkeyPatch, in_c: bool
 ) -> None:
     """Logits that are far apart, of more classes than are summed up at a time; a target that is ruled out."""
-    if in_c and not module.native_takes(torch.empty(1, 1)):
+    if in_c and native._library() is None:
         pytest.skip("no C compiler")
+    assert not in_c or module.native_takes(torch.empty(1, 1))
     monkeypatch.setattr(module, "native_takes", lambda logits: in_c)
     in_blocks_of(monkeypatch, 5 * 2500)
     random = torch.Generator().manual_seed(1)
@@ -111,6 +113,18 @@ def test_with_a_compiler_and_without_it_is_that_of_all_logits(
         with_gradients(given, found, weight), with_gradients(given, plain, weight.double()), strict=True
     ):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-4, check_dtype=False)
+
+
+@pytest.mark.skipif(native._library() is None, reason="no C compiler")
+def test_threads_divide_the_rows_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = torch.Generator().manual_seed(1)
+    logits, targets = torch.randn(7, 30, generator=random), torch.randint(30, (7,), generator=random)
+    alone, together = logits.clone(), logits.clone()
+    nll = native.native_cross_entropy(alone, targets)
+    monkeypatch.setattr(native, "_WORTH_A_THREAD", 1)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    assert torch.equal(native.native_cross_entropy(together, targets), nll)
+    assert torch.equal(together, alone)
 
 
 def test_a_target_outside_the_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

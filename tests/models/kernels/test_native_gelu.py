@@ -29,6 +29,7 @@ def plain(x: Tensor) -> Tensor:
 @needs_compiler
 @pytest.mark.parametrize("shape", [(0,), (1,), (7, 37), (3, 1, 64)])
 def test_it_is_torchs(shape: tuple[int, ...]) -> None:
+    assert module._works()
     x = 4 * torch.randn(shape, generator=torch.Generator().manual_seed(1))
     for one, other in zip(
         with_derivative(x, Gelu()), with_derivative(x.double(), torch.nn.GELU("tanh")), strict=True
@@ -51,6 +52,17 @@ def test_rows_that_lie_apart_and_threads(monkeypatch: pytest.MonkeyPatch) -> Non
     for one, other in zip(alone, together, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-7)
     torch.testing.assert_close(alone[0], plain(x))
+
+
+@needs_compiler
+def test_gradients_that_lie_apart_or_are_one_number() -> None:
+    x = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
+    whole = torch.randn(5, 7, generator=torch.Generator().manual_seed(2)).T
+    for grad in (whole, torch.tensor(0.5).expand(7, 5)):
+        ours, other = (x.clone().requires_grad_() for _ in range(2))
+        Gelu()(ours).backward(grad)
+        plain(other).backward(grad)
+        torch.testing.assert_close(ours.grad, other.grad)
 
 
 @needs_compiler
