@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,43 @@ def test_a_family_gives_what_it_gave(path: Path, tool: Any, prepared: Path) -> N
 
 def test_every_family_has_a_golden(tool: Any) -> None:
     assert {path.stem for path in GOLDENS} == set(tool.FAMILIES)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "most"),
+    [
+        ("cpu", "float32", (1e-5, 1e-3)),
+        ("cuda", "float32", (1e-3, 1e-2)),
+        ("cpu", "bf16", (2e-2, 0.5)),
+        ("cuda", "bf16", (2e-2, 0.5)),
+    ],
+)
+def test_what_is_allowed(device: str, dtype: str, most: tuple[float, float], tool: Any) -> None:
+    assert tool.allowed(device, dtype) == most
+
+
+@pytest.mark.parametrize(
+    ("worse", "dtype", "status"),
+    [
+        ({}, "float32", 0),
+        ({"loss": 2e-5}, "float32", 1),
+        ({"loss": 2e-5}, "bf16", 0),
+        ({"surprisal": 2e-3}, "float32", 1),
+        ({"surprisal": 0.6}, "bf16", 1),
+        ({"same_parse": False}, "float32", 1),
+        ({"same_parse": False}, "bf16", 0),
+    ],
+)
+def test_one_family_that_differs_is_enough(
+    worse: dict[str, Any], dtype: str, status: int, tool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = iter([worse, {}])
+    monkeypatch.setattr(sys, "argv", ["golden.py", "transformer", "tg", "--dtype", dtype])
+    monkeypatch.setattr(tool, "prepare", lambda folder: None)
+    monkeypatch.setattr(tool, "golden", lambda *_, **__: {})
+    same = {"loss": 0.0, "surprisal": 0.0, "same_parse": True}
+    monkeypatch.setattr(tool, "differences", lambda *_: {**same, **next(found)})
+    assert tool.main() == status
 
 
 def test_differences_are_the_largest(tool: Any) -> None:

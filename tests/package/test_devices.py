@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
 import warnings
 from pathlib import Path
 
 import pytest
+import torch
 
 from pdtools import devices
 
@@ -50,5 +53,22 @@ def test_a_processor_that_is_slower_in_bf16_is_named(
     assert [str(each.message).count("1.8 times") for each in caught] == [1] * expected
 
 
-def test_the_time_in_bf16_is_measured() -> None:
-    assert 0.01 < devices._bf16_by_float32() < 1000
+def test_only_a_commands_own_process_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "_bf16_by_float32", lambda: 1.8)
+    monkeypatch.setattr(multiprocessing, "parent_process", multiprocessing.current_process)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        devices.warn_of_slow_bf16("cpu")
+
+
+def test_the_time_in_bf16_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0.01 < devices._bf16_by_float32.__wrapped__() < 1000
+    clock = 0.0
+
+    def product(x: torch.Tensor, y: torch.Tensor) -> None:
+        nonlocal clock
+        clock += 3.0 if x.dtype == torch.bfloat16 else 2.0
+
+    monkeypatch.setattr(torch, "mm", product)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock)
+    assert devices._bf16_by_float32.__wrapped__() == 1.5

@@ -242,6 +242,15 @@ def test_the_share_that_the_word_beam_keeps(words: int, kept: float) -> None:
     assert found.dropped == pytest.approx(1 - kept, abs=1e-6)
 
 
+def test_what_was_behind_a_full_word_beam_counts_as_dropped() -> None:
+    """One constituent opens before the token, with either label: the less probable one is not kept."""
+    model = action_model("plm", "relative", max_open=1)
+    found = word_synchronous_search(model, [row([3])], beam=ActionBeam(actions=10, words=1, fast_track=0))[0]
+    scores = np.array([score for score, _ in _prefixes(model, 3)])
+    assert len(set(scores)) == 2
+    assert found.log_share_kept == pytest.approx(scores.max() - np.logaddexp.reduce(scores), abs=1e-6)
+
+
 def _prefixes(model: object, token: int) -> list[tuple[float, list[int]]]:
     """All derivations up to the first token."""
     from toy_grammar_lm import replayed
