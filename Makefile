@@ -60,8 +60,8 @@ picture: $(VENV)/installed-dev
 
 # What models give here beside what they gave elsewhere (tests/goldens), then times: make golden DEVICE=cuda [DTYPE=bf16]
 golden: $(VENV)/installed-dev
-	$(VENV)/bin/python benchmarks/golden.py --device $(DEVICE) --dtype $(DTYPE)
-	for each in attention train_step beam; do $(VENV)/bin/python benchmarks/$$each.py --device $(DEVICE) --dtype $(DTYPE); done
+	failed=0; for each in golden attention train_step beam; do \
+		$(VENV)/bin/python benchmarks/$$each.py --device $(DEVICE) --dtype $(DTYPE) || failed=1; done; exit $$failed
 
 # How cost grows with length, width and beam; four minutes.
 sweep: $(VENV)/installed-dev

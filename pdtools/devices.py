@@ -53,12 +53,17 @@ def device_for(model: LanguageModel, device: str) -> str:
     return "cpu" if device.partition(":")[0] in _NO_FLOAT64 and model.needs_float64 else device
 
 
-def warn_of_slow_bf16(device: str) -> None:
-    """Say in one line, once, that this processor multiplies bf16 more slowly than float32, if it does."""
+def warn_of_slow_bf16(device: str, instead: str = "--dtype float32") -> None:
+    """Say in one line, once, that this processor multiplies bf16 more slowly than float32, if it does.
+
+    Args:
+        device: the model's device.
+        instead: the setting to use instead.
+    """
     is_cpu = device.partition(":")[0] == "cpu"
     if is_cpu and multiprocessing.parent_process() is None and (ratio := _bf16_by_float32()) > 1:
         warnings.warn(
-            f"bf16 products take {ratio:.1f} times as long as float32 on this processor: use --dtype float32",
+            f"bf16 products take {ratio:.1f} times as long as float32 on this processor: use {instead}",
             stacklevel=3,
         )
 

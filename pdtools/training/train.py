@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from pdtools.devices import device_for
+from pdtools.devices import device_for, warn_of_slow_bf16
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
 from pdtools.models import (
@@ -248,6 +248,8 @@ def open_run(
         model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
         model.use_tokenizer(inputs.tokenizer)
         device = device_for(model, options.device)
+        if recipe.train.precision == "bf16" and ranks.is_main:
+            warn_of_slow_bf16(device, instead='train.precision = "float32"')
         initialized = None
         if init is not None and pretrained is not None and not resumes:
             initialized = initialize_from(model, pretrained, init)

@@ -10,6 +10,7 @@ import signal
 import struct
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from stopping import StopAfter
 from tensorboardX.proto.event_pb2 import Event
 from toy_language import WORDS, toy_tokenizer
 
+from pdtools import devices
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import build_model, load_checkpoint
 from pdtools.shards import ShardSet
@@ -740,6 +742,19 @@ def test_damaged_state(toy_train: Path, tmp_path: Path) -> None:
     (state.parent / "SHA256SUMS").unlink()  # a run from before there were sums
     with pytest.raises(PdtoolsError, match="damaged trainer state"):
         train(toy_train, run, recipe(), resume=True)
+
+
+@pytest.mark.parametrize(("precision", "told"), [("bf16", 1), ("float32", 0), ("auto", 0)])
+def test_a_processor_that_is_slower_in_bf16_is_named(
+    precision: str, told: int, toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_bf16_by_float32", lambda: 1.8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(toy_train, tmp_path / "run", recipe(steps=1, precision=precision))
+    said = [each for each in caught if "1.8 times" in str(each.message)]
+    assert len(said) == told
+    assert all('use train.precision = "float32"' in str(each.message) for each in said)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
