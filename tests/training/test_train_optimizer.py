@@ -118,7 +118,7 @@ MUON = TrainConfig(optimizer="muon", learning_rate=0.5, weight_decay=0.25, betas
 
 @pytest.mark.parametrize("model", [tiny_model("pushdown"), tiny_model("gilt")], ids=["pushdown", "gilt"])
 def test_muon_has_the_matrices_in_blocks_and_adamw_the_rest(model: nn.Module) -> None:
-    *adamw, muon = build_optimizer(model, MUON).param_groups
+    *adamw, muon = build_optimizer(model, replace(MUON, embedding_rate=3.0)).param_groups
     names = {id(p): name for name, p in model.named_parameters()}
     linear = {
         f"blocks.{name}.weight"
@@ -127,6 +127,7 @@ def test_muon_has_the_matrices_in_blocks_and_adamw_the_rest(model: nn.Module) ->
     }
     assert {names[id(p)] for p in muon["params"]} == linear
     assert [g["lr"] for g in (*adamw, muon)] == [0.5] * 4
+    assert [g["factor"] for g in (*adamw, muon)] == [1.0, 1.0, 3.0, 1.0]
     assert [g["weight_decay"] for g in (*adamw, muon)] == [0.25, 0.0, 0.0, 0.25]
     assert [(g["betas"], g["eps"]) for g in adamw] == [((0.5, 0.75), 0.125)] * 3
     divided = [names.pop(id(p)) for g in (*adamw, muon) for p in g["params"]]

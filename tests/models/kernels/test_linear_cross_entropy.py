@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from action_oracle import action_model
+from arc_oracle import arc_model
 from torch import Tensor
+from toy_grammar_lm import enumerate_derivations
 
 import pdtools.models.kernels.linear_cross_entropy as module
 import pdtools.models.kernels.native_cross_entropy as native
+from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 
 S, D, V = 37, 8, 61
@@ -125,6 +130,31 @@ def test_threads_divide_the_rows_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert torch.equal(native.native_cross_entropy(together, targets), nll)
     assert torch.equal(together, alone)
+
+
+@pytest.mark.parametrize(
+    "model", [action_model("plm", "relative"), arc_model(continuing=1)], ids=["plm", "dtg"]
+)
+def test_actions_are_ruled_out_at_the_positions_of_their_block(
+    model: GrammarLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [1, 4, 3, 3, 5, 2]
+    every = enumerate_derivations(model, ids).joints[:5]
+    batch = model.pack(
+        [(np.array(ids, np.int32), model.read_derivation(np.array(choices))) for _, choices in every]
+    )
+    whole = model.forward_parts(batch)
+    in_blocks_of(monkeypatch, 1)
+    in_blocks = model.forward_parts(batch)
+    for name in ("token_logprobs", "attach_logprobs"):
+        torch.testing.assert_close(getattr(in_blocks, name), getattr(whole, name), rtol=1e-5, atol=1e-5)
+
+
+def test_targets_that_lie_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_blocks_of(monkeypatch, 10 * V)
+    given, targets, _ = inputs(torch.float32)
+    apart = torch.stack([targets, targets.flip(0)], dim=1)[:, 0]
+    assert torch.equal(linear_cross_entropy(*given, apart), linear_cross_entropy(*given, targets))
 
 
 def test_a_target_outside_the_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
