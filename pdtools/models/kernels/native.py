@@ -63,7 +63,7 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
 def _say_that_there_is_none() -> None:
     """Warn once in a process that there is no compiler: a user misses one thing, whatever needs it."""
     warnings.warn(
-        f"no C compiler that works ({', '.join(COMPILERS)}): attention and stacks are computed by torch's"
+        f"no C compiler that works ({', '.join(COMPILERS)}): functions in C are replaced by torch's"
         " operations; results are the same up to rounding, and training and search take longer",
         stacklevel=3,
     )
