@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pdtools.errors import InputError
 from pdtools.hub import PREFIX, REPOSITORY, snapshot
 
-_READ = "it has read 6.6 million words of books of 1876 to 1929"
+_READ = "it has read 8.8 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
 # Names of the models that come with pdtools, with descriptions.
 BUNDLED = {
