@@ -378,7 +378,7 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
             tables.setdefault((score.evaluation, score.score, score.level), []).append(score)
     evaluations = Counter(name for _, name, level in tables if level == "overall")
     for (evaluation, name, level), scores in tables.items():
-        title = name if evaluations[name] == 1 else f"{name}, {evaluation}"
+        title = name if evaluations[name] < 2 else f"{name}, {evaluation}"
         if level == "overall":
             _print_overall(title, scores[0])
         else:
