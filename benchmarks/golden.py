@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from comparison import REPOSITORY
 
 from pdtools.cli.main import run
@@ -121,10 +122,8 @@ def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[s
     def most(name: str, *, relative: bool) -> float:
         if len(found[name]) != len(expected[name]):
             return float("inf")
-        return max(
-            abs(a - b) / (abs(b) if relative else 1.0)
-            for a, b in zip(found[name], expected[name], strict=True)
-        )
+        a, b = np.array(found[name]), np.array(expected[name])
+        return float(np.max(abs(a - b) / (abs(b) if relative else 1.0)))  # NaN if one is
 
     return {
         "loss": most("losses", relative=True),

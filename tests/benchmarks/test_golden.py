@@ -89,3 +89,4 @@ def test_differences_are_the_largest(tool: Any) -> None:
         "same_parse": False,
     }
     assert tool.differences({**found, "losses": [2.0]}, expected)["loss"] == float("inf")
+    assert not tool.differences({**found, "losses": [2.0, float("nan")]}, expected)["loss"] <= 1
