@@ -130,28 +130,31 @@ def _treebank_quotes(words: list[str], tokens: Sequence[str], followers: Sequenc
 
 @functools.cache
 def _word_tokenizer() -> Any:
-    with _without_statistics():
+    with _without_scipy():
         from nltk.tokenize.destructive import NLTKWordTokenizer
     return NLTKWordTokenizer()
 
 
 @contextlib.contextmanager
-def _without_statistics() -> Iterator[None]:
-    """Let nltk be imported without scipy.stats, which would take most of the time.
+def _without_scipy() -> Iterator[None]:
+    """Let nltk be imported without those parts of scipy that would take most of the time.
 
-    nltk needs it for one test of collocations; there it is imported when the test is called.
+    nltk needs scipy.stats for one test of collocations; there it is imported when the test is called.
+    scipy.sparse it needs for a parser that works with scikit-learn only.
     """
-    name = "scipy.stats"
-    # scikit-learn, which nltk imports if installed, could not do without it.
-    is_asked_for = name in sys.modules or "nltk" in sys.modules or find_spec("sklearn") is not None
+    # scikit-learn, which nltk imports if installed, could not do without them.
+    is_asked_for = "scipy.stats" in sys.modules or "nltk" in sys.modules or find_spec("sklearn") is not None
     if is_asked_for or threading.active_count() > 1:
         yield
         return
-    sys.modules[name] = None  # type: ignore[assignment]  # makes an import of it fail
+    parts = {"scipy.stats", "scipy.sparse"} - set(sys.modules)
+    for name in parts:
+        sys.modules[name] = None  # type: ignore[assignment]  # makes an import of it fail
     try:
         yield
     finally:
-        del sys.modules[name]
+        for name in parts:
+            del sys.modules[name]
     from nltk.metrics import association
 
     association.fisher_exact = _fisher_exact

@@ -242,6 +242,15 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_surprisal_loads_only_what_it_needs() -> None:
+    arguments = ["surprisal", "--text", "the dog sees the cat", "--model", "demo", "--quiet"]
+    code = f"import sys; from pdtools.cli.main import run; run({arguments}); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.splitlines()[-1].split())
+    assert "torch" in modules
+    assert not modules & {"pandas", "scipy.sparse", "scipy.stats", "sympy", "transformers"}
+
+
 @pytest.mark.linux
 def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
     arguments = ["parse", "-", "--from", "treebank", "-o", str(tmp_path / "out.trees")]
