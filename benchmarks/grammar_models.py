@@ -5,7 +5,8 @@
 *Step*: forward and backward of rows of the bundled treebank as Transformer Grammars, PLM-mask and PLM read
 them, beside the base transformer with relative (of PLM-mask: learned) positions over as many positions.
 *Search*: a Transformer Grammar at 100/10/5 and 20 words, beside scoring in one teacher-forced batch as many
-whole derivations as hypotheses are read at a word, and beside the plain formulation, which has no cache.
+whole derivations as hypotheses are read at a word, and beside the plain formulation, which has no cache; then
+a small one at 24 words.
 Weights are random; the output's biases make opening, generating and closing about as likely as in a treebank.
 """
 
@@ -40,6 +41,8 @@ KINDS = {
 }
 WORDS, SENTENCES = 20, 2
 SEARCH_BAR, PLAIN_BAR = 1.2, 0.1
+SMALL_TRUNK = {**TRUNK, "layers": 4, "d_model": 128, "heads": 4, "d_ff": 512, "vocab_size": 8_000}
+SMALL_WORDS, SMALL_SECONDS = 24, 1.1
 
 
 def model_of(name: str, positions: str, options: Options, trunk: Mapping[str, Any] = TRUNK) -> TransformerLM:
@@ -120,10 +123,7 @@ def search_figures(options: Options) -> Iterator[Figure]:
     model = model_of("tg", "relative", options).eval()
     assert isinstance(model, GrammarLM)
     rng, beam = np.random.default_rng(0), ActionBeam()
-    strings = [
-        np.array([ROOT, *rng.integers(EOS + 1, model.vocab_size, WORDS), EOS], np.int32)
-        for _ in range(SENTENCES)
-    ]
+    strings = [string_of(WORDS, model, rng) for _ in range(SENTENCES)]
     batches = [model.pack(derivations_of(model, ids, beam)).to(options.device) for ids in strings]
 
     def search() -> None:
@@ -165,6 +165,25 @@ def search_figures(options: Options) -> Iterator[Figure]:
         bar=PLAIN_BAR,
         settings={**settings, "words": 3, "sentences": 1, **once.settings},
     )
+    small = model_of("tg", "relative", options, SMALL_TRUNK).eval()
+    string = string_of(SMALL_WORDS, small, rng)
+    (taken,) = seconds(
+        {"search": lambda: word_synchronous_search(small, [string], beam=beam)}, options
+    ).values()
+    yield Figure(
+        name=f"search, tg, {SMALL_WORDS} words, d {SMALL_TRUNK['d_model']}",
+        value=taken,
+        unit="s",
+        ratio=taken / SMALL_SECONDS,
+        against=f"{SMALL_SECONDS} s",
+        bar=1,
+        settings={**settings, **SMALL_TRUNK, "words": SMALL_WORDS, "sentences": 1, **options.settings},
+    )
+
+
+def string_of(words: int, model: TransformerLM, rng: np.random.Generator) -> np.ndarray:
+    """A string of random words, with ROOT and end-of-sentence."""
+    return np.array([ROOT, *rng.integers(EOS + 1, model.vocab_size, words), EOS], np.int32)
 
 
 def derivations_of(model: GrammarLM, ids: np.ndarray, beam: ActionBeam) -> list[tuple[np.ndarray, object]]:

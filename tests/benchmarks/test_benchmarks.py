@@ -114,7 +114,7 @@ def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytes
     for name, size in {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}.items():
         monkeypatch.setitem(TRUNK, name, size)
     found = {figure.name: figure for figure in suite.figures(options())}
-    assert len(found) == 2 + 2 * 2 + 3 + 1
+    assert len(found) == 3 + 2 * 3 + 3 + 1
     assert all(figure.value > 0 for figure in found.values())
     assert all("no test data" in figure.settings["suites"] for figure in found.values())
     assert found["eval-blimp, GPT-2 architecture"].settings["largest_difference_nats"] < 1e-4
@@ -127,7 +127,8 @@ def test_models_of_actions_are_measured(monkeypatch: pytest.MonkeyPatch) -> None
     from train_step import TRUNK
 
     for name, size in {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32, "vocab_size": 50}.items():
-        monkeypatch.setitem(TRUNK, name, size)
+        for trunk in (TRUNK, grammar_models.SMALL_TRUNK):
+            monkeypatch.setitem(trunk, name, size)
     monkeypatch.setattr(grammar_models, "ROWS", 2)
     monkeypatch.setattr(grammar_models, "WORDS", 4)
     monkeypatch.setattr(grammar_models, "SENTENCES", 1)
