@@ -76,8 +76,8 @@ def keep(library: Path, name: str, made_from: str) -> None:
 
 def kept_folder() -> Path | None:
     """The folder of kept libraries; None if none are kept."""
-    given = os.environ.get("PDTOOLS_CACHE")
-    if given == "off":
+    given = os.environ.get("PDTOOLS_CACHE", "")
+    if given.lower() == "off":
         return None
     try:
         home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
