@@ -1,16 +1,19 @@
-"""``studies/english``: bits of garden paths from results of suites."""
+"""``studies/english``: bits of garden paths from results of suites, and scores over seeds."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "studies" / "english" / "garden_paths.py"
+STUDY = Path(__file__).parents[2] / "studies" / "english"
+SCRIPT = STUDY / "garden_paths.py"
 SUITES = {
     "mvrr": ("reduced_ambig", "unreduced_ambig", "reduced_unambig", "unreduced_unambig"),
     "npz_ambig": ("ambig_nocomma", "ambig_comma", "unambig_nocomma", "unambig_comma"),
@@ -70,3 +73,79 @@ def test_an_item_without_a_surprisal(regions: pd.DataFrame, tmp_path: Path) -> N
     assert refused.returncode == 1
     assert refused.stderr.splitlines()[-1] == "a: items of mvrr without a surprisal"
     assert not (tmp_path / "out.csv").exists()
+
+
+def write_results(folder: Path, scores: dict[str, Any], *, words: int = 1, read: int | None = None) -> None:
+    folder.mkdir(parents=True)
+    provenance = {"inputs": {"model": {"words": read}}}
+    document = {"format": 2, "scores": scores, "counts": {"words": words}, "provenance": provenance}
+    (folder / "results.json").write_text(json.dumps({**document, "settings": {"task": "toy"}}))
+
+
+def write_run(folder: Path, sg: float, blimp: float, ppl: float) -> None:
+    """Two books: of 30 words with this perplexity, of 10 with its fourth power; by beam it is higher."""
+    write_results(folder / "sg", {"sg_31": sg, "by_circuit": {"Licensing": sg / 2}})
+    write_results(folder / "blimp", {"overall": blimp})
+    is_pushdown = folder.name.startswith("pushdown")
+    for book, words, power in (("a", 30, 1), ("b", 10, 4)):
+        bound = ppl**power * (1.5 if is_pushdown else 1)
+        write_results(folder / "ppl" / book, {"ppl_word_marginal": bound}, words=words)
+        if is_pushdown:
+            write_results(folder / "particles" / book, {"ppl_word_particles": ppl**power}, words=words)
+
+
+def test_scores_over_seeds(tmp_path: Path) -> None:
+    stats = pytest.importorskip("scipy.stats")
+    scores = {
+        "base": [(0.6, 0.70, 90.0), (0.7, 0.71, 91.0), (0.65, 0.72, 95.0)],
+        "pushdown": [(0.5, 0.60, 99.0), (0.55, 0.63, 99.5), (0.7, 0.61, 98.0)],
+    }
+    for model, of_seeds in scores.items():
+        for seed, each in enumerate(of_seeds, start=1):
+            write_run(tmp_path / "results" / f"{model}-{seed}", *each)
+    for step, read in ((645, 1000), (1290, 2000)):
+        point = tmp_path / "curve" / f"base-1-{step}" / "sg"
+        write_results(point, {"sg_31": step / 2000, "by_circuit": {}}, read=read)
+    out = tmp_path / "seeds.json"
+    command = [sys.executable, STUDY / "seeds.py", tmp_path / "results", "--curve", tmp_path / "curve"]
+    subprocess.run([*command, "-o", out], check=True)
+    found = json.loads(out.read_text())
+    assert [run["run"] for run in found["runs"]["pushdown"]] == ["pushdown-1", "pushdown-2", "pushdown-3"]
+    assert found["runs"]["pushdown"][0]["circuits"] == {"Licensing": 25.0}
+    assert found["runs"]["pushdown"][0]["perplexities"] == pytest.approx({"a": 99.0, "b": 99.0**4})
+    nats = {
+        model: [(30 * np.log(ppl) + 10 * 4 * np.log(ppl)) / 40 for *_, ppl in of_seeds]
+        for model, of_seeds in scores.items()
+    }
+    of = {model: np.array(of_seeds)[:, :2].T * 100 for model, of_seeds in scores.items()}
+    expected = {
+        "sg": (of["pushdown"][0], of["base"][0]),
+        "blimp": (of["pushdown"][1], of["base"][1]),
+        "nats": (nats["pushdown"], nats["base"]),
+    }
+    tests = {name: stats.ttest_ind(ours, base, equal_var=False) for name, (ours, base) in expected.items()}
+    for name, (ours, base) in expected.items():
+        compared = found["comparison"][name]
+        assert compared["difference"] == pytest.approx(np.mean(ours) - np.mean(base))
+        assert compared["p"] == pytest.approx(tests[name].pvalue)
+        interval = tests[name].confidence_interval()
+        assert [compared["low"], compared["high"]] == pytest.approx([interval.low, interval.high])
+    # Holm's correction of three: the smallest thrice, the next twice or as the one before.
+    first, second, third = sorted(found["comparison"].values(), key=lambda each: each["p"])
+    assert first["corrected"] == pytest.approx(3 * first["p"])
+    assert second["corrected"] == pytest.approx(max(2 * second["p"], first["corrected"]))
+    assert third["corrected"] == pytest.approx(max(third["p"], second["corrected"]))
+    assert [(each["step"], each["words"], each["sg"]) for each in found["curve"]] == [
+        (645, 1000, 32.25),
+        (1290, 2000, 64.5),
+    ]
+
+
+def test_one_seed_is_no_comparison(tmp_path: Path) -> None:
+    for name in ("base-1", "base-2", "pushdown-1"):
+        write_run(tmp_path / name, 0.5, 0.5, 90.0)
+    command = [sys.executable, STUDY / "seeds.py", tmp_path, "-o", tmp_path / "seeds.json"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert "needs two runs" in refused.stderr
+    assert not (tmp_path / "seeds.json").exists()
