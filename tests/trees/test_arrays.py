@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import zipfile
 from functools import partial
-from itertools import product
 from unittest import mock
 
 import numpy as np
@@ -22,8 +21,8 @@ from pdtools.trees.arrays import TreeArrays, read_arrays
 A, B, C = "(S (NN a))", "(S (NN b) (NN c))", "(S (NP (DT d) (NN e)) (VP (VB f) (-NONE- *)))"
 
 
-def described(source, factor="right"):
-    tree = normalize(source.tree)
+def described(source, tree, factor="right"):
+    """A tree with its normal form as (file, line, text, words, attachments)."""
     words, r = ([], []) if tree is None else (list(tree.words), attachments(tree, factor).tolist())
     return source.file, source.line, source.text, words, r
 
@@ -40,27 +39,48 @@ def unpacked(some):
         yield source.file, source.line, source.text, words, some.attachments[inside].tolist()
 
 
-def run(read, on_error, factor):
+def run(read, on_error):
     """All that a reader yields until it fails, its error, and its rejects."""
     rejects, found, error = Rejects(on_error), [], None
     try:
         for item in read(rejects):
-            found += [described(item, factor)] if isinstance(item, SourcedTree) else unpacked(item)
+            found.append(item)
     except InputError as raised:
         error = str(raised)
     return found, error, list(rejects)
 
 
+def plainly(files):
+    """What the plain reader yields, by what is done about errors and by factor."""
+    expected = {}
+    for on_error in ("skip", "fail"):
+        sources, error, rejects = run(partial(read_trees, files), on_error)
+        clean = [normalize(source.tree) for source in sources]
+        for factor in ("left", "right"):
+            trees = [described(*pair, factor) for pair in zip(sources, clean, strict=True)]
+            expected[on_error, factor] = trees, error, rejects
+    return expected
+
+
+def at_once(files, factor, options, rejects):
+    """What arrays hold, tree by tree, with the trees that were left to the plain reader."""
+    for item in read_arrays(files, rejects, factor, **options):
+        if isinstance(item, SourcedTree):
+            yield described(item, normalize(item.tree), factor)
+        else:
+            yield from unpacked(item)
+
+
 def assert_same(files, **options):
     names = [str(file) for file in files]
-    for factor, on_error in product(("left", "right"), ("skip", "fail")):
-        plain = run(lambda rejects: read_trees(names, rejects), on_error, factor)
-        assert run(partial(_read, names, factor, options), on_error, factor) == plain
-    return plain
+    plain = plainly(names)
+    assert_expected(names, plain, **options)
+    return plain["fail", "right"]
 
 
-def _read(names, factor, options, rejects):
-    return read_arrays(names, rejects, factor, **options)
+def assert_expected(names, plain, **options):
+    for (on_error, factor), expected in plain.items():
+        assert run(partial(at_once, names, factor, options), on_error) == expected
 
 
 def all_arrays(files, **options):
@@ -70,16 +90,22 @@ def all_arrays(files, **options):
 # --- random treebanks -------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("random")
+
+
 @settings(max_examples=300)
 @given(contents=st.lists(FILES, min_size=1, max_size=3), block=st.sampled_from([8, 40, 200, 10**6]))
 @example(contents=[b"(- a)"], block=10**6)
 @example(contents=[b"( (S (-NONE- *)) )", b"(X|<Y> (NN a) (NN b) (X|<Y> (NN c)))"], block=10**6)
-def test_random_treebanks(contents, block, tmp_path_factory):
-    files = written(contents, tmp_path_factory)
-    assert_same(files, chunk_bytes=block)
+def test_random_treebanks(contents, block, folder):
+    names = written(contents, folder)
+    plain = plainly(names)
+    assert_expected(names, plain, chunk_bytes=block)
     with mock.patch.object(arrays, "_STRETCH_BYTES", block):
-        assert_same(files)
-        assert all_arrays(map(str, files))  # with the default block, nothing is left to the plain reader
+        assert_expected(names, plain)
+        assert all_arrays(names)  # with the default block, nothing is left to the plain reader
 
 
 @settings(max_examples=300)
@@ -88,19 +114,20 @@ def test_random_treebanks(contents, block, tmp_path_factory):
     block=st.sampled_from([8, 40, 10**6]),
 )
 @example(contents=[b"(NN a)(\x85"], block=8)
-def test_random_bytes(contents, block, tmp_path_factory):
-    files = written(contents, tmp_path_factory)
-    assert_same(files, chunk_bytes=block)
+def test_random_bytes(contents, block, folder):
+    names = written(contents, folder)
+    plain = plainly(names)
+    assert_expected(names, plain, chunk_bytes=block)
     with mock.patch.object(arrays, "_STRETCH_BYTES", block):
-        assert_same(files)
+        assert_expected(names, plain)
 
 
-def written(contents, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("random", numbered=True)
+def written(contents, folder):
+    """Names of the files with these contents, where an earlier example may have left its own."""
     files = [folder / f"{i}.mrg" for i in range(len(contents))]
     for file, content in zip(files, contents, strict=True):
         file.write_bytes(content)
-    return files
+    return [str(file) for file in files]
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -173,20 +200,21 @@ def test_deep_and_long_trees(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "suffix", "n_files"),
-    [("nltk_treebank", ".mrg", None), ("gum_const", ".ptb", 150), ("craft_penn", ".tree", 40)],
+    ("name", "suffix", "every"),
+    [("nltk_treebank", ".mrg", 1), ("gum_const", ".ptb", 5), ("craft_penn", ".tree", 8)],
 )
-def test_real_treebanks(name, suffix, n_files, test_data, tmp_path):
+def test_real_treebanks(name, suffix, every, test_data, tmp_path):
+    """Files from a whole treebank, of all genres; ``pdtools parse`` reads all of them in its tests."""
     with zipfile.ZipFile(test_data / "treebanks" / f"{name}.zip") as archive:
         archive.extractall(tmp_path)
-    files = expand_inputs([str(tmp_path)], [suffix])[:n_files]
+    files = expand_inputs([str(tmp_path)], [suffix])[::every]
     plain = list(read_trees(files, Rejects()))
+    clean = [normalize(source.tree) for source in plain]
     for form in ("left", "right") if name == "nltk_treebank" else ("right",):
-        expected = [described(source, form) for source in plain]
+        expected = [described(*pair, form) for pair in zip(plain, clean, strict=True)]
         found = [tree for arrays in read_arrays(files, Rejects(), form) for tree in unpacked(arrays)]
         assert found == expected
     # And what pdtools parse writes, in blocks.
-    clean = [normalize(source.tree) for source in plain]
     for factor in ("right", "left"):
         file = tmp_path / f"{factor}.trees"
         file.write_text("".join(f"{binarize(collapse_unaries(tree), factor)}\n" for tree in clean))
