@@ -93,11 +93,15 @@ def test_places_and_texts(treebank):
             assert source.text.splitlines()[0] in stream.read().split("\n")[source.line - 1]
 
 
-def test_nltk_reads_every_line(treebank):
-    """And can undo what was done, except where it splits words at no-break and thin spaces."""
-    for i, tree in enumerate(treebank.clean):
-        binarized = binarize(collapse_unaries(tree))
-        read = nltk.Tree.fromstring(str(binarized))
+def test_nltk_reads_lines(treebank):
+    """All odd ones and some others (of ``pdtools parse``: all, in its tests).
+
+    And it can undo what was done, except where it splits words at no-break and thin spaces.
+    """
+    for i, (source, tree) in enumerate(zip(treebank.raw, treebank.clean, strict=True)):
+        if i % 20 and not re.search(r"[^\s!-~]|[\\|]", source.text):
+            continue
+        read = nltk.Tree.fromstring(str(binarize(collapse_unaries(tree))))
         if i % 20 == 0 and not any(re.search(r"\s", word) for word in tree.words):
             assert all(len(node) <= 2 for node in read.subtrees())
             un_chomsky_normal_form(read)
