@@ -14,11 +14,13 @@ from odd_treebanks import FILES, SOUP
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.trees import Tree, binarize, chunks, read_arrays, read_trees, reader, transforms
-from pdtools.trees.chunks import last_tree
-from pdtools.trees.lines import MAX_TREE_CHARS, read_tree_lines
+from pdtools.trees import Tree, arrays, binarize, chunks, lines, read_arrays, read_trees, reader, transforms
+from pdtools.trees.chunks import CHUNK_BYTES, last_tree
+from pdtools.trees.lines import MAX_TREE_CHARS, PART_BYTES, read_tree_lines
 
 A, B = "(S (NN a))", "(S (NN b) (NN c))"
+SMALLER = 8
+LIMIT = MAX_TREE_CHARS // SMALLER
 
 
 @pytest.fixture
@@ -36,25 +38,34 @@ def found(file: Path) -> tuple[list[str], list[tuple[int, str]]]:
 @pytest.mark.parametrize(
     ("content", "trees", "rejected"),
     [
-        ("(" * 2 * MAX_TREE_CHARS, [], [(1, reader.TOO_LONG)]),
-        (f"{A}\n(NN {'a' * 2 * MAX_TREE_CHARS})\n{B}\n", [A, B], [(2, reader.TOO_LONG)]),
-        (f"(NN {'a' * MAX_TREE_CHARS}) {A}\n{B}", [A, B], [(1, reader.TOO_LONG)]),
-        (f"{A}\n(S (NN x)\n" + f"{B}\n" * (MAX_TREE_CHARS // 17), None, [(2, reader.TOO_LONG)]),
-        ("x" * 5 * MAX_TREE_CHARS + f"\n{A}", [A], [(1, "text between trees")]),
-        (" " * 5 * MAX_TREE_CHARS + A, [A], []),
+        ("(" * 2 * LIMIT, [], [(1, reader.TOO_LONG)]),
+        (f"{A}\n(NN {'a' * 2 * LIMIT})\n{B}\n", [A, B], [(2, reader.TOO_LONG)]),
+        (f"(NN {'a' * LIMIT}) {A}\n{B}", [A, B], [(1, reader.TOO_LONG)]),
+        (f"{A}\n(S (NN x)\n" + f"{B}\n" * (LIMIT // 17), None, [(2, reader.TOO_LONG)]),
+        ("x" * 5 * LIMIT + f"\n{A}", [A], [(1, "text between trees")]),
+        (" " * 5 * LIMIT + A, [A], []),
     ],
     ids=["brackets", "word", "in one part", "unclosed", "text", "blank"],
 )
 def test_long_trees_are_given_up(
-    content: str, trees: list[str] | None, rejected: list[tuple[int, str]], file: Path
+    content: str,
+    trees: list[str] | None,
+    rejected: list[tuple[int, str]],
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """With a lower limit, and parts and chunks that are as much smaller."""
+    for module in (arrays, reader):
+        monkeypatch.setattr(module, "MAX_TREE_CHARS", LIMIT)
+    monkeypatch.setattr(lines, "_LONGEST_TREE_BYTES", 4 * LIMIT)
+    monkeypatch.setattr(reader, "read_tree_lines", lambda name: read_tree_lines(name, PART_BYTES // SMALLER))
     file.write_text(content)
     good, records = found(file)
     assert records == rejected
-    assert good == ([A] + [B] * (MAX_TREE_CHARS // 17) if trees is None else trees)
+    assert good == ([A] + [B] * (LIMIT // 17) if trees is None else trees)
     if rejected:
         with pytest.raises(InputError, match=r"x.mrg:\d+: ") as caught:
-            list(read_arrays([str(file)], Rejects()))
+            list(read_arrays([str(file)], Rejects(), chunk_bytes=CHUNK_BYTES // SMALLER))
         assert caught.value.reason == rejected[0][1]
 
 
