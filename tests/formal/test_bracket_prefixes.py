@@ -13,6 +13,7 @@ from pdtools.formal import (
     DYCK_SETTINGS,
     BracketPrefix,
     Dyck,
+    bracket_prefixes,
     dependency_prefixes,
     depth_prefixes,
     read_prefixes,
@@ -128,9 +129,12 @@ def test_choices_and_strings_have_their_own_random_streams(
     assert len(set(streams)) == len(streams)
 
 
-def test_what_no_string_has() -> None:
-    with pytest.raises(PdtoolsError, match="no dependency of at least 28 tokens"):
+def test_what_no_string_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bracket_prefixes, "_MOST_STRINGS", 1 << 17)  # of millions
+    with pytest.raises(PdtoolsError, match="no dependency of at least 28 tokens") as caught:
         dependency_prefixes(Dyck(depth=2, max_dependency=27), 1, least=28, max_length=99, seed=1)
+    looked_through = int(str(caught.value).split()[-2])
+    assert 1 << 17 <= looked_through < 1 << 18
     with pytest.raises(PdtoolsError, match="bracket types of the nests"):
         depth_prefixes(RELEASED, 1, depths=[3], types=21, seed=1)
 
