@@ -4,12 +4,12 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import run_script
 from options import with_options
 
 from pdtools.cli import train as command
@@ -101,8 +101,7 @@ main.main()
 """
     command = ["train", "--task", "rs", "--config", "dcf", "-q", "-o", str(tmp_path / "run"), "--overwrite"]
     for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, -signal.SIGUSR1)):
-        arguments = [sys.executable, "-c", script, str(int(number)), *command]
-        done = subprocess.run(arguments, capture_output=True, text=True)
+        done = run_script(script, str(int(number)), *command)
         assert (done.returncode, done.stdout) == (status, ""), done.stderr
 
 
@@ -142,7 +141,7 @@ main.main()
 """
     settings = ["--set", "train.steps=1", "--set", "train.batch_sentences=2", "-o", str(tmp_path / "run")]
     command = ["train", "--task", "rs", "--lengths", "1-3", "--config", "dcf", "--device", "cpu", *settings]
-    done = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
+    done = run_script(script, *command)
     assert done.returncode == 143
     assert "--resume continues the run" in done.stderr
     assert run([*command, "--resume"]) == 0
@@ -165,8 +164,7 @@ main.main()
     settings = ["--set", "train.steps=1", "--set", "train.batch_sentences=2", "--device", "cpu"]
     command = ["train", "--task", "rs", "--lengths", "1-3", "--config", "dcf", *settings]
     for times, said in ((1, "--resume continues the run\n"), (2, "pdtools: interrupted\n")):
-        arguments = [sys.executable, "-c", script, str(times), *command, "-o", str(tmp_path / str(times))]
-        done = subprocess.run(arguments, capture_output=True, text=True)
+        done = run_script(script, str(times), *command, "-o", str(tmp_path / str(times)))
         assert done.returncode == 130
         assert done.stderr.endswith(said)
         assert "Traceback" not in done.stderr
