@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import run_script
 from options import with_options
 
 from pdtools.cli.main import run
@@ -129,9 +128,7 @@ TrainingLoop.learn = signalled
 main.main()
 """
     command = arguments(data, tmp_path / "runs", "--at-once", "2")
-    stopped = subprocess.run(
-        [sys.executable, "-c", script, str(int(number)), *command], capture_output=True, text=True
-    )
+    stopped = run_script(script, str(int(number)), *command)
     assert stopped.returncode == status, stopped.stderr
     assert stopped.stderr.count(": stopped after step 4, best ") == 2
     assert "the same command continues the sweep" in stopped.stderr
