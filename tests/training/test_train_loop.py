@@ -8,8 +8,6 @@ import os
 import shutil
 import signal
 import struct
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from forked import run_script
 from safetensors.torch import load_file, save_file
 from search_oracle import tiny_model
 from stopping import StopAfter
@@ -191,7 +190,7 @@ class Kill(NullListener):
 recipe = Recipe(model={wanted.model!r}, options={dict(wanted.options)!r}, train={wanted.train!r})
 train({str(toy_train)!r}, {str(run)!r}, recipe, valid={str(toy_valid)!r}, listener=Kill())
 """
-    done = subprocess.run([sys.executable, "-c", program], check=False)
+    done = run_script(program)
     assert done.returncode == -signal.SIGKILL
     train(toy_train, run, wanted, valid=toy_valid, resume=True)
     assert_same_run(run, uninterrupted)
