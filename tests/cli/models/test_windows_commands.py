@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-import subprocess
-import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pdtools.cli import main
 from pdtools.models import load_checkpoint
 from pdtools.search import beam_search
 from pdtools.search.options import AttachmentBeam
@@ -47,10 +48,11 @@ class Done:
 
 
 def run(*args: str | Path) -> Done:
-    done = subprocess.run(
-        [sys.executable, "-m", "pdtools", *map(str, args)], capture_output=True, encoding="utf-8", check=False
-    )
-    return Done(done.returncode, done.stdout, done.stdout + done.stderr)
+    streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    with redirect_stdout(streams[0]), redirect_stderr(streams[1]):
+        status = main.run([*map(str, args)])
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in streams)  # type: ignore[attr-defined]
+    return Done(status, stdout, stdout + stderr)
 
 
 @pytest.fixture(scope="module")
