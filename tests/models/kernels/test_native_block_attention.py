@@ -287,7 +287,7 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
 ) -> None:
     wrong = tmp_path / "cc"
     change = f'sed "{mistake}" block_attention.c >wrong.c; mv wrong.c block_attention.c'
-    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
+    wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@" -O0\n')  # compiled sooner
     wrong.chmod(0o755)
     native_library.cache_clear()
     monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
