@@ -133,13 +133,13 @@ def fresh_library() -> Iterator[None]:
     forget()
 
 
-def mistaken_compiler(mistake: str, folder: Path) -> Callable[[str], str]:
-    """What finds a C compiler that changes the source as ``sed`` is told to."""
+def mistaken_compiler(mistake: str, folder: Path, *options: str) -> Callable[[str], str]:
+    """What finds a C compiler that changes the source as ``sed`` is told to; last of all, its options."""
     wrong = folder / "cc"
     wrong.write_text(
         "#!/bin/sh\nset -e\n"
         f'sed "{mistake}" nondeterministic_stack.c >wrong.c; ! cmp -s wrong.c nondeterministic_stack.c\n'
-        f'mv wrong.c nondeterministic_stack.c\nexec {shutil.which("cc")} "$@"\n'
+        f'mv wrong.c nondeterministic_stack.c\nexec {shutil.which("cc")} "$@" {" ".join(options)}\n'
     )
     wrong.chmod(0o755)
     return lambda name: str(wrong)
@@ -180,7 +180,7 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_compiler_that_makes_mistakes_is_not_used(
     mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path))
+    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path, "-O0"))  # compiled sooner
     with pytest.warns(UserWarning, match="stacks are not computed in C") as caught:
         kinds = [kind_of_run() for _ in range(3)]
     assert len(caught) == 1
@@ -483,7 +483,7 @@ def test_long_texts_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
 def test_sequences_by_a_compiler_that_makes_mistakes_are_not_used(
     mistake: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path))
+    monkeypatch.setattr(shutil, "which", mistaken_compiler(mistake, tmp_path, "-O0"))  # compiled sooner
     with pytest.warns(UserWarning, match="recurrent models are not computed in C") as caught:
         found = [recurrence._native_works() for _ in range(3)]
     assert len(caught) == 1
