@@ -126,8 +126,12 @@ COMPLETED = {
 }
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-@pytest.mark.parametrize("line", COMPLETED)
+# In one shell all lines; in the others names of commands, with their help beside them, and an option's values.
+SOME = ("pdtools generate ", "pdtools surprisal x --model eng")
+LINES = [("bash", line) for line in COMPLETED] + [(shell, line) for shell in ("zsh", "fish") for line in SOME]
+
+
+@pytest.mark.parametrize(("shell", "line"), LINES)
 def test_completion(shell: str, line: str) -> None:
     words = line.split(" ")
     asked = {
@@ -257,7 +261,7 @@ def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
     code = "from pdtools.cli import entry; entry()"
     with subprocess.Popen([sys.executable, "-c", code, *arguments], stdin=subprocess.PIPE) as process:
         assert process.stdin is not None
-        process.stdin.write(b"(S (A a))\n" * 100_000)
+        process.stdin.write(b"(S (A a))\n" * 30_000)
         process.stdin.flush()
         assert list(tmp_path.iterdir())  # it is writing
         process.send_signal(signal.SIGTERM)
