@@ -12,11 +12,20 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 IMPORTED = (
     *("torch._dynamo", "matplotlib.pyplot", "nltk", "pandas", "pyarrow.parquet", "tokenizers"),
-    *("pdtools.cli.main", "pdtools.training"),
+    *(
+        "pdtools.cli.main",
+        "pdtools.training",
+        "pdtools.parsers.in_chunks",
+        "pdtools.search.checkpoint_scorer",
+    ),
+    *("pdtools.search.comparer", "pdtools.search.in_chunks", "pdtools.search.samples", "pdtools.formal"),
+    *("pdtools.report.evaluations", "pdtools.evaluation.formal.dyck", "pdtools.evaluation.parsing.record"),
+    "pdtools.evaluation.external",
 )
 # Called as pdtools, or as python with a script: hands command and streams over, and ends as it did.
 CLIENT = f"""#!{sys.executable} -IS
@@ -40,6 +49,9 @@ def serve(folder: Path) -> None:
     """Answer the commands of ``folder`` until standard input is closed."""
     for module in IMPORTED:
         import_module(module)
+    if find_spec("benepar"):
+        import_module("benepar.parse_chart")
+    import_module("pdtools.cli.main")._all_commands()  # made once
     for name in ("pdtools", "python"):
         (folder / name).write_text(CLIENT)
         (folder / name).chmod(0o755)
