@@ -1,4 +1,4 @@
-"""Scripts in processes of their own that need not import torch: a fork of this one has imported it already."""
+"""Scripts in processes of their own that need not import torch, as forks of one that has."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _run_and_end(script: str, arguments: tuple[str, ...], output: int, errors: i
     try:
         for stream, number in ((output, 1), (errors, 2)):
             os.dup2(stream, number)
-        sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
         for handled in (signal.SIGTERM, signal.SIGUSR1):
             signal.signal(handled, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)

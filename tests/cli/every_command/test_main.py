@@ -126,7 +126,7 @@ COMPLETED = {
 }
 
 
-# In one shell all lines; in the others names of commands, with their help beside them, and an option's values.
+# In one shell all lines; in the others names of commands, with help beside them, and an option's values.
 SOME = ("pdtools generate ", "pdtools surprisal x --model eng")
 LINES = [("bash", line) for line in COMPLETED] + [(shell, line) for shell in ("zsh", "fish") for line in SOME]
 
