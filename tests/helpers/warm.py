@@ -17,15 +17,10 @@ from pathlib import Path
 
 IMPORTED = (
     *("torch._dynamo", "matplotlib.pyplot", "nltk", "pandas", "pyarrow.parquet", "tokenizers"),
-    *(
-        "pdtools.cli.main",
-        "pdtools.training",
-        "pdtools.parsers.in_chunks",
-        "pdtools.search.checkpoint_scorer",
-    ),
-    *("pdtools.search.comparer", "pdtools.search.in_chunks", "pdtools.search.samples", "pdtools.formal"),
-    *("pdtools.report.evaluations", "pdtools.evaluation.formal.dyck", "pdtools.evaluation.parsing.record"),
-    "pdtools.evaluation.external",
+    *("pdtools.cli.main", "pdtools.training", "pdtools.formal", "pdtools.parsers.in_chunks"),
+    *("pdtools.search.checkpoint_scorer", "pdtools.search.comparer", "pdtools.search.in_chunks"),
+    *("pdtools.search.samples", "pdtools.report.evaluations", "pdtools.evaluation.external"),
+    *("pdtools.evaluation.formal.dyck", "pdtools.evaluation.parsing.record"),
 )
 # Called as pdtools, or as python with a script: hands command and streams over, and ends as it did.
 CLIENT = f"""#!{sys.executable} -IS
