@@ -294,7 +294,8 @@ def test_a_label_that_trees_alone_tell_is_learned(tmp_path: Path) -> None:
         eval_every=50,
         loss="answer",
     )
-    shape = {"d_model": 32, "heads": 4, "d_ff": 128, "positions": "learned", "max_length": 24}
+    shape: dict[str, Any] = {"d_model": 32, "heads": 4, "d_ff": 128, "positions": "learned", "max_length": 24}
+    shape["initialization"] = "fan-in"  # with which it is learned sooner
     stop = UntilLearned()
     made = recipe("pushdown", config, **shape)
     report = train(shards[0], tmp_path / "run", made, valid=shards[1], listener=stop, stop=stop)
