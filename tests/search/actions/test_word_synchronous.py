@@ -108,7 +108,7 @@ def test_a_narrow_beam_is_the_plain_formulation(
     name: str, positions: str, beam: ActionBeam, margin: float, plain: object
 ) -> None:
     model = action_model(name, positions, max_open=3)
-    for string in STRINGS[:4]:
+    for string in STRINGS[:4] if margin == math.inf else STRINGS[:2]:
         within = replace(beam, margin=margin)
         found = word_synchronous_search(model, [row(string)], beam=within, k_best=beam.words)[0]
         sums, kept, _ = plain.search(model, row(string).tolist(), beam, margin)  # type: ignore[attr-defined]
