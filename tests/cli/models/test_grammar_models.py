@@ -151,6 +151,7 @@ def test_surprisals_with_incremental_parses(model: Path, capsys: pytest.CaptureF
 
 
 def test_perplexities(model: Path, shards: Path, tmp_path: Path) -> None:
+    """By one process; tests/jobs/test_survival.py has several."""
     out = tmp_path / "ppl"
     assert run(["eval-ppl", str(shards), "--model", str(model), "--device", "cpu", "-q", "-o", str(out)]) == 0
     results = json.loads((out / "results.json").read_text())
@@ -158,27 +159,6 @@ def test_perplexities(model: Path, shards: Path, tmp_path: Path) -> None:
     assert scores["ppl_token_marginal"] <= scores["ppl_token_joint"] + 1e-6
     assert scores["ppl_word_without_eos_joint"] > scores["ppl_word_without_eos_given_trees"]
     assert results["settings"]["marginal"] == "word-synchronous beam: a lower bound of log p(x)"
-    # Workers and parts of jobs give the same.
-    again = tmp_path / "again"
-    assert (
-        run(
-            [
-                "eval-ppl",
-                str(shards),
-                "--model",
-                str(model),
-                "--device",
-                "cpu",
-                "-q",
-                "-o",
-                str(again),
-                "--workers",
-                "2",
-            ]
-        )
-        == 0
-    )
-    assert json.loads((again / "results.json").read_text())["scores"] == pytest.approx(scores)
 
 
 def test_minimal_pairs(model: Path, tmp_path: Path) -> None:
