@@ -489,7 +489,8 @@ def test_a_pipe_has_no_folder(case: Cases, capsys: pytest.CaptureFixture[str], o
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_the_first_process(number: int, tmp_path: Path) -> None:
     source, out = tmp_path / "many.trees", tmp_path / "out.trees"
-    source.write_text("(S (A b) (C (D e) (F g)))\n" * 1_000_000)
+    word = 25 * "b"  # so that a chunk is full, and done, sooner
+    source.write_text(f"(S (A {word}) (C (D {word}) (F {word})))\n" * 300_000)
     script = "from pdtools.cli import entry; entry()"
     arguments = ["parse", str(source), "--from", "treebank", "-o", str(out), "--workers", "2"]
     command = [sys.executable, "-c", script, *arguments]
