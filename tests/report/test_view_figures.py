@@ -127,6 +127,7 @@ def test_too_little_address_space_is_one_line(
     pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
     monkeypatch.setattr(vega, "_CHILD", limited + vega._CHILD)
+    vega.javascript.cache_clear()
     write_run(tmp_path / "run", 4)
     for option in ("-o", "--figures"):
         assert run(["view", str(tmp_path / "run"), option, str(tmp_path / "out")]) == 1

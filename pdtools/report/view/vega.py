@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -35,8 +36,9 @@ json.dump(done, sys.stdout)
 """
 
 
+@cache
 def javascript() -> str:
-    """The scripts of Vega, Vega-Lite and vega-embed.
+    """The scripts of Vega, Vega-Lite and vega-embed: two seconds for a process's first page.
 
     Raises:
         PdtoolsError: without vl-convert-python, or if it fails.
