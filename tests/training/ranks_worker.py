@@ -8,6 +8,7 @@ many questions.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def run(work: dict[str, Any], ranks: Ranks) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    os.fsync = lambda descriptor: None  # as in conftest.py
     with torchrun_ranks("cpu") as our_ranks:
         for entry in json.loads(Path(sys.argv[1]).read_text()):
             run(entry, our_ranks)
