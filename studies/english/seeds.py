@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.statistics import Spread, holm
 from pdtools.evaluation.results import read_document
 from pdtools.files import write_json
@@ -30,9 +31,12 @@ def scores_of(run: Path) -> dict[str, Any]:
 
     Args:
         run: its folder of results.
+
+    Raises:
+        PdtoolsError, OSError: if a score is missing.
     """
-    measure = "particles" if (run / "particles").is_dir() else "marginal"
-    books = sorted((run / ("particles" if measure == "particles" else "ppl")).iterdir())
+    measure, folder = ("marginal", "ppl") if run.name.startswith("base-") else ("particles", "particles")
+    books = sorted((run / folder).iterdir())
     by_book = {book.name: read_document(book) for book in books}
     words = {name: document["counts"]["words"] for name, document in by_book.items()}
     nats = {name: math.log(document["scores"][f"ppl_word_{measure}"]) for name, document in by_book.items()}
@@ -87,11 +91,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--curve", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     given = parser.parse_args(arguments)
-    runs = {
-        model: [scores_of(run) for run in sorted(given.results.glob(f"{model}-[0-9]*"))] for model in MODELS
-    }
-    if any(len(found) < 2 for found in runs.values()):
+    folders = {model: sorted(given.results.glob(f"{model}-[0-9]*")) for model in MODELS}
+    if any(len(found) < 2 for found in folders.values()):
         raise SystemExit(f"{given.results}: a comparison over seeds needs two runs of each of {MODELS}")
+    try:
+        runs = {model: [scores_of(run) for run in found] for model, found in folders.items()}
+    except (PdtoolsError, OSError) as error:
+        raise SystemExit(str(error)) from None
+    if len({tuple(run["perplexities"]) for found in runs.values() for run in found}) > 1:
+        raise SystemExit(f"{given.results}: runs with perplexities of other books: are all scored?")
     compared = comparison(runs)
     points = curve_of(given.curve) if given.curve else []
     write_json(given.output, {"runs": runs, "comparison": compared, "curve": points})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_scores_over_seeds(tmp_path: Path) -> None:
         write_results(point, {"sg_31": step / 2000, "by_circuit": {}}, read=read)
     out = tmp_path / "seeds.json"
     command = [sys.executable, STUDY / "seeds.py", tmp_path / "results", "--curve", tmp_path / "curve"]
-    subprocess.run([*command, "-o", out], check=True)
+    printed = subprocess.run([*command, "-o", out], check=True, capture_output=True, text=True).stdout
     found = json.loads(out.read_text())
     assert [run["run"] for run in found["runs"]["pushdown"]] == ["pushdown-1", "pushdown-2", "pushdown-3"]
     assert found["runs"]["pushdown"][0]["circuits"] == {"Licensing": 25.0}
@@ -130,6 +131,10 @@ def test_scores_over_seeds(tmp_path: Path) -> None:
         assert compared["p"] == pytest.approx(tests[name].pvalue)
         interval = tests[name].confidence_interval()
         assert [compared["low"], compared["high"]] == pytest.approx([interval.low, interval.high])
+    # Perplexities are printed, and their difference in percent.
+    low, high = (100 * np.expm1(found["comparison"]["nats"][name]) for name in ("low", "high"))
+    assert f"| base-1 | 60.0 | 70.0 | {np.exp(nats['base'][0]):.1f} |\n" in printed
+    assert f" | {low:+.1f} to {high:+.1f} | " in printed
     # Holm's correction of three: the smallest thrice, the next twice or as the one before.
     first, second, third = sorted(found["comparison"].values(), key=lambda each: each["p"])
     assert first["corrected"] == pytest.approx(3 * first["p"])
@@ -139,6 +144,18 @@ def test_scores_over_seeds(tmp_path: Path) -> None:
         (645, 1000, 32.25),
         (1290, 2000, 64.5),
     ]
+
+
+@pytest.mark.parametrize("missing", ["particles", "particles/b", "sg"])
+def test_a_run_that_is_not_scored_yet(missing: str, tmp_path: Path) -> None:
+    for name in ("base-1", "base-2", "pushdown-1", "pushdown-2"):
+        write_run(tmp_path / name, 0.5, 0.5, 90.0)
+    shutil.rmtree(tmp_path / "pushdown-2" / missing)
+    command = [sys.executable, STUDY / "seeds.py", tmp_path, "-o", tmp_path / "seeds.json"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert not (tmp_path / "seeds.json").exists()
 
 
 def test_one_seed_is_no_comparison(tmp_path: Path) -> None:
