@@ -89,6 +89,9 @@ def test_deep_trees(tmp_path):
     chain = "(S (VP+NP " * n + "(N a) (N b)" + "))" * n
     file.write_text(chain + "\n" + "(ROOT " * n + "(N a)" + ")" * n + "\n(S (N a)" + " (-NONE- *)" * n + ")")
     assert_same([str(file)])
+    # Less deep, but deeper than a byte counts; chains of two and one that no power of two meets again.
+    file.write_text("(S+VP (S (NP " * 200 + "(N b)" + " (N a)) (N a)) (N a))" * 200)
+    assert_same([str(file)])
 
 
 # --- one tree ---------------------------------------------------------------------------------
