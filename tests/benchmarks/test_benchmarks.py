@@ -111,6 +111,7 @@ def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytes
     monkeypatch.setattr(suite, "SHARED_BEAM", 5)
     monkeypatch.setattr(suite, "PEER_BATCHES", (16,))
     monkeypatch.setattr(suite, "VOCABULARY", 400)
+    monkeypatch.setattr(suite, "WHOLE_BLIMP_HOURS", {("beam 5", torch.float32): 0.1})
     for name, size in {"layers": 1, "d_model": 16, "heads": 2, "d_ff": 32}.items():
         monkeypatch.setitem(TRUNK, name, size)
     found = {figure.name: figure for figure in suite.figures(options())}
@@ -118,6 +119,10 @@ def test_whole_evaluations_are_measured_on_bundled_suites_too(monkeypatch: pytes
     assert all(figure.value > 0 for figure in found.values())
     assert all("no test data" in figure.settings["suites"] for figure in found.values())
     assert found["eval-blimp, GPT-2 architecture"].settings["largest_difference_nats"] < 1e-4
+    whole, speed = (found[f"{name}, beam 5"] for name in ("all of BLiMP", "eval-blimp"))
+    assert whole.value == pytest.approx(134_000 / speed.value / 3600)
+    assert (whole.ratio, whole.bar) == (pytest.approx(whole.value / 0.1), 1)
+    assert found["all of BLiMP, beam 1"].bar is None
     shared = found["shared prefixes, SG, beam 5"]
     assert 0 < shared.settings["hypotheses_saved"] < shared.settings["tokens_saved"] < 1
 
