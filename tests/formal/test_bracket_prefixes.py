@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from pdtools.formal import (
     strings,
     write_prefixes,
 )
+from pdtools.formal.language import StringArrays
 
 RELEASED = Dyck(**DYCK_SETTINGS["released-like"])
 
@@ -130,11 +131,20 @@ def test_choices_and_strings_have_their_own_random_streams(
 
 
 def test_what_no_string_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    batches = Dyck.batches
+
+    def counted(language: Dyck, seed: int) -> Iterator[StringArrays]:
+        for batch in batches(language, seed):
+            sizes.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(Dyck, "batches", counted)
     monkeypatch.setattr(bracket_prefixes, "_MOST_STRINGS", 1 << 17)  # of millions
     with pytest.raises(PdtoolsError, match="no dependency of at least 28 tokens") as caught:
         dependency_prefixes(Dyck(depth=2, max_dependency=27), 1, least=28, max_length=99, seed=1)
-    looked_through = int(str(caught.value).split()[-2])
-    assert 1 << 17 <= looked_through < 1 << 18
+    assert str(caught.value).endswith(f" in {sum(sizes)} strings")
+    assert sum(sizes[:-1]) < 1 << 17 <= sum(sizes)
     with pytest.raises(PdtoolsError, match="bracket types of the nests"):
         depth_prefixes(RELEASED, 1, depths=[3], types=21, seed=1)
 
