@@ -138,10 +138,17 @@ def test_models_of_actions_are_measured(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(grammar_models, "WORDS", 4)
     monkeypatch.setattr(grammar_models, "SENTENCES", 1)
     monkeypatch.setattr(grammar_models, "ActionBeam", lambda: ActionBeam(actions=4, words=2, fast_track=1))
+    asked, string_of = [], grammar_models.string_of
+    monkeypatch.setattr(
+        grammar_models, "string_of", lambda words, *more: asked.append(words) or string_of(words, *more)
+    )
     found = {figure.name: figure for figure in grammar_models.figures(options())}
     assert {"training step, tg", "training step, plm-mask", "training step, plm"} < set(found)
     assert all(figure.value > 0 and figure.ratio is not None for figure in found.values())
     assert found["training step, tg"].settings["shape"][0] == 2
+    assert asked == [4, 24]
+    small = found["search, tg, 24 words, d 16"]
+    assert small.ratio == pytest.approx(small.value / 1.1)
 
 
 def test_the_preparation_is_measured_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
