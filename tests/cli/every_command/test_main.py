@@ -255,6 +255,20 @@ def test_a_surprisal_loads_only_what_it_needs() -> None:
     assert not modules & {"pandas", "scipy.sparse", "scipy.stats", "sympy", "transformers"}
 
 
+def test_garbage_is_looked_for_less_often() -> None:
+    """But it is: commands may run for days."""
+    code = """
+import gc
+from pdtools.cli import main
+main.run = lambda arguments: print(gc.isenabled(), *gc.get_threshold())
+main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    is_on, *thresholds = done.stdout.split()
+    assert is_on == "True"
+    assert all(0 < int(threshold) <= 5_000 for threshold in thresholds)
+
+
 @pytest.mark.linux
 def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
     arguments = ["parse", "-", "--from", "treebank", "-o", str(tmp_path / "out.trees")]
