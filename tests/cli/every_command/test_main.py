@@ -264,9 +264,8 @@ main.run = lambda arguments: print(gc.isenabled(), *gc.get_threshold())
 main.main()
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    is_on, *thresholds = done.stdout.split()
-    assert is_on == "True"
-    assert all(0 < int(threshold) <= 5_000 for threshold in thresholds)
+    is_on, first, *_ = done.stdout.split()  # the others mean something else in each version of Python
+    assert (is_on, first) == ("True", "5000")
 
 
 @pytest.mark.linux
