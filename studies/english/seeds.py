@@ -109,8 +109,8 @@ def main(arguments: list[str] | None = None) -> None:
     print("\n| Pushdown LM − base | difference | 95% | p | corrected |\n|---|---|---|---|---|")
     for score, found in compared.items():
         shown = [found[name] for name in ("difference", "low", "high")]
-        if score == "nats":  # of perplexity, percent
-            shown = [100 * math.expm1(value) for value in shown]
+        if score == "nats":
+            score, shown = "perplexity (%)", [100 * math.expm1(value) for value in shown]
         difference, low, high = (f"{value:+.1f}" for value in shown)
         print(f"| {score} | {difference} | {low} to {high} | {found['p']:.2g} | {found['corrected']:.2g} |")
     for point in points:
