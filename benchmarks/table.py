@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other, and a Markdown table of their figures.
+"""All benchmarks, one after the other, and a Markdown table of their figures under the processor's name.
 
     python benchmarks/table.py [--device cuda] [--dtype bf16] [--lines figures.jsonl]
 
@@ -15,6 +15,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import torch
+from measure import machine
 
 FOLDER = Path(__file__).resolve().parent
 SLACK = 0.1
@@ -77,6 +80,7 @@ def main() -> int:
     given = parser.parse_args()
     dtype = given.dtype or ("bf16" if given.device.startswith("cuda") else "float32")
     lines, failed = [], []
+    print(f"{machine(given.device)}, torch {torch.__version__}\n")
     print("| figure | value | ratio | bar |\n|---|---|---|---|", flush=True)
     for script in BENCHMARKS:
         try:

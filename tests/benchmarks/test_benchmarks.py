@@ -252,3 +252,24 @@ def test_rates_are_units_by_time(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         [str(2 * units), f"{4 * units} |"] for units in (128, 128, 32, 4, 2, 1)
     ]
     assert taken == ["float32 1", "bf16 1"] * 6
+
+
+def test_the_table_names_the_processor_and_judges_bars(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import table
+    from measure import machine
+
+    figure = {"name": "a", "value": 2.0, "unit": "s", "against": "b", "bar": 1.0}
+    found = [
+        figure | more
+        for more in ({"ratio": 0.9}, {"ratio": 1.05}, {"ratio": 1.2}, {"ratio": 1.2, "at_least": True})
+    ]
+    monkeypatch.setattr(table, "BENCHMARKS", ("one.py",))
+    monkeypatch.setattr(table, "figures", lambda *given: found)
+    monkeypatch.setattr("sys.argv", ["table.py"])
+    assert table.main() == 0
+    processor, _, _, _, *rows = capsys.readouterr().out.splitlines()
+    assert processor == f"{machine('cpu')}, torch {torch.__version__}"
+    judged = [row.split(" | ")[-1] for row in rows]
+    assert judged == ["≤ 1.0: met |", "≤ 1.0: met within 10% |", "≤ 1.0: missed |", "≥ 1.0: met |"]
