@@ -42,24 +42,31 @@ def scores_of(run: Path) -> dict[str, Any]:
     nats = {name: math.log(document["scores"][f"ppl_word_{measure}"]) for name, document in by_book.items()}
     return {
         "run": run.name,
-        "sg": 100 * read_document(run / "sg")["scores"]["sg_31"],
-        "circuits": percent(read_document(run / "sg")["scores"]["by_circuit"]),
+        **sg_of(read_document(run / "sg")),
         "blimp": 100 * read_document(run / "blimp")["scores"]["overall"],
         "nats": sum(nats[name] * words[name] for name in nats) / sum(words.values()),
         "perplexities": {name: math.exp(value) for name, value in nats.items()},
     }
 
 
-def percent(shares: Mapping[str, float]) -> dict[str, float]:
-    """Shares in percent."""
-    return {name: 100 * share for name, share in shares.items()}
+def sg_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    """SG, mean of 31 suites, and its circuits, in percent.
+
+    Args:
+        document: ``results.json`` of ``pdtools eval-sg``.
+    """
+    scores = document["scores"]
+    circuits = {name: 100 * share for name, share in scores["by_circuit"].items()}
+    return {"sg": 100 * scores["sg_31"], "circuits": circuits}
 
 
 def comparison(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, dict[str, float]]:
     """Return Pushdown LM less base, by score: the difference of means, its 95% interval, p and p corrected.
 
+    Differences of SG and BLiMP are in points, that of perplexity in nats a word. Welch's t, Holm (1979).
+
     Args:
-        runs: scores of each model's seeds.
+        runs: scores of each model's seeds (:func:`scores_of`).
     """
     found = {}
     for score in ("sg", "blimp", "nats"):
@@ -78,9 +85,7 @@ def curve_of(folder: Path) -> list[dict[str, Any]]:
         document = read_document(each)
         model, seed, step = each.parent.name.split("-")
         words = document["provenance"]["inputs"]["model"].get("words")
-        sg, circuits = document["scores"]["sg_31"], document["scores"]["by_circuit"]
-        points.append({"run": f"{model}-{seed}", "step": int(step), "words": words, "sg": 100 * sg})
-        points[-1]["circuits"] = percent(circuits)
+        points.append({"run": f"{model}-{seed}", "step": int(step), "words": words, **sg_of(document)})
     return sorted(points, key=lambda point: (point["run"], point["step"]))
 
 

@@ -357,7 +357,7 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
     mistake: str, compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     wrong = tmp_path / "cc"
-    change = f'sed "{mistake}" decoding.c >wrong.c; ! cmp -s wrong.c decoding.c; mv wrong.c decoding.c'
+    change = f'sed "{mistake}" decoding.c >wrong.c; mv wrong.c decoding.c'
     wrong.write_text(f'#!/bin/sh\nset -e\n{change}\nexec {compiler} "$@"\n')
     wrong.chmod(0o755)
     native_library.cache_clear()
