@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,7 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.skipif(find_spec("sklearn") is not None, reason="nltk imports scikit-learn, which needs scipy")
 def test_a_surprisal_loads_only_what_it_needs() -> None:
     arguments = ["surprisal", "--text", "the dog sees the cat", "--model", "demo", "--quiet"]
     code = f"import sys; from pdtools.cli.main import run; run({arguments}); print(*sys.modules)"
