@@ -61,6 +61,11 @@ class Server(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing for a client that leaves early: its one line is all that the error stream may hold."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: Server
