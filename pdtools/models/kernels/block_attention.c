@@ -16,6 +16,7 @@
 #include "numbers.h"
 
 #define TILE 16 /* rows */
+#define DEPTHS 256 /* that a byte tells apart */
 
 typedef struct {
     long batch, heads, n, d, depths, tapes, parts;
@@ -75,7 +76,7 @@ static int workspace_made(workspace *w, const attention *a) {
                           depths * w->d, depths * w->d,
                           tile, tile, tile,
                           some, some, some,
-                          w->width, 8 * depths, 2 * w->d};
+                          w->width, 8 * DEPTHS, 2 * w->d};
     const long number = sizeof(sizes) / sizeof(*sizes);
     long all = 0;
     for (long p = 0; p < number; p++) all += sizes[p];
@@ -91,22 +92,28 @@ static int workspace_made(workspace *w, const attention *a) {
 
 /* --- products ---------------------------------------------------------------------------------------- */
 
-/* Four rows of score_rows, from column j on, for one or two vectors of columns. */
+#if BYTES == 64 /* as many sums as these processors have registers for */
+#define ROWS 8
+#else
+#define ROWS 4
+#endif
+
+/* ROWS rows of score_rows, from column j on, for one or two vectors of columns. */
 INLINE void score_some(
     const workspace *w, long j, const long vectors, const real *rows, const real *columns, long step, int adds,
     real *out
 ) {
-    vector sum[4][2];
-    for (long i = 0; i < 4; i++)
+    vector sum[ROWS][2];
+    for (long i = 0; i < ROWS; i++)
         for (long at = 0; at < vectors; at++)
             sum[i][at] = adds ? *(const vector *)(out + i * w->width + j + at * LANES) : (vector){0};
     for (long c = 0; c < w->d; c++)
-        for (long i = 0; i < 4; i++) {
+        for (long i = 0; i < ROWS; i++) {
             const real factor = rows[i * w->d + c];
             const real *x = columns + c * w->width + i * step + j;
             for (long at = 0; at < vectors; at++) sum[i][at] += factor * *(const vector *)(x + at * LANES);
         }
-    for (long i = 0; i < 4; i++)
+    for (long i = 0; i < ROWS; i++)
         for (long at = 0; at < vectors; at++) *(vector *)(out + i * w->width + j + at * LANES) = sum[i][at];
 }
 
@@ -114,53 +121,73 @@ INLINE void score_some(
 INLINE void score_rows(
     const workspace *w, long begin, long end, const real *rows, const real *columns, long step, int adds, real *out
 ) {
-    for (long row = 0; row < TILE; row += 4) {
-        const real *some = rows + row * w->d, *from = columns + row * step;
-        long j = begin;
-        for (; j + 2 * LANES <= end; j += 2 * LANES)
-            score_some(w, j, 2, some, from, step, adds, out + row * w->width);
-        if (j < end) score_some(w, j, 1, some, from, step, adds, out + row * w->width);
-    }
+    long j = begin;
+    for (; j + 2 * LANES <= end; j += 2 * LANES)
+        for (long row = 0; row < TILE; row += ROWS)
+            score_some(w, j, 2, rows + row * w->d, columns + row * step, step, adds, out + row * w->width);
+    for (long row = 0; j < end && row < TILE; row += ROWS)
+        score_some(w, j, 1, rows + row * w->d, columns + row * step, step, adds, out + row * w->width);
+}
+
+/* Eight rows of out = or, of those that were there, += the sum over `terms` of factors[i * by_row + t * by_term] times
+   row t of x, from column c on, for one or two vectors of columns. */
+INLINE void sum_some(
+    const workspace *w, long c, const long vectors, long terms, const real *factors, long by_row, long by_term,
+    const real *x, int adds, real *out
+) {
+    vector sum[8][2];
+    for (long i = 0; i < 8; i++)
+        for (long at = 0; at < vectors; at++)
+            sum[i][at] = adds ? OF(out + i * w->d + c + at * LANES) : (vector){0};
+    for (long t = 0; t < terms; t++)
+        for (long at = 0; at < vectors; at++) {
+            const vector from = OF(x + t * w->d + c + at * LANES);
+            for (long i = 0; i < 8; i++) sum[i][at] += factors[i * by_row + t * by_term] * from;
+        }
+    for (long i = 0; i < 8; i++)
+        for (long at = 0; at < vectors; at++) AT(out + i * w->d + c + at * LANES) = sum[i][at];
+}
+
+/* All columns of such sums, for `rows` rows; rows of factors and of out lie side by side. */
+INLINE void sum_rows(
+    const workspace *w, const long rows, long terms, const real *factors, long by_row, long by_term, const real *x,
+    int adds, real *out
+) {
+    long c = 0;
+    if (BYTES == 64) /* 16 sums: so many registers only these processors have */
+        for (; c + 2 * LANES <= w->d; c += 2 * LANES)
+            for (long row = 0; row < rows; row += 8)
+                sum_some(w, c, 2, terms, factors + row * by_row, by_row, by_term, x, adds, out + row * w->d);
+    for (; c < w->d; c += LANES)
+        for (long row = 0; row < rows; row += 8)
+            sum_some(w, c, 1, terms, factors + row * by_row, by_row, by_term, x, adds, out + row * w->d);
 }
 
 /* out (TILE, d) = the sum over keys from first to last of weights (rows are stride apart) times x (keys, d). */
 INLINE void sum_over_keys(
     const workspace *w, long first, long last, const real *weights, long stride, const real *x, real *out
 ) {
-    for (long row = 0; row < TILE; row += 8)
-        for (long c = 0; c < w->d; c += LANES) {
-            vector sum[8] = {{0}};
-            for (long j = first; j <= last; j++) {
-                const vector at = *(const vector *)(x + j * w->d + c);
-                for (long i = 0; i < 8; i++) sum[i] += weights[(row + i) * stride + j] * at;
-            }
-            for (long i = 0; i < 8; i++) *(vector *)(out + (row + i) * w->d + c) = sum[i];
-        }
+    sum_rows(w, TILE, last + 1 - first, weights + first, stride, 1, x + first * w->d, 0, out);
 }
 
 /* out (keys, d) += the sum over a tile's rows of weights times x (TILE, d); up to seven keys more are written. */
 INLINE void add_over_rows(
     const workspace *w, long first, long last, const real *weights, long stride, const real *x, real *out
 ) {
-    for (long j = first; j <= last; j += 8)
-        for (long c = 0; c < w->d; c += LANES) {
-            vector sum[8];
-            for (long key = 0; key < 8; key++) sum[key] = *(const vector *)(out + (j + key) * w->d + c);
-            for (long i = 0; i < TILE; i++) {
-                const vector at = *(const vector *)(x + i * w->d + c);
-                for (long key = 0; key < 8; key++) sum[key] += weights[i * stride + j + key] * at;
-            }
-            for (long key = 0; key < 8; key++) *(vector *)(out + (j + key) * w->d + c) = sum[key];
-        }
+    for (long j = first; j <= last; j += 8) sum_rows(w, 8, TILE, weights + j, 1, stride, x, 1, out + j * w->d);
 }
 
 /* --- weights ----------------------------------------------------------------------------------------- */
 
 /* The keys that the rows of a tile see: each those from first to last, of keys from begin, a whole number of tiles, to
-   end - 1. */
+   end - 1. Their depths are 0 to depths - 1: most tables go deeper than most trees. */
 typedef struct {
-    long first[TILE], last[TILE], begin, end;
+    long first[TILE], last[TILE], begin, end, depths;
 } range;
+
+INLINE const uint8_t *tape_row(const attention *a, long b, long tape, long i) {
+    return a->tape + ((b * a->tapes + tape) * a->n + i) * a->n;
+}
 
 INLINE void read_range(const attention *a, long b, long h, long row, range *seen) {
     const int is_all = a->distance || a->table || a->slopes || a->fixed; /* whose loops are not narrowed */
@@ -176,10 +203,18 @@ INLINE void read_range(const attention *a, long b, long h, long row, range *seen
         if (i < end && last >= seen->end) seen->end = last + 1;
     }
     seen->begin = seen->begin / TILE * TILE;
+    uint8_t deepest = 0;
+    for (long t = 0; a->table && t < a->tapes; t++) {
+        const uint8_t *tape = tape_row(a, b, t, row);
+        _Pragma("omp simd reduction(max : deepest)")
+        for (long at = 0; at < (end - row) * a->n; at++) deepest = tape[at] > deepest ? tape[at] : deepest;
+    }
+    seen->depths = deepest + 1;
 }
 
-INLINE const uint8_t *tape_row(const attention *a, long b, long tape, long i) {
-    return a->tape + ((b * a->tapes + tape) * a->n + i) * a->n;
+/* The queries that meet depths: those with a bias for several tapes only. */
+INLINE const real *depth_queries(const attention *a, const workspace *w, long row) {
+    return (a->content_bias && a->tapes == 1 ? w->q : w->q_content) + row * w->d;
 }
 
 /* Scores of a tile's rows from `row` on, where they see keys; elsewhere they may be anything. */
@@ -190,7 +225,8 @@ INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long r
         score_rows(
             w, 0, end, w->q_distance + row * w->d, w->r_across + TILE + a->n - 1 - row, -1, 1, scores
         );
-    if (a->table) score_rows(w, 0, in_whole(a->depths, LANES), w->q + row * w->d, w->table_across, 0, 0, w->by_depth);
+    if (a->table)
+        score_rows(w, 0, in_whole(seen->depths, LANES), depth_queries(a, w, row), w->table_across, 0, 0, w->by_depth);
     for (long i = row; i < row + TILE && i < a->n; i++) {
         real *at = scores + (i - row) * w->width;
         const long cells = (b * a->n + i) * a->n;
@@ -231,9 +267,23 @@ static void copy_rows(
             to[i * w->d + c] = (from[i * by_row + c] + (bias ? bias[c] : 0)) * (real)factor;
 }
 
-static void copy_across(const attention *a, const workspace *w, const real *rows, real *to) {
-    for (long c = 0; c < a->d; c++)
-        for (long i = 0; i < a->n; i++) to[c * w->width + i] = rows[i * w->d + c];
+typedef real four __attribute__((vector_size(4 * sizeof(real)), aligned(4), may_alias));
+
+/* The same rows transposed, TILE by TILE: so many lie in the cache. */
+static void copy_across(const attention *a, const workspace *w, const real *from, long by_row, real *to) {
+    for (long row = 0; row < a->n; row += TILE) {
+        const long end = row + TILE < a->n ? row + TILE : a->n;
+        long c = 0;
+        for (; row + TILE <= a->n && c + 4 <= a->d; c += 4)
+            for (long i = row; i < row + TILE; i += 4) {
+                four x[4];
+                for (long k = 0; k < 4; k++) x[k] = *(const four *)(from + (i + k) * by_row + c);
+                for (long k = 0; k < 4; k++)
+                    *(four *)(to + (c + k) * w->width + i) = (four){x[0][k], x[1][k], x[2][k], x[3][k]};
+            }
+        for (; c < a->d; c++)
+            for (long i = row; i < end; i++) to[c * w->width + i] = from[i * by_row + c];
+    }
 }
 
 static void copy_back(const workspace *w, long number, long d, const real *rows, long by_row, real *to) {
@@ -244,7 +294,7 @@ static void copy_back(const workspace *w, long number, long d, const real *rows,
 static void read_head(const attention *a, workspace *w, long h) {
     if (a->distance) {
         copy_rows(a, w, a->distance + h * a->n * a->d, a->d, 1, 0, w->r);
-        copy_across(a, w, w->r, w->r_across + TILE);
+        copy_across(a, w, w->r, w->d, w->r_across + TILE);
     }
     for (long depth = 0; depth < a->depths; depth++)
         for (long c = 0; c < a->d; c++)
@@ -252,21 +302,33 @@ static void read_head(const attention *a, workspace *w, long h) {
                 a->table[(h * a->depths + depth) * a->d + c];
 }
 
-static void read_sentence(const attention *a, workspace *w, long b, long h) {
+static void read_sentence(const attention *a, workspace *w, long b, long h, int backward) {
     const long at = b * a->by_sentence + h * a->by_head;
     const real *content = a->content_bias ? a->content_bias + h * a->d : 0;
     copy_rows(a, w, a->q + at, a->by_row, a->scale, content, w->q_content);
-    if (a->table) copy_rows(a, w, a->q + at, a->by_row, a->scale, a->tapes > 1 ? content : 0, w->q);
+    if (a->table && content && a->tapes == 1) copy_rows(a, w, a->q + at, a->by_row, a->scale, 0, w->q);
     if (a->distance) copy_rows(a, w, a->q + at, a->by_row, a->scale, a->position_bias + h * a->d, w->q_distance);
-    copy_rows(a, w, a->k + at, a->by_row, 1, 0, w->k);
-    copy_rows(a, w, a->v + at, a->by_row, 1, 0, w->v);
-    copy_across(a, w, w->k, w->k_across);
+    copy_across(a, w, a->k + at, a->by_row, w->k_across);
+    if (backward) {
+        copy_rows(a, w, a->k + at, a->by_row, 1, 0, w->k);
+        copy_across(a, w, a->v + at, a->by_row, w->v_across);
+    } else {
+        copy_rows(a, w, a->v + at, a->by_row, 1, 0, w->v);
+    }
+}
+
+/* Make scores after `keys` those of keys that are not seen, up to whole vectors from `first` on; return that end. The
+   rest of a row would be computed number by number. */
+INLINE long unseen_after(real *scores, long first, long keys) {
+    const long end = first + in_whole(keys - first, LANES);
+    for (long j = keys; j < end; j++) scores[j] = -INFINITY;
+    return end;
 }
 
 /* --- the two passes ---------------------------------------------------------------------------------- */
 
 static void forward_sentence(const attention *a, workspace *w, long b, long h) {
-    read_sentence(a, w, b, h);
+    read_sentence(a, w, b, h, 0);
     for (long row = 0; row < a->n; row += TILE) {
         real *tile = w->scores + TILE; /* after a margin */
         const long rows = row + TILE < a->n ? TILE : a->n - row;
@@ -278,15 +340,19 @@ static void forward_sentence(const attention *a, workspace *w, long b, long h) {
             real most = -INFINITY, sum = 0;
             const long first = seen.first[i - row], keys = seen.last[i - row] + 1;
             for (long j = seen.begin; j < first; j++) scores[j] = 0;
-            for (long j = keys; j < seen.end; j++) scores[j] = 0;
-            if (i >= row + rows) continue;
+            if (i >= row + rows) {
+                for (long j = keys; j < seen.end; j++) scores[j] = 0;
+                continue;
+            }
+            const long whole = unseen_after(scores, first, keys);
             _Pragma("omp simd reduction(max : most)")
-            for (long j = first; j < keys; j++) most = scores[j] > most ? scores[j] : most;
+            for (long j = first; j < whole; j++) most = scores[j] > most ? scores[j] : most;
             _Pragma("omp simd reduction(+ : sum)")
-            for (long j = first; j < keys; j++) {
+            for (long j = first; j < whole; j++) {
                 scores[j] = exponential(scores[j] - most);
                 sum += scores[j];
             }
+            for (long j = whole; j < seen.end; j++) scores[j] = 0;
             const long place = (b * a->heads + h) * a->n + i;
             const real factor = 1 / sum;
             a->softmax[2 * place] = most;
@@ -306,22 +372,29 @@ static void forward_sentence(const attention *a, workspace *w, long b, long h) {
 }
 
 /* The gradients of by_depth (TILE, …) from those of scores. */
-INLINE void sum_by_depth(const attention *a, workspace *w, long b, long row, const real *scores) {
-    const long depths = in_whole(a->depths, 8);
+INLINE void sum_by_depth(
+    const attention *a, workspace *w, long b, long row, const range *seen, const real *scores
+) {
+    const long depths = in_whole(seen->depths, 8);
     for (long i = row; i < row + TILE; i++, scores += w->width) {
         real *sums = w->by_depth + (i - row) * w->width;
         memset(sums, 0, depths * sizeof(real));
         if (i >= a->n) continue;
         /* Eight sums in turn: neighbours mostly have the same depth, and would wait for each other. */
-        memset(w->depth_sums, 0, 8 * depths * sizeof(real));
         for (long t = 0; t < a->tapes; t++) {
             const uint8_t *tape = tape_row(a, b, t, i);
-            for (long j = 0; j <= i; j++) w->depth_sums[(j & 7) * depths + tape[j]] += scores[j];
+            long j = 0;
+            for (; j + 8 <= i + 1; j += 8)
+                for (long part = 0; part < 8; part++) w->depth_sums[part * DEPTHS + tape[j + part]] += scores[j + part];
+            for (; j <= i; j++) w->depth_sums[(j & 7) * DEPTHS + tape[j]] += scores[j];
         }
         for (long part = 0; part < 8; part++) {
-            const real *more = w->depth_sums + part * depths;
+            real *more = w->depth_sums + part * DEPTHS;
             _Pragma("omp simd")
-            for (long depth = 0; depth < depths; depth++) sums[depth] += more[depth];
+            for (long depth = 0; depth < depths; depth++) {
+                sums[depth] += more[depth];
+                more[depth] = 0; /* for the next row */
+            }
         }
     }
 }
@@ -331,8 +404,7 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
     real *grad_q = a->grad_qkv + b * a->n * by_row + h * a->d;
     const real *grad = a->grad + b * a->n * by_part + h * a->d, *mixed = a->mixed + b * a->n * by_part + h * a->d;
     const real scale = a->scale;
-    read_sentence(a, w, b, h);
-    copy_across(a, w, w->v, w->v_across);
+    read_sentence(a, w, b, h, 1);
     copy_rows(a, w, grad, by_part, 1, 0, w->grad);
     for (long i = 0; i < a->n; i++) {
         real mean = 0;
@@ -359,14 +431,15 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
             if (i < row + rows) {
                 const real most = a->softmax[2 * place], factor = a->softmax[2 * place + 1];
                 const real mean = w->means[i];
+                const long whole = unseen_after(scores, first, keys);
                 if (a->dropout > 0) {
                     multipliers(a->seed, a->dropout, place, keys, w->factors);
                 } else {
-                    for (long j = first; j < keys; j++) w->factors[j] = 1;
+                    for (long j = first; j < whole; j++) w->factors[j] = 1;
                 }
                 const real *factors = w->factors;
                 _Pragma("omp simd")
-                for (long j = first; j < keys; j++) {
+                for (long j = first; j < whole; j++) {
                     const real weight = exponential(scores[j] - most) * factor;
                     scores[j] = weight * (weights[j] * factors[j] - mean);
                     weights[j] = weight * factors[j];
@@ -386,9 +459,9 @@ static void backward_sentence(const attention *a, workspace *w, long b, long h, 
             sum_over_keys(w, first, a->n - 1, shifted, w->width + 1, w->r, w->by_distance);
         }
         if (a->table) {
-            sum_by_depth(a, w, b, row, tile);
-            add_over_rows(w, 0, a->depths - 1, w->by_depth, w->width, w->q + row * w->d, w->sum_table);
-            sum_over_keys(w, 0, a->depths - 1, w->by_depth, w->width, w->table, w->from_depths);
+            sum_by_depth(a, w, b, row, &seen, tile);
+            add_over_rows(w, 0, seen.depths - 1, w->by_depth, w->width, depth_queries(a, w, row), w->sum_table);
+            sum_over_keys(w, 0, seen.depths - 1, w->by_depth, w->width, w->table, w->from_depths);
         }
         for (long i = row; i < row + rows; i++) {
             real *by_key = w->mixed + (i - row) * w->d;

@@ -107,6 +107,23 @@ def test_tables_that_are_longer_than_rows(n: int, depths: int, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("names", [("table", "tape"), ("content_bias", "table", "tape")])
+@pytest.mark.parametrize("depths", [9, 60, 256])
+def test_only_depths_that_are_there_are_computed(
+    names: tuple[str, ...], depths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They grow from tile to tile; keys that a row does not see may have any."""
+    layer = Layer(70, 8, torch.float64, depths=depths)
+    row, key = torch.arange(70)[:, None], torch.arange(70)
+    tape = (row * 31 + key * 17) % (1 + row * min(depths, 33) // 70)
+    for unseen in (0, tape.max()):
+        layer.terms = layer.terms._replace(tape=tape.where(key <= row, unseen).byte().repeat(2, 1, 1))
+        layer.terms = Terms(**{name: getattr(layer.terms, name) for name in names})
+        for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("compiler")
 @pytest.mark.parametrize(
     "names", [(), ("content_bias",), ("content_bias", "table", "tape"), ("slopes", "open")]
 )
