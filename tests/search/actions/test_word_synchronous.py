@@ -120,6 +120,15 @@ def test_a_narrow_beam_is_the_plain_formulation(
         assert found.derivations[0][0] == pytest.approx(whole, abs=2e-5)
 
 
+def test_a_margin_of_hypotheses_that_may_still_gain(plain: object) -> None:
+    """In this model the sums have some that are between 2.4 and 3 nats behind before they generate a word."""
+    model, ids = action_model("plm", "relative", max_open=3), row([3, 4])
+    wide = ActionBeam(actions=100, words=100, fast_track=0)
+    (found,) = word_synchronous_search(model, [ids], beam=replace(wide, margin=3.0))
+    sums, _, _ = plain.search(model, ids.tolist(), wide, 3.0)  # type: ignore[attr-defined]
+    assert found.prefix_logprobs == pytest.approx(sums, abs=1e-5)
+
+
 @pytest.mark.parametrize(("name", "positions"), KINDS)
 def test_a_margin_drops_what_is_far_behind_and_reads_less(name: str, positions: str) -> None:
     model = action_model(name, positions, max_open=4)
