@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pdtools.devices import memory_of
 from pdtools.errors import how_to_install
+from pdtools.files.kept import kept_folder
 from pdtools.revision import code
 
 # For optional packages: the extra that brings each, and its use.
@@ -75,7 +76,6 @@ def _compiled() -> Iterator[Finding]:
     import torch
 
     from pdtools.models.kernels.decoding import library_for
-    from pdtools.models.kernels.kept import kept_folder
     from pdtools.models.kernels.native import COMPILERS
 
     slower = "training and search take longer; results are the same up to rounding"

@@ -23,10 +23,11 @@ from pdtools import devices
 from pdtools.cli import main
 from pdtools.cli.outputs import check_different
 from pdtools.errors import PdtoolsError
-from pdtools.files import atomic_directory, atomic_text, locks, system, write_json
+from pdtools.files import atomic_directory, atomic_text, kept, locks, system, write_json
 from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
-from pdtools.models.kernels import kept, native
+from pdtools.models.kernels import native
+from pdtools.models.kernels.processor import processor
 from pdtools.search import load_scorer
 from pdtools.training.run_folder import RunFolder
 
@@ -320,9 +321,9 @@ def test_the_processor_of_a_mac(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(subprocess, "run", run)
-    assert kept._processor.__wrapped__() == "Apple M1\n"
+    assert processor.__wrapped__() == "Apple M1\n"
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
-    assert kept._processor.__wrapped__() is None
+    assert processor.__wrapped__() is None
 
 
 @pytest.mark.parametrize("place", ["home", "elsewhere"])

@@ -1,7 +1,7 @@
 """Functions in C for CPUs, compiled when they are first needed, if there is a compiler.
 
 A library is built for the processor at hand, in half a second to two, and kept for later processes
-(:mod:`pdtools.models.kernels.kept`). Windows deletes no library that is loaded: it stays among the temporary
+(:mod:`pdtools.files.kept`). Windows deletes no library that is loaded: it stays among the temporary
 files of the process that compiled it.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
+import os
 import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import resources
@@ -25,7 +26,8 @@ from pathlib import Path
 
 import torch
 
-from pdtools.models.kernels.kept import keep, kept_as, kept_file
+from pdtools.files.kept import digest, keep, kept_file
+from pdtools.models.kernels.processor import processor
 
 COMPILERS = ("cc", "gcc", "clang")
 _SECONDS = 60
@@ -74,8 +76,8 @@ def _compiled(told: tuple[str, ...], package: str, name: str, functions: tuple[s
     wanted = [file for file in files if file.name == f"{name}.c" or file.name.endswith(".h")]
     sources = {file.name: file.read_bytes() for file in wanted}
     command = list(told)
-    made_from = kept_as(command, sources)
-    if made_from is not None and (kept := kept_file(name, made_from)) is not None:
+    made_from = _made_from(command, sources)
+    if made_from is not None and (kept := kept_file(f"{name}.so", made_from)) is not None:
         with contextlib.suppress(OSError, AttributeError):  # compiled on another system with the same home
             return _loaded(kept, functions)
     with tempfile.TemporaryDirectory(prefix="pdtools-", ignore_cleanup_errors=True) as folder:
@@ -86,8 +88,16 @@ def _compiled(told: tuple[str, ...], package: str, name: str, functions: tuple[s
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=_SECONDS)
         library = _loaded(file, functions)
         if made_from is not None:
-            keep(file, name, made_from)
+            keep(file.read_bytes(), f"{name}.so", made_from)
         return library
+
+
+def _made_from(command: Sequence[str], sources: Mapping[str, bytes]) -> str | None:
+    """The digest of compiler, options, sources by name, and processor; None if that is not known."""
+    if (here := processor()) is None:
+        return None
+    compiler = os.stat(command[0])
+    return digest((here, *command, compiler.st_size, compiler.st_mtime_ns, sorted(sources.items())))
 
 
 def _loaded(file: Path, functions: tuple[str, ...]) -> ctypes.CDLL:

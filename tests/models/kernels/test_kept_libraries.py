@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from pdtools.models.kernels import kept, native
+from pdtools.files import kept
+from pdtools.models.kernels import native
+from pdtools.models.kernels.processor import processor
 
 pytestmark = pytest.mark.skipif(
-    not any(map(shutil.which, native.COMPILERS)) or kept._processor() is None,
+    not any(map(shutil.which, native.COMPILERS)) or processor() is None,
     reason="libraries are kept where there is a compiler and /proc/cpuinfo",
 )
 
@@ -71,24 +73,24 @@ def test_another_source_compiler_or_processor_is_another_library(
 
     def digests() -> set[str | None]:
         return {
-            kept.kept_as(command, sources),
-            kept.kept_as([*command, "-g"], sources),
-            kept.kept_as([str(compiler), "-O3 "], sources),
-            kept.kept_as(command, {"a.c": b"int b;", "b.h": b""}),
-            kept.kept_as(command, {"a.c": b"int a;b.h", "": b""}),
-            kept.kept_as(command, {"a.c": b"int a;"}),
+            native._made_from(command, sources),
+            native._made_from([*command, "-g"], sources),
+            native._made_from([str(compiler), "-O3 "], sources),
+            native._made_from(command, {"a.c": b"int b;", "b.h": b""}),
+            native._made_from(command, {"a.c": b"int a;b.h", "": b""}),
+            native._made_from(command, {"a.c": b"int a;"}),
         }
 
     found = digests()
-    assert kept.kept_as(command, dict(reversed(sources.items()))) in found
+    assert native._made_from(command, dict(reversed(sources.items()))) in found
     assert len(found) == 6
     os.utime(compiler, ns=(0, 0))  # an upgrade
     found |= digests()
     assert len(found) == 12
-    monkeypatch.setattr(kept, "_processor", lambda: "another")
+    monkeypatch.setattr(native, "processor", lambda: "another")
     found |= digests()
     assert len(found) == 18
-    monkeypatch.setattr(kept, "_processor", lambda: None)
+    monkeypatch.setattr(native, "processor", lambda: None)
     assert digests() == {None}
 
 
@@ -99,7 +101,7 @@ def test_a_processor_is_told_by_its_instructions_and_not_by_its_speed(
     def described(flags: str, speed: str) -> str | None:
         text = f"model name\t: one\ncpu MHz\t\t: {speed}\nflags\t\t: {flags}\n\nmodel name\t: other\n"
         monkeypatch.setattr(Path, "read_text", lambda *_, **__: text)
-        return kept._processor.__wrapped__()
+        return processor.__wrapped__()
 
     first = described("sse avx", "2000")
     assert first == described("sse avx", "3000")
@@ -159,9 +161,7 @@ def test_a_library_that_does_not_load_here_is_compiled_again(cache: Path, compil
     (file,) = cache.iterdir()
     name, made_from, _ = file.stem.rsplit("-", 2)
     file.unlink()
-    other = cache.parent / "other"
-    other.write_bytes(b"of another system")
-    kept.keep(other, name, made_from)
+    kept.keep(b"of another system", f"{name}.so", made_from)
     build()
     assert len(compiled) == 2
 
