@@ -10,8 +10,11 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from hashlib import sha256
 from pathlib import Path
+
+_UNUSED_SECONDS = 90 * 24 * 3600
 
 
 def digest(made_from: object) -> str:
@@ -30,12 +33,14 @@ def kept_file(name: str, made_from: str) -> Path | None:
     for file in () if folder is None else folder.glob(f"{stem}-{made_from}-*{suffix}"):
         with contextlib.suppress(OSError):
             if sha256(file.read_bytes()).hexdigest() == file.stem.rpartition("-")[2]:
+                with contextlib.suppress(OSError):  # it may be on a disk that is only read
+                    os.utime(file)
                 return file
     return None
 
 
 def keep(content: bytes, name: str, made_from: str) -> None:
-    """Keep a file's content, if there is a folder for it.
+    """Keep a file's content, if there is a folder for it, and delete those of its name unused for 90 days.
 
     Args:
         content: the content.
@@ -53,6 +58,9 @@ def keep(content: bytes, name: str, made_from: str) -> None:
         except OSError:
             os.unlink(part)
             raise
+        for each in folder.glob(f"{stem}-*{suffix}"):
+            if each.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+                each.unlink(missing_ok=True)
 
 
 def kept_folder() -> Path | None:

@@ -128,12 +128,25 @@ def test_too_little_address_space_is_one_line(
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
     monkeypatch.setattr(vega, "_CHILD", limited + vega._CHILD)
     vega.javascript.cache_clear()
+    monkeypatch.setenv("PDTOOLS_CACHE", "off")
     write_run(tmp_path / "run", 4)
     for option in ("-o", "--figures"):
         assert run(["view", str(tmp_path / "run"), option, str(tmp_path / "out")]) == 1
         said = capfd.readouterr().err
         assert re.fullmatch(r"pdtools: charts cannot be drawn: .*SIG[A-Z]+ .*ulimit -v.*\n", said)
         assert not (tmp_path / "out").exists()
+
+
+def test_a_later_process_makes_no_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
+    monkeypatch.setenv("PDTOOLS_CACHE", str(tmp_path / "cache"))
+    made = vega.javascript.__wrapped__()
+    assert "vegaEmbed" in made
+    monkeypatch.setattr(vega, "_run", None)
+    assert vega.javascript.__wrapped__() == made
+    monkeypatch.setattr(vega, "version", lambda _: "another")
+    with pytest.raises(TypeError):
+        vega.javascript.__wrapped__()
 
 
 def test_what_vl_convert_says_is_one_line() -> None:

@@ -13,10 +13,12 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.files.kept import digest, keep, kept_file
 from pdtools.visible import visible
 
 _CHILD = """
@@ -38,12 +40,18 @@ json.dump(done, sys.stdout)
 
 @cache
 def javascript() -> str:
-    """The scripts of Vega, Vega-Lite and vega-embed: two seconds for a process's first page.
+    """The scripts of Vega, Vega-Lite and vega-embed, which take two seconds to make and are kept.
 
     Raises:
         PdtoolsError: without vl-convert-python, or if it fails.
     """
-    return str(_run(None))
+    _check_that_it_is_there()
+    made_from = digest(("vl-convert-python", version("vl-convert-python")))
+    if (kept := kept_file("vega.js", made_from)) is not None:
+        return kept.read_text(encoding="utf-8")
+    made = str(_run(None))
+    keep(made.encode(), "vega.js", made_from)
+    return made
 
 
 def draw(
@@ -59,9 +67,13 @@ def draw(
     return {name: (svg, base64.b64decode(pdf)) for name, (svg, pdf) in zip(names, done, strict=True)}
 
 
-def _run(job: Any) -> Any:
+def _check_that_it_is_there() -> None:
     if find_spec("vl_convert") is None:
         raise MissingDependencyError("vl-convert-python", extra="view")
+
+
+def _run(job: Any) -> Any:
+    _check_that_it_is_there()
     command = [sys.executable, "-c", _CHILD, *sys.path]
     child = subprocess.run(command, input=json.dumps(job).encode(), capture_output=True)
     if child.returncode == 0:

@@ -144,6 +144,24 @@ def test_where_nothing_is_kept(
     assert why == "no folder" or list(folder.iterdir()) == []
 
 
+@pytest.mark.usefixtures("compiled")
+def test_libraries_that_nobody_uses_are_deleted(cache: Path) -> None:
+    build()
+    (first,) = cache.iterdir()
+    (used, other) = (first.with_name(name) for name in ("stack_attention-0-0.so", "gelu-0-0.so"))
+    for file in (used, other):
+        file.write_bytes(b"")
+    for file in (first, other):
+        os.utime(file, (0, 0))
+    assert build()._name == str(first)  # which is used again
+    os.utime(used, (0, 0))
+    build("-DOTHER")
+    left = set(cache.iterdir())
+    assert {first, other} < left
+    assert used not in left
+    assert len(left) == 3
+
+
 def test_a_full_disk_leaves_nothing(
     cache: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
