@@ -140,7 +140,7 @@ def test_an_installed_package(tmp_path: Path, commit: str | None) -> None:
 
 def test_it_is_looked_up_once() -> None:
     provenance()
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(100):
         pdtools.provenance.code()
-    assert time.perf_counter() - start < 0.1
+    assert time.process_time() - start < 0.1
