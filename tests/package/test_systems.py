@@ -42,6 +42,13 @@ def in_use(path: object) -> InUse:
     return InUse(errno.EACCES, "The process cannot access the file because it is in use", str(path))
 
 
+def test_the_tests_of_each_push_are_there() -> None:
+    """Else pytest runs none of them."""
+    tests = Path(__file__).parents[1]
+    named = (tests / "quick.txt").read_text(encoding="utf-8").split()
+    assert [name for name in named if not (tests.parent / name).exists()] == []
+
+
 # --- files in use -----------------------------------------------------------------------------
 
 
