@@ -6,6 +6,7 @@ import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from view_pages import random_trace, write_run
 
 from pdtools.cli.main import run
-from pdtools.errors import PdtoolsError
+from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.report.view import sentences, vega
 from pdtools.report.view.charts import bars
 from pdtools.report.view.figures import Figures, file_names, write_figures
@@ -128,7 +129,6 @@ def test_too_little_address_space_is_one_line(
     limited = "import resource; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
     monkeypatch.setattr(vega, "_CHILD", limited + vega._CHILD)
     vega.javascript.cache_clear()
-    monkeypatch.setenv("PDTOOLS_CACHE", "off")
     write_run(tmp_path / "run", 4)
     for option in ("-o", "--figures"):
         assert run(["view", str(tmp_path / "run"), option, str(tmp_path / "out")]) == 1
@@ -144,8 +144,19 @@ def test_a_later_process_makes_no_scripts(tmp_path: Path, monkeypatch: pytest.Mo
     assert "vegaEmbed" in made
     monkeypatch.setattr(vega, "_run", None)
     assert vega.javascript.__wrapped__() == made
-    monkeypatch.setattr(vega, "version", lambda _: "another")
-    with pytest.raises(TypeError):
+    for name, other in (("version", lambda _: "another"), ("_CHILD", "another")):
+        with monkeypatch.context() as patch, pytest.raises(TypeError):
+            patch.setattr(vega, name, other)
+            vega.javascript.__wrapped__()
+
+
+def test_without_vl_convert_one_line_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(package: str) -> str:
+        raise PackageNotFoundError(package)
+
+    monkeypatch.setattr(vega, "version", unknown)
+    monkeypatch.setattr(vega, "find_spec", lambda _: None)
+    with pytest.raises(MissingDependencyError, match=r"\[view\]"):
         vega.javascript.__wrapped__()
 
 

@@ -46,7 +46,7 @@ def javascript() -> str:
         PdtoolsError: without vl-convert-python, or if it fails.
     """
     _check_that_it_is_there()
-    made_from = digest(("vl-convert-python", version("vl-convert-python")))
+    made_from = digest((_CHILD, version("vl-convert-python")))
     if (kept := kept_file("vega.js", made_from)) is not None:
         return kept.read_text(encoding="utf-8")
     made = str(_run(None))
