@@ -18,7 +18,7 @@ _UNUSED_SECONDS = 90 * 24 * 3600
 
 
 def digest(made_from: object) -> str:
-    """Return the digest of what a file is made from: of how Python writes it."""
+    """Return a digest of what a file is made from (any value whose ``repr`` has all of it)."""
     return sha256(repr(made_from).encode()).hexdigest()[:32]
 
 

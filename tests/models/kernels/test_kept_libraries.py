@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -144,22 +145,32 @@ def test_where_nothing_is_kept(
     assert why == "no folder" or list(folder.iterdir()) == []
 
 
-@pytest.mark.usefixtures("compiled")
-def test_libraries_that_nobody_uses_are_deleted(cache: Path) -> None:
+def test_libraries_unused_for_90_days_are_deleted(cache: Path) -> None:
     build()
     (first,) = cache.iterdir()
-    (used, other) = (first.with_name(name) for name in ("stack_attention-0-0.so", "gelu-0-0.so"))
-    for file in (used, other):
+    names = ("stack_attention-0-0.so", "stack_attention-0-1.so", "gelu-0-0.so")
+    unused, used, other = files = [first.with_name(name) for name in names]
+    for file in files:
         file.write_bytes(b"")
-    for file in (first, other):
-        os.utime(file, (0, 0))
+    for file, days in ((first, 91), (unused, 91), (used, 89), (other, 91)):
+        os.utime(file, (time.time() - days * 86400,) * 2)
     assert build()._name == str(first)  # which is used again
-    os.utime(used, (0, 0))
     build("-DOTHER")
     left = set(cache.iterdir())
-    assert {first, other} < left
-    assert used not in left
-    assert len(left) == 3
+    assert {first, used, other} < left
+    assert unused not in left
+    assert len(left) == 4
+
+
+@pytest.mark.linux
+def test_a_disk_that_is_only_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    build()
+    (file,) = cache.iterdir()
+    monkeypatch.setattr(os, "utime", refused)
+    assert build()._name == str(file)
 
 
 def test_a_full_disk_leaves_nothing(
