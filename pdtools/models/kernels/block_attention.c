@@ -106,15 +106,15 @@ INLINE void score_some(
     vector sum[ROWS][2];
     for (long i = 0; i < ROWS; i++)
         for (long at = 0; at < vectors; at++)
-            sum[i][at] = adds ? *(const vector *)(out + i * w->width + j + at * LANES) : (vector){0};
+            sum[i][at] = adds ? OF(out + i * w->width + j + at * LANES) : (vector){0};
     for (long c = 0; c < w->d; c++)
         for (long i = 0; i < ROWS; i++) {
             const real factor = rows[i * w->d + c];
             const real *x = columns + c * w->width + i * step + j;
-            for (long at = 0; at < vectors; at++) sum[i][at] += factor * *(const vector *)(x + at * LANES);
+            for (long at = 0; at < vectors; at++) sum[i][at] += factor * OF(x + at * LANES);
         }
     for (long i = 0; i < ROWS; i++)
-        for (long at = 0; at < vectors; at++) *(vector *)(out + i * w->width + j + at * LANES) = sum[i][at];
+        for (long at = 0; at < vectors; at++) AT(out + i * w->width + j + at * LANES) = sum[i][at];
 }
 
 /* out (TILE, …) = or += rows (TILE, d) times columns (d, …) begin to end - 1, of which row i begins i * step later. */
@@ -129,8 +129,8 @@ INLINE void score_rows(
         score_some(w, j, 1, rows + row * w->d, columns + row * step, step, adds, out + row * w->width);
 }
 
-/* Eight rows of out = or, of those that were there, += the sum over `terms` of factors[i * by_row + t * by_term] times
-   row t of x, from column c on, for one or two vectors of columns. */
+/* Eight rows of out = or += the sum over `terms` of factors[i * by_row + t * by_term] times row t of x, from column c
+   on, for one or two vectors of columns. */
 INLINE void sum_some(
     const workspace *w, long c, const long vectors, long terms, const real *factors, long by_row, long by_term,
     const real *x, int adds, real *out
@@ -317,8 +317,8 @@ static void read_sentence(const attention *a, workspace *w, long b, long h, int 
     }
 }
 
-/* Make scores after `keys` those of keys that are not seen, up to whole vectors from `first` on; return that end. The
-   rest of a row would be computed number by number. */
+/* Make scores after `keys` those of keys that are not seen, up to whole vectors from `first` on; return that end. Else
+   the rest of a row would be computed number by number. */
 INLINE long unseen_after(real *scores, long first, long keys) {
     const long end = first + in_whole(keys - first, LANES);
     for (long j = keys; j < end; j++) scores[j] = -INFINITY;
@@ -340,10 +340,7 @@ static void forward_sentence(const attention *a, workspace *w, long b, long h) {
             real most = -INFINITY, sum = 0;
             const long first = seen.first[i - row], keys = seen.last[i - row] + 1;
             for (long j = seen.begin; j < first; j++) scores[j] = 0;
-            if (i >= row + rows) {
-                for (long j = keys; j < seen.end; j++) scores[j] = 0;
-                continue;
-            }
+            if (i >= row + rows) continue;
             const long whole = unseen_after(scores, first, keys);
             _Pragma("omp simd reduction(max : most)")
             for (long j = first; j < whole; j++) most = scores[j] > most ? scores[j] : most;
