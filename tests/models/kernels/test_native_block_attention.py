@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import math
+import mmap
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,7 +22,12 @@ from torch import Tensor
 import pdtools.models.kernels.block_attention as module
 from pdtools.models.kernels.block_attention import block_attention
 from pdtools.models.kernels.native import COMPILERS, native_library
-from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
+from pdtools.models.kernels.native_block_attention import (
+    _LEARNED,
+    _call,
+    library_for,
+    native_block_attention,
+)
 from pdtools.models.kernels.terms import Terms
 
 HEADS = 3
@@ -129,13 +139,63 @@ def test_only_depths_that_are_there_are_computed(
 )
 @pytest.mark.parametrize("opened", [False, True])
 def test_some_terms(names: tuple[str, ...], opened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    layer = Layer(40, 8, torch.float64)
+    layer = Layer(100, 8, torch.float64)
     terms = {name: getattr(layer.terms, name) for name in names}
     if opened:
-        terms["innermost"] = ((torch.arange(40) // 7) * 7 - 1).int().expand(2, -1)
+        last = (torch.arange(100) // 7) * 7 - 1  # and after it a constituent that was opened far before
+        terms["innermost"] = torch.where(torch.arange(100) % 3 > 0, last, last // 4).int().expand(2, -1)
     layer.terms = Terms(**terms)
     for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+def before_a_wall(tensor: Tensor) -> Tensor:
+    """A copy at the end of its memory: after it lies a page whose use ends the process."""
+    size = tensor.numel() * tensor.element_size()
+    whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, whole + mmap.PAGESIZE)
+    wall = ctypes.addressof(ctypes.c_char.from_buffer(memory)) + whole
+    assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    numbers = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=whole - size)
+    return numbers.view(tensor.shape).copy_(tensor)
+
+
+@pytest.mark.linux
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("n", "d_head"), [(1, 1), (9, 13), (33, 8), (32, 22)])
+@pytest.mark.parametrize("tapes", [1, 3])
+def test_nothing_is_touched_beyond_tensors(
+    n: int, d_head: int, tapes: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    layer = Layer(n, d_head, dtype)
+    given = {name: term.detach() for name, term in layer.terms.given().items()}
+    given["innermost"] = (torch.arange(n) // 7 * 7 - 1).int().expand(2, -1)
+    if tapes == 3:
+        given["tape"] = given["tape"][:, None].expand(-1, 3, -1, -1)
+    q, k, v = layer.qkv.detach().permute(2, 0, 3, 1, 4)
+    mixed, softmax = v.transpose(1, 2), q.new_zeros(*q.shape[:3], 2)
+    given |= {"q": q, "k": k, "v": v, "mixed": mixed, "softmax": softmax, "grad": mixed}
+    given |= {f"grad_{name}": given[name] * 0 for name in _LEARNED}
+    given["grad_qkv"] = q.new_zeros(layer.qkv.shape)
+    tensors = {name: before_a_wall(tensor) for name, tensor in given.items()}
+    assert library_for(dtype) is not None
+    child = os.fork()
+    if child == 0:
+        with contextlib.suppress(BaseException):
+            for function in ("forward", "backward"):
+                _call(function, SimpleNamespace(dropout=0.1, seed=1), tensors)
+            os._exit(0)
+        os._exit(70)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_c_computes_what_torch_does(dtype: torch.dtype) -> None:
+    """Else torch computes it all, and the other tests compare torch to itself."""
+    assert module._native_works(dtype)
 
 
 @pytest.mark.usefixtures("compiler")
