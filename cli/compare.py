@@ -141,8 +141,11 @@ def compare(
         return
     found = compare_runs(first, second, seed=seed, samples=samples)
     if as_json:
-        groups = [{**asdict(each), "difference": each.difference} for each in found["groups"]]
-        print_json({**found, "groups": groups, "provenance": made})
+        listed = {
+            name: [{**asdict(each), "difference": each.difference} for each in found[name]]
+            for name in ("groups", "margins")
+        }
+        print_json({**found, **listed, "provenance": made})
     else:
         with latex_tables(latex):
             print_comparison(found, first, second, details=details)

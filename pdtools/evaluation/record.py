@@ -30,6 +30,9 @@ COUNT, NUMBER, SCORE = "a whole number", "a number", "a number or null"
 STRING, FLAG, OBJECT, STRINGS = "a string", "true or false", "an object", "a list of strings"
 OBJECT_OR_NULL, SOME_STRINGS = "an object or null", "a list of strings that is not empty"
 
+MARGIN = "margin_bits"
+"""The items' column, and the entry of scores, with margins."""
+
 Document = Mapping[str, Any]
 """The content of ``results.json``."""
 Statistic = Callable[["NDArray[np.float64]", "NDArray[np.int64] | None"], "NDArray[np.float64]"]
@@ -55,6 +58,9 @@ class Outcomes:
         levels: coarser groups, means of their units.
         outside: units that the overall score and the levels exclude.
         chance: the share of right items by guessing; None: not known.
+        margin: the name of the mean margin, with its unit, for evaluations whose items have a column
+            ``margin_bits`` and whose scores have ``margin_bits.overall``: the amounts, in bits, by which
+            predictions hold. It is compared as the overall score is.
     """
 
     score: str
@@ -65,6 +71,7 @@ class Outcomes:
     levels: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
     chance: float | None = None
+    margin: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -79,14 +86,16 @@ class Outcomes:
     def from_data(cls, data: Mapping[str, Any]) -> Outcomes:
         """Undo :meth:`as_data`."""
         lists: dict[str, Any] = {name: tuple(data[name]) for name in ("key", "content", "levels")}
-        others = {name: data[name] for name in ("score", "counted", "unit", "chance")}
+        others = {name: data[name] for name in ("score", "counted", "unit", "chance", "margin")}
         return cls(**lists, **others, outside=frozenset(data["outside"]))
 
     def main_scores(self, document: Document) -> MainScores:
-        """The overall score, in percent."""
-        value = document["scores"].get("overall")
+        """The overall score, in percent, and the mean margin if there is one."""
+        scores = document["scores"]
+        value, margin = scores.get("overall"), scores.get(MARGIN, {}).get("overall")
         over = (f"{document['counts'].get(f'{self.counted}_scored')} {self.counted}",)
-        return {self.score: (None if value is None else 100 * value, over)}
+        found: MainScores = {self.score: (None if value is None else 100 * value, over)}
+        return found if self.margin is None or margin is None else {**found, self.margin: (margin, over)}
 
 
 class ItemScore(Protocol):
@@ -198,7 +207,7 @@ class Evaluation:
     @property
     def columns_compared(self) -> set[str]:
         """The columns of items that comparisons read."""
-        return {"status", *self.columns, *(self.outcomes.columns if self.outcomes else ())}
+        return {"status", MARGIN, *self.columns, *(self.outcomes.columns if self.outcomes else ())}
 
     def as_data(self, document: Document) -> dict[str, Any]:
         """The record as its results hold it, JSON-ready, for readers that lack it.

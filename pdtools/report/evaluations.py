@@ -12,6 +12,7 @@ from pdtools.evaluation.comparison.main_scores import GroupedScores
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import OverviewScore
 from pdtools.evaluation.perplexity import record as perplexity
+from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report.tables import (
@@ -75,6 +76,7 @@ def print_blimp(results: Results, *, details: bool = False) -> None:
     rows: list[tuple[Cell, ...]] = [("overall", *overall)]
     rows.append(("overall, per token", percent(scores["overall_per_token"]), None, None, None))
     print_table(["BLiMP (percent)", *columns], rows)
+    _print_margin(scores)
     for level in _shown(("field", "phenomenon"), "paradigm", scores, details):
         groups = [
             (
@@ -92,6 +94,12 @@ def print_blimp(results: Results, *, details: bool = False) -> None:
                 for name, accuracy, found in groups
             ],
         )
+
+
+def _print_margin(scores: Mapping[str, Any]) -> None:
+    """Print the mean margin, if the search was as wide for all items."""
+    if MARGIN in scores:
+        print_note(f"mean margin: {scores[MARGIN]['overall']:+.3f} bits")
 
 
 def _shown(levels: tuple[str, ...], finest: str, scores: Mapping[str, Any], details: bool) -> list[str]:
@@ -115,6 +123,7 @@ def print_sg(results: Results, *, details: bool = False) -> None:
     scores = results.scores
     rows = [(name.replace("_", " "), percent(scores[name])) for name in CONVENTIONS]
     print_table(["Syntactic generalization (percent)", "score"], rows)
+    _print_margin(scores)
     for level in _shown(("circuit",), "suite", scores, details):
         print()
         by_name = scores[f"by_{level}"].items()
@@ -222,41 +231,51 @@ def print_classification(results: Results) -> None:
 def print_comparison(found: dict[str, Any], first: str, second: str, *, details: bool = False) -> None:
     """Print two runs as columns: overall, then by group; with ``details`` also by paradigm or suite."""
     _print_names(first, second)
-    levels: dict[str, list[Difference]] = {}
-    for group in found["groups"]:
-        levels.setdefault(group.level, []).append(group)
-    columns = ["a", "b", "b - a", "95%", "p"]
-    for each in levels.pop("overall", []):  # there is none if all suites are excluded from it
-        rows = [(each.name or "overall", *_scores(each), _interval(each), _p(each))]
-        print_table([f"{found['task']} (percent)", *columns], rows)
+    overall = [each for each in found["groups"] if each.level == "overall"]
+    for each in overall:  # there is none if all suites are excluded from it
+        print_table([f"{found['task']} (percent)", *_COMPARED], [_compared(each, 100)])
         only = "" if each.only_a is None else f": right in only a {each.only_a}, in only b {each.only_b}"
         print_note(f"{each.items} items{only}")
         print_note(ONE_RUN_EACH)
-    *coarse, finest = levels
-    for level in coarse:
-        print()
-        rows = [(group.name, *_scores(group), _interval(group), _p(group)) for group in levels[level]]
-        print_table([level, *columns], rows)
-    if details or not coarse:
-        print()
-        # Names of paradigms leave no room for intervals.
-        print_table(
-            [finest, "a", "b", "b - a", "p"],
-            [(group.name, *_scores(group), _p(group)) for group in levels[finest]],
-        )
+    for each in found["margins"]:
+        if each.level == "overall":
+            print_table([f"{found['task']}, margins (bits)", *_COMPARED], [_compared(each, 1)])
+    _print_levels(found["groups"], 100, details=details)
+    if details:
+        _print_levels(found["margins"], 1, details=True)
     _print_notes("notes: ", found["notes"])
 
 
-def _scores(group: Difference) -> tuple[Cell, Cell, Cell]:
-    return (percent(group.a), percent(group.b), f"{100 * group.difference:+.2f}")
+_COMPARED = ("a", "b", "b - a", "95%", "p")
 
 
-def _interval(group: Difference) -> str:
-    return f"[{100 * group.low:+.2f}, {100 * group.high:+.2f}]"
+def _print_levels(groups: Sequence[Difference], unit: int, *, details: bool) -> None:
+    """Print a table for each level below the overall scores, the finest with ``details`` or alone."""
+    levels: dict[str, list[Difference]] = {}
+    for group in groups:
+        if group.level != "overall":
+            levels.setdefault(group.level, []).append(group)
+    said = "" if unit == 100 else ", margin (bits)"
+    for place, (level, of_level) in enumerate(levels.items(), start=1):
+        finest = place == len(levels)
+        if finest and not details and place > 1:
+            continue
+        print()
+        # Names of paradigms leave no room for intervals.
+        columns = [each for each in _COMPARED if each != "95%" or not finest]
+        rows = [_compared(group, unit, interval=not finest) for group in of_level]
+        print_table([level + said, *columns], rows)
 
 
-def _p(group: Difference) -> str:
-    return f"{group.p:.2g}"
+def _compared(group: Difference, unit: int, *, interval: bool = True) -> tuple[Cell, ...]:
+    """A row: the two scores, their difference, its interval and p.
+
+    Args:
+        unit: 100 for fractions that are printed as percent, 1 for bits.
+    """
+    between = [f"[{unit * group.low:+.2f}, {unit * group.high:+.2f}]"] if interval else []
+    scores = (unit * group.a, unit * group.b, f"{unit * group.difference:+.2f}")
+    return (group.name or "overall", *scores, *between, f"{group.p:.2g}")
 
 
 def print_main_scores(found: GroupedScores, *, latex: bool) -> None:

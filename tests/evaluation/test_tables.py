@@ -186,7 +186,8 @@ def comparison(task: str) -> dict[str, Any]:
         for level, names in levels.items()
         for name in names
     ]
-    return {"task": task, "groups": groups, "notes": ["beam: 10 and 300", "text style: ptb and as given"] * 3}
+    notes = ["beam: 10 and 300", "text style: ptb and as given"] * 3
+    return {"task": task, "groups": groups, "margins": [], "notes": notes}
 
 
 def many(task: str) -> ManyComparison:

@@ -364,7 +364,7 @@ def test_comparison(capsys: pytest.CaptureFixture[str]) -> None:
         difference("paradigm", "wh", 0.07, 0.28, None),
         difference("paradigm", "gap", 0.7, 0.35, None),
     ]
-    found = {"task": "blimp", "groups": rows, "notes": ["beam: 10 and 300", "other text"]}
+    found = {"task": "blimp", "groups": rows, "margins": [], "notes": ["beam: 10 and 300", "other text"]}
     head, note = ["a", "b", "b - a", "95%", "p"], "notes: beam: 10 and 300; other text"
     expected: list[Any] = [
         "a: runs/x",
@@ -390,10 +390,19 @@ def test_comparison(capsys: pytest.CaptureFixture[str]) -> None:
     two = {
         "task": "rte",
         "groups": [replace(rows[0], only_a=None, only_b=None, name="mcc"), rows[4]],
+        "margins": [],
         "notes": [],
     }
     lines = [*expected[:2], ["rte (percent)", *head], ["mcc", *expected[3][1:]], "40 items", expected[5]]
     check(lambda: printers.print_comparison(two, "runs/x", "runs/y"), capsys, [*lines, fine[0], fine[2]])
+    # Margins are in bits, not in percent.
+    bits = {**two, "margins": [replace(rows[0], a=-1.5, b=0.25, low=1.0, high=2.5), rows[3]]}
+    margins = [
+        ["rte, margins (bits)", *head],
+        ["overall", -1.5, 0.25, "+1.75", "[+1.00, +2.50]", "0.06"],
+    ]
+    expected = [*lines, *margins, fine[0], fine[2]]
+    check(lambda: printers.print_comparison(bits, "runs/x", "runs/y"), capsys, expected)
 
 
 def test_overview(capsys: pytest.CaptureFixture[str]) -> None:

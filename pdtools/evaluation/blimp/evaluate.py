@@ -5,6 +5,7 @@ Pairs are items of the benchmark ``blimp`` (:mod:`pdtools.evaluation.benchmark`)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from pdtools.evaluation.benchmark.outcomes import (
     surprisals_type,
 )
 from pdtools.evaluation.blimp.pairs import Pair, PairFiles, Pairs
-from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
+from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.search.adaptive_beam import Width
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ def evaluate_blimp(
         unweighted mean of the paradigms (with paradigms of one size, as in BLiMP, and every pair scored it is
         the mean over the pairs too, which is ``mean_of_items``); ``by_paradigm``; ``by_phenomenon`` and
         ``by_field``: means of their paradigms; ``overall_per_token``: as ``overall``, deciding by the mean
-        log-probability of a token instead of the total. An ``items`` table has a row for each pair.
+        log-probability of a token instead of the total; ``margin_bits``: the same means of log p(good) −
+        log p(bad), in bits, without ``--beam auto``. An ``items`` table has a row for each pair.
         Sentences are counted once in each block of pairs.
     """
     return judge_all(_JudgedPairs(PairItems(pairs)), scorer, progress, in_order=in_order)
@@ -100,10 +102,15 @@ class _JudgedPairs(JudgedItems):
         dropped_good, dropped_bad: the share of p(x) that the search is estimated to have lost.
         beam, margin: with ``--beam auto``: the values at which the pair was decided.
         outcome, correct: right, wrong, tie or unscorable; whether it is right.
+        margin_bits: log p(good) − log p(bad), in bits; null with ``--beam auto``.
         surprisals_good, surprisals_bad: the tokens of the text: ``token``, ``start``, ``end`` (characters)
             and ``surprisal`` (nats, float32), with end-of-sentence last if it counts; they add up to -log p.
         reason: the reason why there is no outcome.
     """
+
+    def __init__(self, items: Items) -> None:
+        super().__init__(items)
+        self.margins: dict[tuple[str | None, ...], list[float]] = {}  # of each paradigm
 
     def _schema(self) -> pa.Schema:
         import pyarrow as pa
@@ -122,6 +129,7 @@ class _JudgedPairs(JudgedItems):
                 **Width.types(),
                 "outcome": pa.string(),
                 "correct": pa.bool_(),
+                "margin_bits": pa.float64(),
                 **{f"surprisals_{side}": surprisals_type() for side in _SIDES},
                 "reason": pa.string(),
             }
@@ -138,6 +146,10 @@ class _JudgedPairs(JudgedItems):
         both = [part for side in _SIDES if isinstance(part := parts[side], Part)]
         # A pair without an outcome gets no values.
         known: list[Part | None] = [*both] if len(both) == len(_SIDES) else [None, None]
+        margin = None
+        if len(both) == len(_SIDES) and searched is None:
+            margin = (both[0].logprob - both[1].logprob) / math.log(2)
+            self.margins.setdefault(item.levels, []).append(margin)
         yield (
             *(pair.paradigm, pair.phenomenon, pair.field, pair.number, pair.good, pair.bad),
             *(
@@ -146,10 +158,26 @@ class _JudgedPairs(JudgedItems):
                 for part in known
             ),
             *Width.of(searched),
-            *(outcome, is_right(outcome)),
+            *(outcome, is_right(outcome), margin),
             *(None if part is None else part.surprisals for part in known),
             reason,
         )
+
+    def _margin_scores(self) -> dict[str, Any]:
+        """Means of margins: of the paradigms, by paradigm, and by their groups; empty if none is known."""
+        if not self.margins:
+            return {}
+        names = (*self.items.levels, self.items.unit)
+        means: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+        for levels, margins in sorted(self.margins.items(), key=lambda each: each[0][-1] or ""):
+            for name, group in zip(self.items.benchmark.levels, levels, strict=True):
+                if group is not None and name in means:
+                    means[name].setdefault(group, []).append(math.fsum(margins) / len(margins))
+        by_level = {
+            f"by_{name}": {group: mean(means[name][group]) for group in sorted(means[name])} for name in names
+        }
+        overall = mean(list(by_level[f"by_{self.items.unit}"].values()))
+        return {"margin_bits": {"overall": overall, **by_level}}
 
     def results(self, scorer: dict[str, Any]) -> Results:
         """The results of all pairs."""
@@ -165,6 +193,7 @@ class _JudgedPairs(JudgedItems):
                 "mean_of_items": found["mean_of_items"],
                 "overall_per_token": found["by_prediction"][PER_TOKEN],
                 **levels,
+                **self._margin_scores(),
             },
             counts={
                 "paradigms": len(by_paradigm),

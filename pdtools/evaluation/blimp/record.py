@@ -11,7 +11,7 @@ EVALUATIONS = (
         in_text="BLiMP",
         printer="pdtools.report.evaluations:print_blimp",
         drawing="pdtools.report.view.items:PAIRS",
-        read={"scores.overall": SCORE},
+        read={"scores.overall": SCORE, "scores.margin_bits.overall": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(
             score="BLiMP accuracy (%)",
@@ -21,6 +21,7 @@ EVALUATIONS = (
             unit="paradigm",
             levels=("field", "phenomenon"),
             chance=0.5,
+            margin="BLiMP margin (bits)",
         ),
         card={"overall": "minimal pairs, accuracy, mean of paradigms (%)"},
     ),

@@ -19,7 +19,7 @@ _BOTH = "results"  # replaces the folder's name, by which compare_many names eva
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """The scores a and b of one group of items in two runs, as fractions of 1.
+    """The scores a and b of one group of items in two runs, as fractions of 1; margins in bits.
 
     Attributes:
         level, name: the group; for answers to prompts, the score.
@@ -27,7 +27,7 @@ class Difference:
         a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
         low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
         only_a, only_b: items that only one of them has right; None for numbers.
-        p: McNemar's exact test on these, two-sided; for F1 and correlations, a paired bootstrap's.
+        p: McNemar's exact test on these, two-sided; for F1, correlations and margins, a paired bootstrap's.
     """
 
     level: str
@@ -67,8 +67,9 @@ def compare_runs(
         samples: bootstrap samples.
 
     Returns:
-        ``task``, ``groups`` (a :class:`Difference` each: overall, then by level), ``counts``, ``settings``,
-        and ``notes``: in words, the differences in how the two were made that change their scores.
+        ``task``, ``groups`` (a :class:`Difference` each: overall, then by level), ``margins`` (alike, of the
+        mean margins in bits; none if the results have none), ``counts``, ``settings``, and ``notes``: in
+        words, the differences in how the two were made that change their scores.
 
     Raises:
         PdtoolsError: if the two are not runs over the same items.
@@ -85,7 +86,7 @@ def compare_runs(
     subject = document["settings"][record.subject]
     kept, whole = comparison.counts[scores[0].score]
     if record.outcomes is not None:
-        groups = [_as_fractions(score, score.level, score.name) for score in scores]
+        groups = [_difference(score, score.level, score.name) for score in scores if not score.is_margin]
     else:
         # For answers that are right or wrong there is F1 too.
         only = next(
@@ -99,14 +100,17 @@ def compare_runs(
         )
         names = [score.score.removeprefix(f"{subject}, ").removesuffix(" (%)") for score in scores]
         of_scores = [
-            replace(_as_fractions(score, "score", name), only_a=only[0], only_b=only[1])
+            replace(_difference(score, "score", name), only_a=only[0], only_b=only[1])
             for score, name in zip(scores, names, strict=True)
         ]
         groups = [replace(of_scores[0], level="overall"), *of_scores]
-    others = "" if record.outcomes is not None else "; of F1 and correlations a paired bootstrap"
+    numbers = "margins" if record.outcomes is not None else "F1 and correlations"
+    tested_otherwise = record.outcomes is None or any(score.is_margin for score in scores)
+    others = f"; of {numbers} a paired bootstrap" if tested_otherwise else ""
     return {
         "task": subject,
         "groups": groups,
+        "margins": [_difference(score, score.level, score.name) for score in scores if score.is_margin],
         "notes": notes_of_two(comparison),
         "counts": {"items": whole, "items_compared": kept},
         "settings": {
@@ -142,18 +146,19 @@ def notes_of_two(comparison: Comparison) -> list[str]:
     return [*comparison.differing, *(f"{some} that both could score" for some in comparison.restrictions)]
 
 
-def _as_fractions(score: Score, level: str, name: str) -> Difference:
+def _difference(score: Score, level: str, name: str) -> Difference:
     (a, b), (pair,) = score.groups, score.pairs
     low, high = pair.over_items or (pair.difference, pair.difference)
     assert score.items is not None
+    one = 1 if score.is_margin else 100
     return Difference(
         level=level,
         name=name,
         items=score.items,
-        a=a.mean / 100,
-        b=b.mean / 100,
-        low=low / 100,
-        high=high / 100,
+        a=a.mean / one,
+        b=b.mean / one,
+        low=low / one,
+        high=high / one,
         only_a=pair.only_a,
         only_b=pair.only_b,
         p=1.0 if pair.p is None else pair.p,  # no sample has the score

@@ -18,7 +18,8 @@ from pdtools.evaluation.comparison.items import (
     Items,
     check_same,
     groups_of,
-    is_right,
+    in_all,
+    means,
     not_the_same,
     read_items,
     shares,
@@ -33,7 +34,7 @@ from pdtools.evaluation.comparison.statistics import (
     mcnemar,
     resample,
 )
-from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of
+from pdtools.evaluation.record import MARGIN, Evaluation, Outcomes, evaluation_of
 from pdtools.evaluation.results import read_document, read_items_table
 from pdtools.evaluation.sums import of_sums
 
@@ -118,6 +119,7 @@ class Score:
         groups: the groups' scores.
         pairs: their differences: of all pairs, or from the baseline.
         notes: notes on the differences, and reasons why some pairs have none.
+        is_margin: whether it is a mean of margins, in bits; they have a correction of their own.
     """
 
     evaluation: str
@@ -129,6 +131,7 @@ class Score:
     groups: tuple[GroupScore, ...]
     pairs: tuple[PairDifference, ...]
     notes: tuple[str, ...] = ()
+    is_margin: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,36 +260,62 @@ class Comparison:
         *,
         levels: bool,
     ) -> Iterator[Score]:
+        items = [run.items for run in self.runs if run.items is not None]
+        yield from self._of_items(outcomes, outcomes.score, "correct", baseline, rng, samples, levels=levels)
+        if outcomes.margin is not None and all(MARGIN in each.columns for each in items):
+            margin = outcomes.margin
+            yield from self._of_items(outcomes, margin, MARGIN, baseline, rng, samples, levels=levels)
+
+    def _of_items(
+        self,
+        outcomes: Outcomes,
+        label: str,
+        column: str,
+        baseline: str | None,
+        rng: np.random.Generator,
+        samples: int,
+        *,
+        levels: bool,
+    ) -> Iterator[Score]:
+        """The means of a column of the items, by their groups: shares of right ones, or margins."""
         import numpy as np
 
+        is_share = column != MARGIN
         items = [run.items for run in self.runs if run.items is not None]
-        found, counts = is_right(items), which_count(items[0])
+        found, counts = in_all(items, column), which_count(items[0])
         keep = np.flatnonzero([known and None not in each for known, each in zip(counts, found, strict=True)])
-        self.counts[outcomes.score] = (len(keep), int(counts.sum()))
+        if not len(keep) and not is_share:
+            return
+        self.counts[label] = (len(keep), int(counts.sum()))
         if not len(keep):
             folders, who = " and ".join(str(run.folder) for run in self.runs), self._all()
             self.refused.append(PdtoolsError(f"{folders} have no item that {who} could score"))
             return
         if len(keep) < counts.sum():
-            self.restrictions.append(f"only the {len(keep)} of {int(counts.sum())} items")
+            restriction = f"only the {len(keep)} of {int(counts.sum())} items"
+            if restriction not in self.restrictions:
+                self.restrictions.append(restriction)
         columns = {name: [values[i] for i in keep] for name, values in items[0].columns.items()}
-        right = np.array([found[i] for i in keep], dtype=float)  # (items, R)
+        numbers = np.array([found[i] for i in keep], dtype=float)  # (items, R)
         _, units = np.unique(columns[outcomes.unit], return_inverse=True)
         table = _Table(self.runs, baseline)
-        ones = np.stack([right, np.ones_like(right)], -1)
-        resampled = resample(ones, units, of_sums(shares), table.weights, rng, samples)
+        ones = np.stack([numbers, np.ones_like(numbers)], -1)
+        statistic = of_sums(shares if is_share else means)
+        resampled = resample(ones, units, statistic, table.weights, rng, samples)
         for level, name, members in groups_of(outcomes, columns):
             if level == "overall" or levels:
-                groups, pairs = table.compare(resampled.mean_of(np.unique(units[members])), right[members])
+                of_units = resampled.mean_of(np.unique(units[members]))
+                groups, pairs = table.compare(of_units, numbers[members] if is_share else None)
                 yield Score(
                     evaluation=self.name,
-                    score=outcomes.score,
+                    score=label,
                     level=level,
                     name=name,
                     items=len(members),
                     lower_is_better=False,
                     groups=groups,
                     pairs=pairs,
+                    is_margin=not is_share,
                 )
 
     def _all(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.record import Outcomes
+from pdtools.evaluation.record import MARGIN, Outcomes
 from pdtools.evaluation.results import check_columns
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class Items:
     Attributes:
         folder: the folder of the results.
         places: the row of each item, by its key.
-        columns: the items' columns, by name; ``correct`` is None for an item without a score.
+        columns: the items' columns, by name; ``correct`` is None for an item without a score, and
+            ``margin_bits``, of results that have it, for one without a margin.
     """
 
     folder: str | Path
@@ -45,11 +46,15 @@ def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items
         InputError: for items that are not in the evaluation's form.
     """
     kinds = {name: "integers" if name in _INTEGERS else "strings" for name in outcomes.columns}
-    check_columns(table, {**kinds, "correct": "booleans"}, folder)
+    has_margins = outcomes.margin is not None and MARGIN in table.column_names
+    kinds |= {"correct": "booleans"} | ({MARGIN: "numbers"} if has_margins else {})
+    check_columns(table, kinds, folder)
     for name in (*outcomes.key, outcomes.unit):
         if table[name].null_count:
             raise InputError(f"items: column {name} has a null", file=folder)
-    columns = {name: table[name].to_pylist() for name in outcomes.columns}
+    columns = {
+        name: table[name].to_pylist() for name in (*outcomes.columns, *([MARGIN] if has_margins else []))
+    }
     keys = list(zip(*(columns[name] for name in outcomes.key), strict=True))
     places = {key: place for place, key in enumerate(keys)}
     if len(places) < len(keys):
@@ -83,9 +88,9 @@ def _named(key: tuple[Any, ...]) -> str:
     return " ".join(map(str, key))
 
 
-def is_right(runs: Sequence[Items]) -> list[list[bool | None]]:
-    """Outcomes of items in runs: (items, runs), items in the order of the first run; None: no score."""
-    return [[run.columns["correct"][run.places[key]] for run in runs] for key in runs[0].places]
+def in_all(runs: Sequence[Items], column: str) -> list[list[Any]]:
+    """A column of items in runs: (items, runs), items in the order of the first run."""
+    return [[run.columns[column][run.places[key]] for run in runs] for key in runs[0].places]
 
 
 def which_count(items: Items) -> NDArray[np.bool_]:
@@ -117,4 +122,9 @@ def groups_of(
 
 def shares(sums: NDArray[np.float64]) -> NDArray[np.float64]:
     """The share of right answers, in percent."""
-    return 100 * sums[..., 0] / sums[..., 1]
+    return 100 * means(sums)
+
+
+def means(sums: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean of a number."""
+    return sums[..., 0] / sums[..., 1]

@@ -92,10 +92,17 @@ def compare_many(
         raise PdtoolsError("; ".join(reasons) or "no evaluation that two of these models have results of")
     overall = [score for score in scores if score.level == "overall"]
     rest = [score for score in scores if score.level != "overall"]
-    tables = dict.fromkeys((score.evaluation, score.level) for score in rest)
-    corrected = _corrected(overall)
+    # Margins tell of the same predictions once more: they are no further tests of the scores' family.
+    tables = dict.fromkeys((score.evaluation, score.score, score.level) for score in rest)
+    corrected = [
+        score
+        for is_margin in (False, True)
+        for score in _corrected([score for score in overall if score.is_margin == is_margin])
+    ]
     for table in tables:
-        corrected += _corrected([score for score in rest if (score.evaluation, score.level) == table])
+        corrected += _corrected(
+            [score for score in rest if (score.evaluation, score.score, score.level) == table]
+        )
     return ManyComparison(
         groups=tuple(
             GroupRuns(
@@ -113,7 +120,8 @@ def compare_many(
             "seed": seed,
             "bootstrap_samples": samples,
             "confidence": CONFIDENCE,
-            "correction": "Holm, over all p of the overall scores, and over those of each further level",
+            "correction": "Holm, over all p of the overall scores, over those of the mean margins, and over"
+            " those of each further level",
         },
     )
 

@@ -81,10 +81,17 @@ def _headlines(name: str, a: Path, b: Path) -> list[OverviewScore]:
             raise comparison.refused[0]
         if not scores:
             raise InputError("none of its items counts in the overall score", file=a)
-        overall, notes = scores[0], tuple(notes_of_two(comparison))
-        values, (pair,) = [group.mean for group in overall.groups], overall.pairs
+        notes = tuple(notes_of_two(comparison))
         return [
-            OverviewScore(folder=name, score=overall.score, a=values[0], b=values[1], p=pair.p, notes=notes)
+            OverviewScore(
+                folder=name,
+                score=overall.score,
+                a=overall.groups[0].mean,
+                b=overall.groups[1].mean,
+                p=None if overall.is_margin else overall.pairs[0].p,
+                notes=() if overall.is_margin else notes,
+            )
+            for overall in scores
         ]
     scores_a, scores_b = (record.main_scores(run.document) for run in comparison.runs)
     # Two models need not have the same scores: one may be masked, or read no trees.

@@ -199,6 +199,7 @@ def judge(suite: Suite, item: Item, surprisals: dict[str, RegionSurprisals | str
             item=item.number,
             prediction=prediction,
             correct=None if missing else formula.holds(value),
+            margin_bits=None if missing else formula.margin(value),
             dropped=max((share for share in shares if share is not None), default=None),
             reason="; ".join(missing) or None,
         )
@@ -383,7 +384,10 @@ class _Rows:
             for row in judge(suite, item, by_item[suite.name, item.number])
         ]
         if steps:
-            judged = [replace(row, width=Width.of(steps[row.suite, row.item])) for row in judged]
+            # A search that is as wide as the decision needs it says little of the amount.
+            judged = [
+                replace(row, width=Width.of(steps[row.suite, row.item]), margin_bits=None) for row in judged
+            ]
         self._suites += len(suites)
         self._sentences += len(listed)
         for found in surprisals:
@@ -418,6 +422,8 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
         suite, circuit, item: identify the item.
         prediction, formula: number of the prediction in the suite, from 1, and its formula.
         correct: whether it holds.
+        margin_bits: the amount in bits by which it holds, negative where it does not
+            (:meth:`pdtools.evaluation.sg.formula.Formula.margin`); null with ``--beam auto``.
         dropped: the largest share of p(x) that the search is estimated to have lost, among the item's
             sentences.
         beam, margin: the values at which the item was decided with ``--beam auto``.
@@ -435,6 +441,7 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
                 "prediction": row.prediction,
                 "formula": formulas[row.suite][row.prediction - 1].text,
                 "correct": row.correct,
+                "margin_bits": row.margin_bits,
                 "dropped": row.dropped,
                 **row.width._asdict(),
                 "reason": row.reason,
@@ -449,6 +456,7 @@ def _item_rows(suites: Sequence[Suite], rows: Iterable[ItemResult]) -> pa.Record
                 "prediction": pa.int32(),
                 "formula": pa.string(),
                 "correct": pa.bool_(),
+                "margin_bits": pa.float64(),
                 "dropped": pa.float64(),
                 **Width.types(),
                 "reason": pa.string(),

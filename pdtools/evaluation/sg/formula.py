@@ -124,12 +124,24 @@ class Formula:
         """The number that the formula evaluates to; ``surprisal`` as in :meth:`holds`."""
         return self._run(surprisal, 0.0)[0].pop()
 
+    def margin(self, surprisal: Callable[[int | None, str], float]) -> float:
+        """The amount by which the formula holds, negative where it does not.
+
+        Of a > b it is a − b, of a = b it is −|a − b|, of a conjunction the least and of a disjunction the
+        greatest of its parts. A formula with ``=`` holds at small negative amounts too.
+
+        Args:
+            surprisal: as for :meth:`holds`; the margin has its unit.
+        """
+        return self._run(surprisal, 0.0)[2].pop()
+
     def _run(
         self, surprisal: Callable[[int | None, str], float], error_bound: float
-    ) -> tuple[list[float], list[bool | None]]:
-        """The stacks of numbers and of truth values, after the last instruction."""
+    ) -> tuple[list[float], list[bool | None], list[float]]:
+        """The stacks of numbers, of truth values and of their margins, after the last instruction."""
         numbers: list[float] = []
         truths: list[bool | None] = []
+        margins: list[float] = []
         for step in self._program:
             if isinstance(step, float):
                 numbers.append(step)
@@ -144,10 +156,13 @@ class Formula:
             elif step in _COMPARISONS:
                 right, left = numbers.pop(), numbers.pop()
                 truths.append(_compare(step, left, right, error_bound))
+                above = 0.0 if left == right else left - right  # infinities may be equal
+                margins.append(above if step == ">" else -above if step == "<" else -abs(above))
             else:
                 both, ends = {truths.pop(), truths.pop()}, step == "|"
                 truths.append(ends if ends in both else None if None in both else not ends)
-        return numbers, truths
+                margins.append((max if ends else min)(margins.pop(), margins.pop()))
+        return numbers, truths, margins
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ EVALUATIONS = (
         in_text="the SG test suites",
         printer="pdtools.report.evaluations:print_sg",
         drawing="pdtools.report.view.suites:SUITES",
-        read={"scores.overall": SCORE, "scores.sg_31": SCORE},
+        read={"scores.overall": SCORE, "scores.sg_31": SCORE, "scores.margin_bits.overall": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(
             score="SG score, mean of suites (%)",
@@ -22,6 +22,7 @@ EVALUATIONS = (
             unit="suite",
             levels=("circuit",),
             outside=EXCLUDED,
+            margin="SG margin, mean of suites (bits)",
         ),
         same={"text_sha256": "other sentences"},
         ignores_end=True,  # end-of-sentence is in no region

@@ -81,6 +81,8 @@ def pairwise(
     }
     of_seeds: dict[str, list[dict[str, Any]]] = {}
     for score in found.scores:
+        if score.is_margin:  # charts are of shares
+            continue
         of_seeds.setdefault(score.level, []).extend(_dots(score, several))
     return pairs, of_seeds
 
@@ -105,7 +107,8 @@ def _dots(score: Score, groups: Collection[str]) -> list[dict[str, Any]]:
 
 
 def _name(score: Score) -> dict[str, str]:
-    return {"group": score.name or score.score, "level": score.level}
+    name = f"{score.name}, margin (bits)" if score.name and score.is_margin else score.name
+    return {"group": name or score.score, "level": score.level}
 
 
 def _means(score: Score) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import math
 import os
 import threading
 import tracemalloc
@@ -72,6 +73,14 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
     assert [row["outcome"] for row in rows] == ["right", "wrong", "right", "tie", "tie", "right"]
     assert rows[0]["logprob_good"] == -6.0
     assert rows[0]["logprob_bad"] == -7.0
+    margins = {"one": 0.0, "two": (0 + 0 + 2) / 3, "three": 1.0}  # letters that the bad sentence has more
+    found = scores["margin_bits"]
+    assert found["by_paradigm"] == pytest.approx({name: of / math.log(2) for name, of in margins.items()})
+    assert found["by_field"]["syntax_semantics"] == pytest.approx((2 / 3 + 1) / 2 / math.log(2))
+    assert found["overall"] == pytest.approx((0 + 2 / 3 + 1) / 3 / math.log(2))
+    assert [row["margin_bits"] for row in rows] == pytest.approx(
+        [(row["logprob_good"] - row["logprob_bad"]) / math.log(2) for row in rows]
+    )
 
 
 @pytest.mark.parametrize("eos", [-1.0, None])

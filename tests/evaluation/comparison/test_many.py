@@ -52,7 +52,12 @@ def write(
     return folder
 
 
-def blimp(folder: Path, correct: Mapping[str, Sequence[bool | None]], **more: Any) -> Path:
+def blimp(
+    folder: Path,
+    correct: Mapping[str, Sequence[bool | None]],
+    margins: Mapping[str, Sequence[float | None]] | None = None,
+    **more: Any,
+) -> Path:
     rows = [
         {
             "paradigm": paradigm,
@@ -62,6 +67,7 @@ def blimp(folder: Path, correct: Mapping[str, Sequence[bool | None]], **more: An
             "sentence_good": "He is .",
             "sentence_bad": "He are .",
             "correct": value,
+            **({} if margins is None else {"margin_bits": margins[paradigm][i]}),
         }
         for paradigm, values in correct.items()
         for i, value in enumerate(values)
@@ -215,6 +221,38 @@ def test_two_models_are_compared_as_compare_runs_does(tmp_path: Path) -> None:
         assert pair.test == "McNemar, exact"
         assert pair.over_seeds is None
     assert many.notes == {"blimp": ("only the 37 of 39 items that all could score",)}
+
+
+def test_margins_are_compared_beside_accuracies(tmp_path: Path) -> None:
+    """Means of paradigms, of items that both have, by Welch's t over seeds; and corrected by themselves."""
+    right = {"x": [True, True], "y": [True]}
+    margins = {
+        "a": [{"x": [1.0, 3.0], "y": [4.0]}, {"x": [2.0, 4.0], "y": [5.0]}],
+        "b": [{"x": [2.0, 6.0], "y": [4.0]}, {"x": [2.0, 6.0], "y": [6.0]}],
+    }
+    folders = {
+        name: [blimp(tmp_path / f"{name}{i}", right, of) for i, of in enumerate(seeds)]
+        for name, seeds in margins.items()
+    }
+    found = compare_many(groups(**folders))
+    (overall,) = (score for score in found.scores if score.is_margin and score.level == "overall")
+    assert overall.score == "BLiMP margin (bits)"
+    assert [group.values for group in overall.groups] == [(3.0, 4.0), (4.0, 5.0)]
+    (pair,) = overall.pairs
+    assert (pair.difference, pair.only_a, pair.family) == (1.0, None, 1)
+    assert pair.p_holm == pair.p
+    (paradigm,) = (score for score in found.scores if score.is_margin and score.name == "x")
+    assert [group.mean for group in paradigm.groups] == [2.5, 4.0]
+
+    # Of two runs the same, paired over items; an item without a margin in one is left out for both.
+    other = blimp(tmp_path / "c", right, {"x": [None, 5.0], "y": [4.5]})
+    of_two = compare_runs(folders["a"][0], other, samples=200)
+    assert [(each.level, each.name, each.items) for each in of_two["margins"]][:1] == [("overall", "", 2)]
+    assert (of_two["margins"][0].a, of_two["margins"][0].b) == (3.5, 4.75)
+    assert of_two["groups"][0].items == 3
+    # Results without margins are compared as they were.
+    plain = blimp(tmp_path / "d", right)
+    assert compare_runs(folders["a"][0], plain)["margins"] == []
 
 
 def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:

@@ -59,7 +59,11 @@ def chain(operands: st.SearchStrategy[Drawn], operators: dict[str, object]) -> s
 
 
 ARITHMETIC = {"+": lambda a, b: a + b, "-": lambda a, b: a - b}
-LOGIC = {"&": lambda a, b: a and b, "|": lambda a, b: a or b}
+# A truth value, and the margin of what has it.
+LOGIC = {
+    "&": lambda a, b: (a[0] and b[0], min(a[1], b[1])),
+    "|": lambda a, b: (a[0] or b[0], max(a[1], b[1])),
+}
 numbers = st.recursive(
     atoms, lambda inner: st.one_of(inner, bracketed(chain(inner, ARITHMETIC)), bracketed(inner))
 )
@@ -71,7 +75,8 @@ def comparisons(draw: st.DrawFn) -> Drawn:
     (left, a), (right, b) = draw(sums), draw(sums)
     symbol = draw(st.sampled_from("<>="))
     value = {"<": a < b, ">": a > b, "=": abs(a - b) <= 1e-3 + 1e-5 * abs(b)}[symbol]
-    return f"{left}{draw(spaces)}{symbol}{draw(spaces)}{right}", value
+    margin = {"<": b - a, ">": a - b, "=": -abs(a - b)}[symbol]
+    return f"{left}{draw(spaces)}{symbol}{draw(spaces)}{right}", (value, margin)
 
 
 truths = st.recursive(
@@ -86,8 +91,10 @@ formulas = st.one_of(truths, chain(truths, LOGIC))
 
 @given(formulas)
 def test_random_formulas_have_the_value_they_were_built_with(drawn: Drawn) -> None:
-    text, value = drawn
-    assert Formula.parse(text).holds(lookup) == value
+    text, (value, margin) = drawn
+    formula = Formula.parse(text)
+    assert formula.holds(lookup) == value
+    assert formula.margin(lookup) == margin
 
 
 @pytest.mark.parametrize(

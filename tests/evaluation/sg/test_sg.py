@@ -255,6 +255,15 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
     assert results.scores["overall"] == 0.5
     assert results.scores["sg_31"] is None
     assert results.table("items").column("correct").to_pylist() == [True, False]
+    # "ran" against "runs fast", then "slept" against "sat": letters, nats and bits.
+    assert results.table("items").column("margin_bits").to_pylist() == pytest.approx(
+        [(8 - 3) / math.log(2), (3 - 5) / math.log(2)]
+    )
+    assert results.scores["margin_bits"] == {
+        "overall": pytest.approx(1.5 / math.log(2)),
+        "by_circuit": {"other": pytest.approx(1.5 / math.log(2))},
+        "by_suite": {"toy": pytest.approx(1.5 / math.log(2))},
+    }
     regions = results.table("regions").to_pylist()
     first = [row for row in regions if (row["item"], row["condition"]) == (1, "a")]
     assert regions[: len(first)] == first
