@@ -1,0 +1,240 @@
+"""Margins of runs: collected into one small file a run, and compared as the plan says.
+
+python margins.py collect RESULTS -o NAME.csv.gz
+python margins.py compare PLAN FILES... -o FILE.json
+python margins.py simulate PLAN [--draws 200]
+
+RESULTS holds ``sg`` and ``blimp``, or folders of these named by numbers of passes. PLAN is ``trees`` or
+``english``. ``simulate`` prints the coverage of the plan's intervals on simulated margins.
+A file has a row for each first prediction of an SG item that counts, and for each pair of BLiMP: ``passes``
+(0: not known), ``evaluation``, ``unit`` (suite or paradigm), ``group`` (circuit or phenomenon), ``item``,
+``margin`` in bits, and ``correct`` (1, 0). Its name is that of the run, ``CONDITION-SEED.csv.gz``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from pdtools.evaluation.comparison.statistics import Spread, deviation, holm
+from pdtools.evaluation.sg.circuits import EXCLUDED
+from pdtools.files import write_json
+
+EVALUATIONS = ("sg", "blimp")
+_COLUMNS = {
+    "sg": {"suite": "unit", "circuit": "group", "item": "item"},
+    "blimp": {"paradigm": "unit", "phenomenon": "group", "pair": "item"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The comparisons of an experiment, written down before its first score.
+
+    Attributes:
+        families: pairs (condition, less which condition) whose measures are corrected together by Holm.
+        seeds: number of runs of a condition.
+    """
+
+    families: tuple[tuple[tuple[str, str], ...], ...]
+    seeds: int
+
+
+PLANS = {
+    "trees": Plan(
+        families=(
+            (("pushdown", "base"),),
+            (("pushdown", "base-head"), ("pushdown", "pushdown-auto")),
+        ),
+        seeds=6,
+    ),
+    "english": Plan(families=((("pushdown", "base"),),), seeds=3),
+}
+
+
+# --- collecting ---------------------------------------------------------------------------------
+
+
+def collect(results: Path) -> pd.DataFrame:
+    """The rows of a run's results.
+
+    Args:
+        results: a folder with ``sg`` and ``blimp``, or with folders of these named by numbers of passes.
+    """
+    folders = {0: results} if any((results / name).is_dir() for name in EVALUATIONS) else {}
+    folders |= {int(each.name): each for each in results.iterdir() if each.name.isdigit()}
+    rows = [
+        _rows(folder / name, name).assign(passes=passes)
+        for passes, folder in sorted(folders.items())
+        for name in EVALUATIONS
+        if (folder / name).is_dir()
+    ]
+    return pd.concat(rows)[["passes", "evaluation", "unit", "group", "item", "margin", "correct"]]
+
+
+def _rows(folder: Path, evaluation: str) -> pd.DataFrame:
+    items = pq.read_table(folder / "items.parquet").to_pandas()
+    if evaluation == "sg":
+        items = items[(items["prediction"] == 1) & ~items["suite"].isin(EXCLUDED)]
+    if items["margin_bits"].isna().any():
+        raise SystemExit(f"{folder}: an item without a margin")
+    kept = items[list(_COLUMNS[evaluation])].rename(columns=_COLUMNS[evaluation])
+    kept = kept.assign(evaluation=evaluation, margin=items["margin_bits"].round(4))
+    return kept.assign(correct=items["correct"].astype(int))
+
+
+# --- comparing ----------------------------------------------------------------------------------
+
+
+def scores_of(rows: pd.DataFrame) -> dict[str, float]:
+    """Mean margins and shares of right items (percent): units with equal weight.
+
+    Args:
+        rows: one run's, after one number of passes.
+
+    Returns:
+        By ``MEASURE EVALUATION`` and ``MEASURE EVALUATION GROUP``.
+    """
+    found = {}
+    for measure, factor in (("margin", 1.0), ("correct", 100.0)):
+        by_unit = rows.groupby(["evaluation", "group", "unit"])[measure].mean().mul(factor)
+        for (evaluation, group), value in by_unit.groupby(level=[0, 1]).mean().items():
+            found[f"{measure} {evaluation} {group}"] = float(value)
+        for evaluation, value in by_unit.groupby(level=0).mean().items():
+            found[f"{measure} {evaluation}"] = float(value)
+    return found
+
+
+def difference(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    """The difference of means over seeds, its 95% interval and p by Welch's t."""
+    between, spread = mean(ours) - mean(theirs), Spread.of(0.0, ours, theirs)
+    low, high = spread.interval(between)
+    return {"difference": between, "low": low, "high": high, "p": spread.p(between)}
+
+
+def compare(plan: Plan, runs: Mapping[str, Mapping[int, Mapping[str, float]]]) -> dict[str, Any]:
+    """All scores by condition, and the differences of the plan.
+
+    Args:
+        runs: by ``CONDITION-SEED`` and passes, the scores (:func:`scores_of`).
+
+    Returns:
+        ``scores``: by passes, score and condition the values, mean and deviation; ``families``: the primary
+        differences, of margins after the last pass, with p corrected; ``others``: of every other score.
+    """
+    conditions: dict[str, list[str]] = {}
+    for run in sorted(runs):
+        conditions.setdefault(run.rpartition("-")[0], []).append(run)
+    values: dict[int, dict[str, dict[str, list[float]]]] = {}
+    for condition, members in conditions.items():
+        for run in members:
+            for passes, scores in runs[run].items():
+                for score, value in scores.items():
+                    of_score = values.setdefault(passes, {}).setdefault(score, {})
+                    of_score.setdefault(condition, []).append(value)
+    last = max(values)
+    families, others = [], []
+    for pairs in plan.families:
+        family = [
+            {"a": a, "less": b, "score": score, "passes": last}
+            | difference(values[last][score][a], values[last][score][b])
+            for score in ("margin sg", "margin blimp")
+            for a, b in pairs
+        ]
+        corrected = holm([each["p"] for each in family])
+        families.append([{**each, "corrected": p} for each, p in zip(family, corrected, strict=True)])
+        others += [
+            {"a": a, "less": b, "score": score, "passes": passes} | difference(of[a], of[b])
+            for passes, scores in sorted(values.items())
+            for score, of in sorted(scores.items())
+            for a, b in pairs
+            if (passes != last or score not in ("margin sg", "margin blimp")) and {a, b} <= of.keys()
+        ]
+    summary = {
+        str(passes): {
+            score: {
+                name: {"values": each, "mean": mean(each), "deviation": deviation(each)}
+                for name, each in sorted(of.items())
+            }
+            for score, of in sorted(scores.items())
+        }
+        for passes, scores in sorted(values.items())
+    }
+    return {"scores": summary, "families": families, "others": others}
+
+
+# --- simulated margins --------------------------------------------------------------------------
+
+
+def simulated(plan: Plan, rng: np.random.Generator, effect: float) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Runs of all conditions: items and units differ, seeds of a condition by 0.1 bits and by unit.
+
+    Args:
+        effect: bits that ``pushdown`` is ahead of all other conditions.
+    """
+    units = [
+        (name, f"{name}{i // 5}", f"{name}-{i}") for name, n in (("sg", 31), ("blimp", 67)) for i in range(n)
+    ]
+    items = pd.DataFrame(
+        [(*unit, item) for unit in units for item in range(20)],
+        columns=["evaluation", "group", "unit", "item"],
+    )
+    code = items["unit"].astype("category").cat.codes.to_numpy()
+    hard = rng.normal(0.3, 1.0, len(units))[code] + rng.normal(0, 2.0, len(items))
+    for condition in sorted({name for family in plan.families for pair in family for name in pair}):
+        for seed in range(1, plan.seeds + 1):
+            own = rng.normal(0, 0.1) + rng.normal(0, 0.3, len(units))[code] + rng.normal(0, 1.0, len(items))
+            margin = hard + own + (effect if condition == "pushdown" else 0.0)
+            yield f"{condition}-{seed}", items.assign(margin=margin, correct=(margin > 0).astype(int))
+
+
+def coverage(plan: Plan, draws: int, effect: float = 0.25, seed: int = 0) -> dict[str, float]:
+    """The share of 95% intervals of primary differences that hold the effect, and of those that exclude 0."""
+    rng = np.random.default_rng(seed)
+    held = found = tried = 0
+    for _ in range(draws):
+        runs = {name: {0: scores_of(rows)} for name, rows in simulated(plan, rng, effect)}
+        for family in compare(plan, runs)["families"]:
+            for each in family:
+                tried += 1
+                held += each["low"] <= effect <= each["high"]
+                found += each["low"] > 0
+    return {"intervals": tried, "hold the effect": held / tried, "exclude 0": found / tried}
+
+
+def main() -> None:
+    """Collect, compare or simulate."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("what", choices=["collect", "compare", "simulate"])
+    parser.add_argument("inputs", nargs="+")
+    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--draws", type=int, default=200)
+    given = parser.parse_args()
+    if given.what == "collect":
+        rows = collect(Path(given.inputs[0]))
+        # No time stamp: the same results give the same bytes.
+        rows.to_csv(given.output, index=False, compression={"method": "gzip", "mtime": 0})
+    elif given.what == "compare":
+        plan, *files = given.inputs
+        runs = {
+            Path(file).name.removesuffix(".csv.gz"): {
+                int(passes): scores_of(of) for passes, of in pd.read_csv(file).groupby("passes")
+            }
+            for file in files
+        }
+        write_json(given.output, compare(PLANS[plan], runs))
+    else:
+        for effect in (0.0, 0.25):
+            print(f"effect {effect} bits:", coverage(PLANS[given.inputs[0]], given.draws, effect))
+
+
+if __name__ == "__main__":
+    main()

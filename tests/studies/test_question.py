@@ -1,0 +1,140 @@
+"""The scripts of the question's study: folds, choices, margins and their intervals."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from pdtools.evaluation.results import ITEMS, Results, write_results
+
+STUDY = Path(__file__).resolve().parents[2] / "studies" / "question"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"question_{name}", STUDY / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look there for their module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_parser_saw_the_words_that_it_parses(tmp_path: Path) -> None:
+    """Nor the same words elsewhere in the text; put together again, the parses are in order."""
+    folds = script("folds")
+    rng = np.random.default_rng(0)
+    words = [" ".join(f"w{i}" for i in rng.integers(0, 4, rng.integers(1, 4))) for _ in range(200)]
+    trees = tmp_path / "all.trees"
+    trees.write_text("".join(f"(S {' '.join(f'(X {w})' for w in each.split())})\n" for each in words))
+    folds.split(trees, tmp_path / "folds")
+    seen = 0
+    for fold in range(folds.FOLDS):
+        folder = tmp_path / "folds" / str(fold)
+        own = folder.joinpath("words.txt").read_text().splitlines()
+        trained = {folds.words_of(line) for line in folder.joinpath("train.trees").read_text().splitlines()}
+        assert own
+        assert not trained & set(own)
+        seen += len(own)
+        parses = "".join(f"(T {' '.join(f'(Y {w})' for w in each.split())})\n" for each in own)
+        folder.joinpath("parsed.trees").write_text(parses)
+    assert seen == len(words)
+    folds.join(trees, tmp_path / "folds", tmp_path / "auto.trees")
+    assert list(map(folds.words_of, (tmp_path / "auto.trees").read_text().splitlines())) == words
+    other = tmp_path / "folds" / "0" / "parsed.trees"
+    other.write_text("(T (Y none))\n" * len(other.read_text().splitlines()))
+    with pytest.raises(ValueError, match="is not a parse of"):
+        folds.join(trees, tmp_path / "folds", tmp_path / "auto.trees")
+
+
+def test_the_choice_is_the_lowest_marginal_perplexity(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, scores in (
+        ("base_1e-3_1", {"ppl_word_marginal": 30.0}),
+        ("base_2e-3_1", {"ppl_word_marginal": 20.0}),
+        ("base-head_2e-3_0.1", {"ppl_word_marginal": 25.0}),
+        # By particles where there are some: a beam's bound is no estimate.
+        ("pushdown_1e-3_1", {"ppl_word_marginal": 10.0, "ppl_word_particles": 22.0}),
+        ("pushdown_2e-3_0.3", {"ppl_word_marginal": 99.0, "ppl_word_particles": 21.0}),
+    ):
+        results = Results(scores=scores, counts={"sentences": 1}, settings={"task": "ppl"}, tables={})
+        write_results(tmp_path / name / "ppl", results, {})
+    monkeypatch.setattr("sys.argv", ["chosen.py", str(tmp_path)])
+    script("chosen").main()
+    assert capsys.readouterr().out.splitlines() == ["base 2e-3 1", "base-head 2e-3 0.1", "pushdown 2e-3 0.3"]
+
+
+def test_margins_are_means_of_units(tmp_path: Path) -> None:
+    """Excluded suites and second predictions are left out; the scores are those of the rows, by hand."""
+    margins = script("margins")
+    suites = [
+        *(("number_orc", "Agreement", 1, 1, 2.0, True), ("number_orc", "Agreement", 2, 1, -1.0, False)),
+        *(("npz_obj", "Garden-Path Effects", 1, 1, 4.0, True), ("fgd_hierarchy", "Long", 1, 2, 9.0, True)),
+        ("nn-nv-rpl", "other", 1, 1, 100.0, True),
+    ]
+    pairs = [("one", "binding", "0", 1.0, True), ("two", "binding", "0", -3.0, False)]
+    names = ("suite", "circuit", "item", "prediction", "margin_bits", "correct")
+    tables = {
+        "sg": [dict(zip(names, row, strict=True)) for row in suites],
+        "blimp": [
+            dict(zip(("paradigm", "phenomenon", "pair", "margin_bits", "correct"), row, strict=True))
+            for row in pairs
+        ],
+    }
+    for passes in ("2", "7"):
+        for task, rows in tables.items():
+            table = {ITEMS: pa.Table.from_pylist(rows)}
+            results = Results(scores={}, counts={}, settings={"task": task}, tables=table)
+            write_results(tmp_path / "run" / passes / task, results, {})
+    rows = margins.collect(tmp_path / "run")
+    assert sorted(set(rows["passes"])) == [2, 7]
+    scores = margins.scores_of(rows[rows["passes"] == 7])
+    assert scores["margin sg"] == pytest.approx((0.5 + 4.0) / 2)
+    assert scores["margin sg Agreement"] == 0.5
+    assert scores["correct sg"] == pytest.approx((50 + 100) / 2)
+    assert scores["margin blimp"] == -1.0
+    assert scores["margin blimp binding"] == -1.0
+
+
+def test_known_effects_are_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In some draws; the notebook has the coverage over 200."""
+    margins = script("margins")
+    plan = margins.PLANS["english"]
+    found = margins.coverage(plan, draws=4, effect=2.0)
+    assert found["intervals"] == 4 * 2
+    assert found["hold the effect"] >= 0.7
+    assert found["exclude 0"] == 1.0
+    files = []
+    for name, rows in margins.simulated(margins.PLANS["trees"], np.random.default_rng(1), 1.0):
+        files.append(tmp_path / f"{name}.csv.gz")
+        rows.assign(passes=7).to_csv(files[-1], index=False)
+    monkeypatch.setattr(
+        "sys.argv", ["margins.py", "compare", "trees", *map(str, files), "-o", str(tmp_path / "found.json")]
+    )
+    margins.main()
+    document = json.loads((tmp_path / "found.json").read_text())
+    first, second = document["families"]
+    assert [(each["a"], each["less"], each["score"]) for each in first] == [
+        ("pushdown", "base", "margin sg"),
+        ("pushdown", "base", "margin blimp"),
+    ]
+    assert len(second) == 4
+    for each in (*first, *second):
+        assert each["low"] < 1.0 < each["high"]
+        assert each["p"] <= each["corrected"] <= 1
+    seeds = document["scores"]["7"]["margin sg"]["pushdown"]["values"]
+    by_hand = [
+        pd.read_csv(file).query("evaluation == 'sg'").groupby("unit")["margin"].mean().mean()
+        for file in sorted(files)
+        if file.name[: -len("-1.csv.gz")] == "pushdown"
+    ]
+    assert seeds == pytest.approx(by_hand)
