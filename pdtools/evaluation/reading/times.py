@@ -467,7 +467,7 @@ class _Rows:
         else:
             lines = [(number, line) for number, line in read_lines(file) if line.strip("\t")]
             quoted = quoting(line for _, line in lines)
-            undo = {"": str, "all": _unquoted}.get(quoted, _without_quotes)
+            undo = _unquoted if quoted == "all" else _without_quotes if quoted else str
             self._rows = ((number, list(map(undo, line.split("\t")))) for number, line in lines)
             if quoted == "commas":
                 self.note = f"{file}: quotes around cells with commas are taken for those of Excel"
