@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pdtools.evaluation.comparison.compare import Difference
-from pdtools.evaluation.comparison.engine import BESIDE_EXACT, PairDifference, Score
+from pdtools.evaluation.comparison.engine import BESIDE_EXACT, FEW_ITEMS, PairDifference, Score
 from pdtools.evaluation.comparison.main_scores import GroupedScores
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import OverviewScore
@@ -26,7 +26,14 @@ from pdtools.report.tables import (
 )
 
 _MARKS = ("†", "‡", "††", "‡‡")  # footnote marks
+_LONG = 1e9  # beyond it two digits and a power of ten are shown
 _NAMES_WIDTH = 24  # width of two models' names as headings of columns
+
+
+GEOMETRIC = (
+    "perplexities: means are geometric; deviations, intervals and differences are those of logarithms, given"
+    " as perplexities"
+)
 
 
 def percent(score: float | None) -> float | None:
@@ -244,6 +251,8 @@ def print_comparison(found: dict[str, Any], first: str, second: str, *, details:
             [finest, "a", "b", "b - a", "p"],
             [(group.name, *_scores(group), _p(group)) for group in levels[finest]],
         )
+    if any(group.low is None for group in found["groups"]):
+        print_note(FEW_ITEMS)
     _print_notes("notes: ", found["notes"])
 
 
@@ -251,7 +260,9 @@ def _scores(group: Difference) -> tuple[Cell, Cell, Cell]:
     return (percent(group.a), percent(group.b), f"{100 * group.difference:+.2f}")
 
 
-def _interval(group: Difference) -> str:
+def _interval(group: Difference) -> str | None:
+    if group.low is None or group.high is None:
+        return None
     return f"[{100 * group.low:+.2f}, {100 * group.high:+.2f}]"
 
 
@@ -288,6 +299,8 @@ def print_main_scores(found: GroupedScores, *, latex: bool) -> None:
     for label, of in bounds.items():
         if of and len(of) < len(scores[label]):
             print_note(f"{label}: {BESIDE_EXACT}")
+    if len(found.groups) < sum(found.groups.values()) and any(each.geometric for each in found.scores):
+        print_note(GEOMETRIC)
     single = [name for name, n in found.groups.items() if n == 1]
     if len(single) < len(found.groups):
         print_note("±: standard deviation over runs that differ in their seeds (n − 1)")
@@ -389,13 +402,15 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
         f"{' (a mean of two runs is in it in 88 to 95 of a hundred cases)' if two else ''}."
         " p: corrected, by Holm"
     )
+    if any(score.geometric for score in found.scores):
+        print_note(GEOMETRIC)
     _print_evaluations(found.notes, found.refused)
 
 
 def _print_overall(name: str, score: Score) -> None:
     digits = digits_of_score(score)
     print_table(
-        ["group", "runs", "mean", "sd", "95%"],
+        ["group", "runs", "geometric mean" if score.geometric else "mean", "sd", "95%"],
         [
             (
                 with_bound(each.group, each.bound),
@@ -470,4 +485,7 @@ def _ps(pair: PairDifference) -> tuple[Cell, Cell]:
 
 
 def _bounds(interval: tuple[float, float] | None, digits: int, sign: str = "") -> str | None:
-    return None if interval is None else f"[{', '.join(decimal(edge, digits, sign) for edge in interval)}]"
+    if interval is None:
+        return None
+    edges = (f"{edge:{sign}.2g}" if abs(edge) > _LONG else decimal(edge, digits, sign) for edge in interval)
+    return f"[{', '.join(edges)}]"

@@ -25,7 +25,8 @@ class Difference:
         level, name: the group; for answers to prompts, the score.
         items: number of items that both runs have scored.
         a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
-        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
+        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit; None of
+            fewer than ten items.
         only_a, only_b: items that only one of them has right; None for numbers.
         p: McNemar's exact test on these, two-sided; for F1 and correlations, a paired bootstrap's.
     """
@@ -35,8 +36,8 @@ class Difference:
     items: int
     a: float
     b: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     only_a: int | None
     only_b: int | None
     p: float
@@ -144,7 +145,7 @@ def notes_of_two(comparison: Comparison) -> list[str]:
 
 def _as_fractions(score: Score, level: str, name: str) -> Difference:
     (a, b), (pair,) = score.groups, score.pairs
-    low, high = pair.over_items or (pair.difference, pair.difference)
+    low, high = (None, None) if pair.over_items is None else (end / 100 for end in pair.over_items)
     assert score.items is not None
     return Difference(
         level=level,
@@ -152,8 +153,8 @@ def _as_fractions(score: Score, level: str, name: str) -> Difference:
         items=score.items,
         a=a.mean / 100,
         b=b.mean / 100,
-        low=low / 100,
-        high=high / 100,
+        low=low,
+        high=high,
         only_a=pair.only_a,
         only_b=pair.only_b,
         p=1.0 if pair.p is None else pair.p,  # no sample has the score
