@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few
 from pdtools.evaluation.comparison.compare import Difference
-from pdtools.evaluation.comparison.engine import BESIDE_EXACT, FEW_ITEMS, PairDifference, Score
+from pdtools.evaluation.comparison.engine import BESIDE_EXACT, PairDifference, Score
 from pdtools.evaluation.comparison.main_scores import GroupedScores
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p
 from pdtools.evaluation.comparison.overview import OverviewScore
@@ -219,6 +220,8 @@ def print_classification(results: Results) -> None:
     print_table([title, "score", "95%"], rows)
     ties = f", {counts['ties']} ties" if "ties" in counts else ""
     print_note(f"{counts['items']} items, {counts['items_labelled']} with labels{ties}")
+    if spans and are_few(counts["items_labelled"]):
+        print_note(FEW_ITEMS)
     if "by_label" in counts:
         print()
         columns = ("gold", "predicted", "right")
@@ -266,8 +269,8 @@ def _interval(group: Difference) -> str | None:
     return f"[{100 * group.low:+.2f}, {100 * group.high:+.2f}]"
 
 
-def _p(group: Difference) -> str:
-    return f"{group.p:.2g}"
+def _p(group: Difference) -> str | None:
+    return None if group.p is None else f"{group.p:.2g}"
 
 
 def print_main_scores(found: GroupedScores, *, latex: bool) -> None:

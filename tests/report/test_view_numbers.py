@@ -20,7 +20,7 @@ from node_pages import evaluate, needs_node, number, program, save_page, shows
 from view_pages import write_blimp
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.engine import FEW_ITEMS
+from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.comparison.many import compare_many
 from pdtools.evaluation.record import Outcomes

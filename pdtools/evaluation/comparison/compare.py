@@ -28,7 +28,8 @@ class Difference:
         low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit; None of
             fewer than ten items.
         only_a, only_b: items that only one of them has right; None for numbers.
-        p: McNemar's exact test on these, two-sided; for F1 and correlations, a paired bootstrap's.
+        p: McNemar's exact test on these, two-sided; for F1 and correlations, a paired bootstrap's, or None of
+            fewer than ten items, or if no sample has the score.
     """
 
     level: str
@@ -40,7 +41,7 @@ class Difference:
     high: float | None
     only_a: int | None
     only_b: int | None
-    p: float
+    p: float | None
 
     @property
     def difference(self) -> float:
@@ -157,5 +158,5 @@ def _as_fractions(score: Score, level: str, name: str) -> Difference:
         high=high,
         only_a=pair.only_a,
         only_b=pair.only_b,
-        p=1.0 if pair.p is None else pair.p,  # no sample has the score
+        p=pair.p,
     )

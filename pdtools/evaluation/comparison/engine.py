@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.bootstrap import FEWEST, are_few, interval
+from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.groups import Group, Model
 from pdtools.evaluation.comparison.items import (
@@ -46,9 +46,6 @@ Interval = tuple[float, float]
 _MCNEMAR, _BOOTSTRAP, _SEEDS = "McNemar, exact", "paired bootstrap", "Welch's t over seeds"
 SEEDS_OF_ONE = "Student's t over the seeds of one group"
 _ITEMS_TOO = ", items by bootstrap"
-FEW_ITEMS = (
-    f"no interval over items: with fewer than {FEWEST}, beyond one of each unit, it would be too narrow"
-)
 BESIDE_EXACT = "the difference of an exact score and a bound includes the error of the search"
 
 

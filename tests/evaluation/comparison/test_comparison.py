@@ -14,8 +14,8 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.engine import FEW_ITEMS
 from pdtools.evaluation.comparison.overview import overview
 from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, read_results, write_results
