@@ -246,8 +246,8 @@ def test_json_nested_without_an_end(text: str, tmp_path: Path) -> None:
 
 
 MISSING = [None, float("nan"), pd.NA, pd.NaT]
-TEXTS = st.sampled_from(["a", "b", "The dog | barks.", "c d", "é"])
-CELLS = st.one_of(
+PANDAS_TEXTS = st.sampled_from(["a", "b", "The dog | barks.", "c d", "é"])
+PANDAS_CELLS = st.one_of(
     st.sampled_from(["a", "The dog | barks.", "[a] b", "", " ", "null", "NA", "a\nb", "é"]),
     st.sampled_from([*MISSING, 1, 2.5, -0.0, 10**30, float("inf"), True, b"a", ["a"], pd.Timestamp(0)]),
 )
@@ -298,11 +298,11 @@ def labelled(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
         st.tuples(
             st.sampled_from(NAMES),
             st.sampled_from(DTYPES),
-            st.lists(st.one_of(TEXTS, CELLS), min_size=5, max_size=5),
+            st.lists(st.one_of(PANDAS_TEXTS, PANDAS_CELLS), min_size=5, max_size=5),
         ),
         max_size=4,
     ),
-    texts=st.lists(TEXTS, min_size=5, max_size=5),
+    texts=st.lists(PANDAS_TEXTS, min_size=5, max_size=5),
     dtype=st.sampled_from(DTYPES[:5]),
     labels=LABELS,
     order=st.lists(st.integers(0, 4), max_size=5),
