@@ -68,9 +68,10 @@ def compare(
     More results, or --group or --baseline: runs that differ only in seed form one group. The table has each
     group's mean and standard deviation over seeds, and the differences of all pairs, with intervals over
     seeds and items. p is corrected by Holm's method. Two results of perplexity, F1 of parses and other scores
-    are compared in this way too. Perplexity, F1 and correlations are tested by resampling items. Between two
-    single runs, p is over items, not over seeds. A single run beside a group of several is assumed to vary
-    over seeds as these do.
+    are compared in this way too. Perplexity, F1 and correlations are tested by resampling items. Perplexities
+    are averaged and compared by their logarithms: their means are geometric. Between two single runs, p is
+    over items, not over seeds. A single run beside a group of several is assumed to vary over seeds as these
+    do.
 
     --overview prints one table instead: the main scores of all models, with means and standard deviations
     over seeds. With --latex, it is a table of models × scores, for a paper.

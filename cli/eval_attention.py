@@ -8,6 +8,8 @@ from typing import Annotated, cast
 
 import typer
 
+from pdtools.devices import pick_device
+
 from .evaluating import Evaluating
 from .options import (
     DetailsOption,
@@ -19,7 +21,6 @@ from .options import (
     models_folder,
     option_blocks,
 )
-from .running import pick_device
 
 
 @option_blocks(without=("workers", "shard", "scheduler", "resume", "bos", "max_batch", "dtype"))

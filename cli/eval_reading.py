@@ -205,6 +205,8 @@ def eval_reading(
     evaluating = Evaluating.begin(output, run, read, also=[reading.preceding], beside=[table])
     frequency = read_frequencies(frequencies, wordfreq)
     found = read_times(times, format=format and format.value, columns=names, texts=texts)
+    for note in found.notes:
+        evaluating.say(note)
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.effects import Contrast

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.errors import PdtoolsError
 
 from .arguments import one_tree, parse_range
@@ -22,7 +23,6 @@ from .options import (
 )
 from .outputs import check_picture
 from .panels import output_option
-from .running import pick_device
 
 
 @option_blocks()

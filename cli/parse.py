@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, is_stream, rejects_path
 
@@ -28,7 +29,7 @@ from .options import (
 )
 from .outputs import check_json_output
 from .panels import input_option, model_option, output_option
-from .running import Output, model_settings, pick_device, threads_of_each
+from .running import Output, model_settings, threads_of_each
 
 if TYPE_CHECKING:
     from pdtools.jobs import Plan

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pdtools.devices import prepare_torch
+from pdtools.devices import pick_device
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
 from pdtools.search.options import AUTO
@@ -230,20 +230,3 @@ def model_settings(
         measures=measures,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )
-
-
-def pick_device(name: str, threads: int) -> str:
-    """Resolve ``auto``, check that the device exists, and set the number of CPU threads."""
-    if name != "mps" and name.partition(":")[0] not in ("auto", "cpu", "cuda"):
-        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda, cuda:N or mps")
-    name = prepare_torch(name, threads)
-    import torch
-
-    try:
-        torch.empty(0, device=name)
-        if ":" in name and name.startswith("cuda"):
-            torch.cuda.set_device(name)  # Triton launches kernels there
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].split(". ")[0]
-        raise PdtoolsError(f"--device {name}: no such device here ({reason})") from error
-    return name

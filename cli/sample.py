@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
 
@@ -13,7 +14,6 @@ from .console import message, print_json, progress, warn
 from .options import DeviceOption, ModelOption, ResultOptions, SeedOption, ThreadsOption, option_blocks
 from .outputs import check_json_output, check_target
 from .panels import output_option
-from .running import pick_device
 
 
 @option_blocks()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.files import Kind, check_kind, is_stream
 
 from .console import message, open_bar, print_json, say_it_will_stop
@@ -23,7 +24,6 @@ from .options import (
     complete_recipes,
 )
 from .panels import model_option, output_option
-from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.training import Outcome, SweepRun

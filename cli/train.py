@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.files import check_output, is_stream
 from pdtools.hub import PREFIX
 from pdtools.model_names import find_model
@@ -29,7 +30,6 @@ from .options import (
     option_blocks,
 )
 from .panels import input_option, model_option, output_option, parallel_option
-from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.training import Recipe, RunState

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
 from pdtools.files.sheets import SHEETS, ending
@@ -27,7 +28,6 @@ from .options import (
 )
 from .outputs import check_different, check_target
 from .panels import input_option, output_option, search_option
-from .running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Trace

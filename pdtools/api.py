@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import tee
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pdtools.devices import prepare_torch
-from pdtools.errors import PdtoolsError
+from pdtools.devices import pick_device
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Items
@@ -42,7 +43,7 @@ from pdtools.search.scores import Dtype, Measure, ModelScorer, Scorer, SentenceS
 from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
-from pdtools.stimuli.sentences import read_stimuli
+from pdtools.stimuli.sentences import MISSING_IN_PANDAS, read_stimuli
 from pdtools.stimuli.surprisals import Surprisals
 from pdtools.stimuli.written import as_pandas, make_table, new_columns, sheet_of_pandas
 from pdtools.tokenization import split_text_words
@@ -86,10 +87,15 @@ def load(
     Raises:
         PdtoolsError: if there is no model there that can be loaded.
     """
+    widths = {"beam": beam, "word_beam": word_beam, "fast_track": fast_track, "max_batch": max_batch}
+    for name, width in widths.items():
+        _check_number(name, width)
+    if dtype not in get_args(Dtype):
+        raise PdtoolsError(f"dtype is {dtype!r}: has to be one of {', '.join(get_args(Dtype))}")
     search = SearchOptions(
         beam=beam, margin=margin, word_beam=word_beam, fast_track=fast_track, max_batch=max_batch
     )
-    return Model(find_model(model).folder, search, device=prepare_torch(device, 0), dtype=dtype, bos=bos)
+    return Model(find_model(model).folder, search, device=pick_device(str(device), 0), dtype=dtype, bos=bos)
 
 
 class Model:
@@ -131,7 +137,7 @@ class Model:
 
     def surprisal(
         self,
-        sentences: str | Iterable[str] | pd.DataFrame,
+        sentences: str | Iterable[str] | pd.Series[str] | pd.DataFrame,
         *,
         words: bool = False,
         nats: bool = False,
@@ -147,8 +153,8 @@ class Model:
         """The surprisal of every token, or word: the table that ``pdtools surprisal`` writes.
 
         Args:
-            sentences: running text, a sentence each (or one); or a table of stimuli, whose rows come back
-                with the columns that the command adds to them (docs/guide/stimuli.md).
+            sentences: running text, a sentence each (or one), in a list, a Series, …; or a table of stimuli,
+                whose rows come back with the columns that the command adds to them (docs/guide/stimuli.md).
             words: rows of text words instead of tokens.
             nats: instead of bits.
             entropy: add the entropy of the distribution before each token (a word's first).
@@ -164,7 +170,8 @@ class Model:
         Returns:
             Columns ``sentence_id`` (from 1), ``token_id`` and ``token`` (``word_id`` and ``word``), ``start``
             and ``end`` (characters of the sentence), ``surprisal``, and ``entropy``, ``rank``, ``parse`` if
-            requested. For a table its own columns, and ``model``, ``surprisal`` and so on.
+            requested. For a table its own columns, and ``model``, ``surprisal`` and so on. Rows have the
+            labels of the index of the Series or table, repeated for sentences with several rows.
 
         Raises:
             InputError: for a sentence that cannot be scored, or a table whose columns do not determine
@@ -177,11 +184,12 @@ class Model:
         unit: Unit = "nats" if nats else "bits"
         scorer: Scorer = self._searcher() if parses else WithMeasures(self._scorer(measures), measures)
         rejects = Rejects("skip" if skip else "fail", hint="skip=True excludes it")
-        if hasattr(sentences, "iloc"):
+        if hasattr(sentences, "iloc") and hasattr(sentences, "columns"):
             if rank:
                 raise PdtoolsError("ranks are of tokens: they cannot be combined with a table")
             sheet = sheet_of_pandas(cast("pd.DataFrame", sentences))
-            stimuli = read_stimuli(sheet, columns, words=words, glue=glue)
+            names = {role: str(name) for role, name in (columns or {}).items()}
+            stimuli = read_stimuli(sheet, names, words=words, glue=glue)
             new_columns(stimuli, frequency=frequency is not None, parses=parses)
             measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
             measured = (*measured, "spaces") if correct_spaces else measured
@@ -205,7 +213,7 @@ class Model:
             for result in found
             for row in result.rows
         ]
-        return _frame(table, ["sentence_id", *of_rows])
+        return _frame(table, ["sentence_id", *of_rows], _index(sentences))
 
     def score(self, pairs: Iterable[tuple[str, str]] | pd.DataFrame) -> pd.DataFrame:
         """Judge whether the good sentence of a minimal pair is more probable than the bad one.
@@ -216,17 +224,18 @@ class Model:
         Returns:
             A row for each pair, with the columns of ``items.parquet`` of ``pdtools eval-blimp``:
             ``sentence_good``, ``sentence_bad``, ``logprob_good`` and ``logprob_bad`` (nats), ``tokens_good``,
-            ``tokens_bad``, ``outcome`` (right, wrong, tie, unscorable), ``correct``, ``reason``, …
+            ``tokens_bad``, ``outcome`` (right, wrong, tie, unscorable), ``correct``, ``reason``, …; with the
+            index of the table.
+
+        Raises:
+            InputError: for a table without these columns, or what is no pair of sentences.
         """
-        given = pairs if isinstance(pairs, Iterable) and not hasattr(pairs, "itertuples") else None
-        if given is None:
-            given = zip(pairs["sentence_good"], pairs["sentence_bad"], strict=True)  # type: ignore[index]
         made = [
             Pair(paradigm="pairs", phenomenon=None, field=None, number=str(number), good=good, bad=bad)
-            for number, (good, bad) in enumerate(given, start=1)
+            for number, (good, bad) in enumerate(_pairs(pairs), start=1)
         ]
         found: pd.DataFrame = evaluate_blimp(made, self._scorer()).table("items").to_pandas()
-        return found
+        return found if (index := _index(pairs)) is None else found.set_axis(index)
 
     def evaluate(self, benchmark: str, data: str | Path, *, limit: int | None = None) -> Results:
         """Score a benchmark, as ``pdtools eval-benchmark`` does.
@@ -243,6 +252,7 @@ class Model:
         Raises:
             InputError: for a file that is no benchmark, or data that do not fit it.
         """
+        _check_number("limit", limit)
         known = read_benchmark(benchmark)
         if known.suites:
             if limit is not None:
@@ -268,6 +278,8 @@ class Model:
         """
         import numpy as np
 
+        _check_number("most", most)
+        (prefix,) = _sentences([prefix])
         logprobs = self._scorer().following(prefix)
         order = np.argsort(-logprobs, kind="stable")[:most]
         table = [
@@ -299,6 +311,7 @@ class Model:
         Raises:
             PdtoolsError: if the model cannot parse.
         """
+        _check_number("k_best", k_best)
         searcher = self._searcher()
         results = decode(self._lines(sentences), searcher, rejects=Rejects("skip"), k_best=k_best)
         table = [
@@ -307,7 +320,8 @@ class Model:
             for k, (joint, tree) in enumerate(found.k_best)
         ]
         parses = ["tree", "arcs"] if searcher.has_arcs else ["tree"]
-        return _frame(table, ["id", "rank", "joint", "marginal", *parses, "dropped"])
+        names = ["id", "rank", "joint", "marginal", *parses, "dropped"]
+        return _frame(table, names, _index(sentences))
 
     def trees(self, sentences: str | Iterable[str]) -> list[Tree]:
         """The best tree of every sentence; a flat one if there is none, as ``pdtools decode`` writes it.
@@ -333,6 +347,8 @@ class Model:
         Raises:
             PdtoolsError: if it is a Hugging Face model, or a masked one.
         """
+        for name, value in (("number", number), ("max_tokens", max_tokens)):
+            _check_number(name, value)
         loaded = self._checkpoint("strings are drawn from")
         loaded.model.check_causal()
         has_trees, tokenizer = loaded.model.has_derivations, loaded.tokenizer
@@ -360,6 +376,8 @@ class Model:
         """
         from pdtools.inspection.tracing import trace
 
+        _check_number("hypotheses", hypotheses)
+        (sentence,) = _sentences([sentence])
         return trace(
             self.folder if self._loaded is None else self._loaded,
             sentence,
@@ -384,14 +402,76 @@ class Model:
 
     def _lines(self, sentences: str | Iterable[str]) -> Sequence[SourcedLine]:
         style = self.settings["text_style"]
-        given = [sentences] if isinstance(sentences, str) else sentences
         return [
             SourcedLine(read_sentence(text, "text", style), split_text_words(text), _GIVEN, number)
-            for number, text in enumerate(given, start=1)
+            for number, text in enumerate(_sentences(sentences), start=1)
         ]
 
 
-def _frame(rows: list[list[Any]], names: list[str]) -> pd.DataFrame:
+def _sentences(given: Any) -> list[str]:
+    """The sentences that a caller gave, in any iterable.
+
+    Raises:
+        PdtoolsError: if it is none, or one of them is no text.
+    """
+    if isinstance(given, str):
+        return [given]
+    if isinstance(given, (bytes, Mapping)) or hasattr(given, "columns") or not isinstance(given, Iterable):
+        kind = type(given).__name__
+        raise PdtoolsError(f"sentences have to be a string, or a list or Series of strings, not {kind}")
+    found = list(given)
+    for number, text in enumerate(found, start=1):
+        if not isinstance(text, str):
+            reason = f"{text!r} is no sentence: text is needed"
+            raise InputError(reason, file=_GIVEN, line=number, hint=_about_missing([text]))
+    return found
+
+
+def _about_missing(values: Iterable[Any]) -> str | None:
+    """Advice if one of the values is missing, for pandas or Python."""
+    missing = {"NoneType", "NAType", "NaTType", "float", "float64"}
+    return MISSING_IN_PANDAS if any(type(value).__name__ in missing for value in values) else None
+
+
+def _pairs(given: Any) -> list[list[str]]:
+    """The pairs of sentences that a caller gave: (good, bad) each.
+
+    Raises:
+        PdtoolsError: if one is no pair of texts, or a table lacks its columns.
+    """
+    if hasattr(given, "columns"):
+        names, there = ("sentence_good", "sentence_bad"), list(given.columns)
+        for name in names:
+            if (n := there.count(name)) != 1:
+                reason = f"{n or 'no'} {'columns' if n else 'column'} {name!r} in the table"
+                raise InputError(reason, file="pairs", hint=", ".join(map(str, there)))
+        given = zip(*(given[name] for name in names), strict=True)
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise PdtoolsError(f"pairs have to be a list of (good, bad), or a table, not {type(given).__name__}")
+    found = []
+    for number, pair in enumerate(given, start=1):
+        texts = [pair] if isinstance(pair, str) or not isinstance(pair, Iterable) else list(pair)
+        if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
+            reason = f"{pair!r} is no pair of sentences, (good, bad)"
+            raise InputError(reason, file="pairs", line=number, hint=_about_missing(texts))
+        found.append(texts)
+    return found
+
+
+def _check_number(name: str, value: Any) -> None:
+    """Refuse an argument that is neither None nor a whole number from 1 on."""
+    if value is not None and not (isinstance(value, Integral) and int(value) > 0):
+        raise PdtoolsError(f"{name} is {value!r}: has to be a whole number of at least 1")
+
+
+def _index(given: Any) -> pd.Index | None:
+    """The index of a pandas object; None for others."""
+    return given.index if hasattr(given, "iloc") else None
+
+
+def _frame(rows: list[list[Any]], names: list[str], index: pd.Index | None = None) -> pd.DataFrame:
+    """A table; with an index whose label n, from 1, belongs to the rows that begin with n."""
     import pandas as pd
 
-    return pd.DataFrame(rows, columns=pd.Index(names))
+    labels = None if index is None else index.take(pd.Index([row[0] - 1 for row in rows], dtype="int64"))
+    return pd.DataFrame(rows, columns=pd.Index(names), index=labels)

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pdtools.errors import PdtoolsError
+
 if TYPE_CHECKING:
     import torch
 
@@ -39,6 +41,27 @@ def prepare_torch(device: str, threads: int) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device
+
+
+def pick_device(name: str, threads: int) -> str:
+    """The device with ``auto`` resolved, like :func:`prepare_torch`, if it exists.
+
+    Raises:
+        PdtoolsError: if it does not.
+    """
+    if name != "mps" and name.partition(":")[0] not in ("auto", "cpu", "cuda"):
+        raise PdtoolsError(f"--device {name}: must be auto, cpu, cuda, cuda:N or mps")
+    name = prepare_torch(name, threads)
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+        if ":" in name and name.startswith("cuda"):
+            torch.cuda.set_device(name)  # Triton launches kernels there
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0].split(". ")[0]
+        raise PdtoolsError(f"--device {name}: no such device here ({reason})") from error
+    return name
 
 
 def widest_float(device: torch.device | str) -> torch.dtype:

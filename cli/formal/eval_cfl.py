@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 
@@ -25,7 +26,6 @@ from ..options import (
 )
 from ..outputs import check_picture
 from ..panels import output_option
-from ..running import pick_device
 
 if TYPE_CHECKING:
     from pdtools.formal import Grammar

@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from pdtools.evaluation.record import Statistic
 
 CONFIDENCE = 0.95
+FEWEST = 10
+"""The fewest items whose bootstrap is given as an interval: those of fewer are too narrow, or of no width."""
+FEW_ITEMS = (
+    f"no interval over items: with fewer than {FEWEST}, beyond one of each unit, it would be too narrow"
+)
 _AT_ONCE = 1 << 21  # numbers of a bootstrap in memory at the same time
 
 
@@ -48,6 +53,11 @@ def bootstrap(
     import numpy as np
 
     return np.concatenate(list(drawn_scores(numbers[:, None], statistic, rng, samples)))[:, 0]
+
+
+def are_few(items: int, units: int = 1) -> bool:
+    """Return whether items are too few for an interval; of a unit, the first adds nothing to its width."""
+    return items - units < FEWEST - 1
 
 
 def interval(drawn: NDArray[np.float64]) -> tuple[float, float]:

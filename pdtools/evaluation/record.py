@@ -164,6 +164,7 @@ class Evaluation:
             results are compared like ``outcomes``.
         subject: the setting that names the data.
         lower_is_better: whether low scores are good.
+        geometric: whether scores are perplexities: their logarithms are averaged and compared.
         same: settings that two comparable results share, with the words for data that differ in them.
         data: prefix of the roles of inputs that are the data; None: items or settings tell.
         ignores_end: whether scores do not depend on whether end-of-sentence is counted.
@@ -194,6 +195,7 @@ class Evaluation:
     fractions: bool = False
     subject: str = "task"
     lower_is_better: bool = False
+    geometric: bool = False
     same: Mapping[str, str] = field(default_factory=dict)
     data: str | None = None
     ignores_end: bool = False

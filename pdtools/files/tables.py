@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Literal
 
 from pdtools.errors import InputError
 from pdtools.files.inputs import read_lines
@@ -49,3 +51,43 @@ def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             raise InputError(f"not CSV: {error}", file=path, line=number) from error
         yield number, cells or [""]
+
+
+QUOTED = re.compile(r'"(?:[^"]|"")*"')
+"""A whole cell in quotes, with its own quotes doubled."""
+
+
+def quoting(lines: Iterable[str]) -> Literal["", "all", "quotes", "commas"]:
+    """Tell the quotes that a program wrote around cells of TSV from quotes of the text.
+
+    R and others quote all cells of text, the header's too. Excel, pandas and readr quote only cells that need
+    it: with a quote, which is doubled; Excel those with a comma too. So the quotes are a program's only if
+    all cells with a quote are of that form.
+
+    Args:
+        lines: the lines of a file, its header first.
+
+    Returns:
+        The cells that are quoted: all; those with quotes; those with commas alone, if there are no others;
+        empty: none, and all quotes are of the text.
+    """
+    lines = iter(lines)
+    header = next(lines, "")
+    if all(map(QUOTED.fullmatch, header.split("\t"))):
+        return "all"
+    doubled = around_comma = bare_comma = False
+    for line in lines:
+        if '"' not in line and "," not in line:
+            continue
+        for cell in line.split("\t"):
+            if '"' not in cell:
+                bare_comma |= "," in cell
+            elif not QUOTED.fullmatch(cell) or not ('""' in cell[1:-1] or "," in cell):
+                return ""
+            elif '""' in cell[1:-1]:
+                doubled = True
+            else:
+                around_comma = True
+    if around_comma and bare_comma:
+        return ""
+    return "quotes" if doubled else "commas" if around_comma else ""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few
 from pdtools.evaluation.comparison.compare import Difference
 from pdtools.evaluation.comparison.engine import BESIDE_EXACT, PairDifference, Score
 from pdtools.evaluation.comparison.main_scores import GroupedScores
@@ -27,7 +28,14 @@ from pdtools.report.tables import (
 )
 
 _MARKS = ("†", "‡", "††", "‡‡")  # footnote marks
+_LONG = 1e9  # beyond it two digits and a power of ten are shown
 _NAMES_WIDTH = 24  # width of two models' names as headings of columns
+
+
+GEOMETRIC = (
+    "perplexities: means are geometric; deviations, intervals and differences are those of logarithms, given"
+    " as perplexities"
+)
 
 
 def percent(score: float | None) -> float | None:
@@ -221,6 +229,8 @@ def print_classification(results: Results) -> None:
     print_table([title, "score", "95%"], rows)
     ties = f", {counts['ties']} ties" if "ties" in counts else ""
     print_note(f"{counts['items']} items, {counts['items_labelled']} with labels{ties}")
+    if spans and are_few(counts["items_labelled"]):
+        print_note(FEW_ITEMS)
     if "by_label" in counts:
         print()
         columns = ("gold", "predicted", "right")
@@ -243,6 +253,8 @@ def print_comparison(found: dict[str, Any], first: str, second: str, *, details:
     _print_levels(found["groups"], 100, details=details)
     if details:
         _print_levels(found["margins"], 1, details=True)
+    if any(group.low is None for group in (*found["groups"], *found["margins"])):
+        print_note(FEW_ITEMS)
     _print_notes("notes: ", found["notes"])
 
 
@@ -273,9 +285,11 @@ def _compared(group: Difference, unit: int, *, interval: bool = True) -> tuple[C
     Args:
         unit: 100 for fractions that are printed as percent, 1 for bits.
     """
-    between = [f"[{unit * group.low:+.2f}, {unit * group.high:+.2f}]"] if interval else []
     scores = (unit * group.a, unit * group.b, f"{unit * group.difference:+.2f}")
-    return (group.name or "overall", *scores, *between, f"{group.p:.2g}")
+    low, high, p = group.low, group.high, group.p
+    between = None if low is None or high is None else f"[{unit * low:+.2f}, {unit * high:+.2f}]"
+    ends = [between] if interval else []
+    return (group.name or "overall", *scores, *ends, None if p is None else f"{p:.2g}")
 
 
 def print_main_scores(found: GroupedScores, *, latex: bool) -> None:
@@ -307,6 +321,8 @@ def print_main_scores(found: GroupedScores, *, latex: bool) -> None:
     for label, of in bounds.items():
         if of and len(of) < len(scores[label]):
             print_note(f"{label}: {BESIDE_EXACT}")
+    if len(found.groups) < sum(found.groups.values()) and any(each.geometric for each in found.scores):
+        print_note(GEOMETRIC)
     single = [name for name, n in found.groups.items() if n == 1]
     if len(single) < len(found.groups):
         print_note("±: standard deviation over runs that differ in their seeds (n − 1)")
@@ -408,13 +424,15 @@ def print_many(found: ManyComparison, *, details: bool = False) -> None:
         f"{' (a mean of two runs is in it in 88 to 95 of a hundred cases)' if two else ''}."
         " p: corrected, by Holm"
     )
+    if any(score.geometric for score in found.scores):
+        print_note(GEOMETRIC)
     _print_evaluations(found.notes, found.refused)
 
 
 def _print_overall(name: str, score: Score) -> None:
     digits = digits_of_score(score)
     print_table(
-        ["group", "runs", "mean", "sd", "95%"],
+        ["group", "runs", "geometric mean" if score.geometric else "mean", "sd", "95%"],
         [
             (
                 with_bound(each.group, each.bound),
@@ -489,4 +507,7 @@ def _ps(pair: PairDifference) -> tuple[Cell, Cell]:
 
 
 def _bounds(interval: tuple[float, float] | None, digits: int, sign: str = "") -> str | None:
-    return None if interval is None else f"[{', '.join(decimal(edge, digits, sign) for edge in interval)}]"
+    if interval is None:
+        return None
+    edges = (f"{edge:{sign}.2g}" if abs(edge) > _LONG else decimal(edge, digits, sign) for edge in interval)
+    return f"[{', '.join(edges)}]"

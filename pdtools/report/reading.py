@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+from pdtools.evaluation.bootstrap import FEWEST, are_few
 from pdtools.evaluation.reading.effects import place_name
 from pdtools.evaluation.results import Results
 from pdtools.report.tables import Cell, decimals, print_note, print_table
@@ -56,6 +57,8 @@ def print_reading(results: Results) -> None:
         digits = [digits_of_gain(row[1:4]) for row in rows]
         print_table(["difference of ΔLL", "", "from", "to", "p", "p by words"], rows, digits=digits)
     print_note("p: models exchanged in whole items; p by words: in single words, as in papers")
+    if are_few(counts["groups"]):
+        print_note(f"with fewer than {FEWEST} items intervals over items are too narrow")
     if (least := 2.0 ** (1 - counts["groups"])) > _ALPHA:
         print_note(f"with {counts['groups']} items p cannot be below {least:.2g}, whatever the models")
     print()

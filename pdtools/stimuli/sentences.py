@@ -24,6 +24,8 @@ ROLES = {
     "word": ("word",),
 }
 _HINT = "--column sentence=NAME says which one has them; a file of sentences alone is called .txt"
+MISSING_IN_PANDAS = "pandas reads null, NA and empty cells as missing: read_csv(…, keep_default_na=False)"
+"""Advice for cells that are missing in a pandas table."""
 _WORD = re.compile(r"\S+")
 _BREAKS = re.compile(r"\s*[\t\r\n]\s*")
 _WHOLE = re.compile(r"[-+]?\d+(\.0+)?")
@@ -134,6 +136,23 @@ class _Columns:
     def has(self, role: str) -> bool:
         """Return whether there is a column with this role, or several."""
         return role in self.given or any(map(self.named, ROLES[role]))
+
+    def written(self, place: int) -> list[str]:
+        """The cells of a column of sentences, or their parts, as text.
+
+        Raises:
+            InputError: if cells of a pandas table are missing, or neither texts nor numbers.
+        """
+        sheet, name = self.sheet, self.called(place)
+        rows = list(zip(sheet.numbers, sheet.cells[place], strict=True)) if sheet.form == "pandas" else []
+        if missing := [str(number) for number, cell in rows if cell is None]:
+            some = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
+            reason = f"{name!r} is missing in {len(missing)} of {len(rows)} rows: {some}"
+            raise InputError(reason, file=sheet.name, hint=MISSING_IN_PANDAS)
+        for number, cell in rows:
+            if isinstance(cell, bool) or not isinstance(cell, (str, int, float)):
+                raise InputError(f"{name} is {cell!r}, which is no text", file=sheet.name, line=number)
+        return sheet.texts(place)
 
     def called(self, place: int) -> str:
         """A column's name, for people."""
@@ -251,7 +270,7 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
         raise InputError(
             reason, file=sheet.name, hint="of regions in a sentence the spaces beside bars count"
         )
-    texts = [sheet.texts(place) for place in places]
+    texts = [columns.written(place) for place in places]
     bars = any("|" in text for column in texts for text in column)
     brackets = not bars and any("[" in text for column in texts for text in column)
     found, close = _Found(), 0
@@ -342,9 +361,9 @@ def _long(columns: _Columns, of_words: bool, words: bool, glue: str) -> Stimuli:
     sheet = columns.sheet
     unit = columns.one("word" if of_words else "text")
     assert unit is not None
-    texts = sheet.texts(unit)
+    texts = columns.written(unit)
     item, condition, sentence = map(columns.one, ("item", "condition", "sentence"))
-    of_sentence = [] if sentence is None else sheet.texts(sentence)
+    of_sentence = [] if sentence is None else columns.written(sentence)
     is_numbered = bool(of_sentence) and all(map(_WHOLE.fullmatch, of_sentence))
     keys = [sheet.texts(place) for place in (item, condition, sentence) if place is not None]
     if not keys:

@@ -178,8 +178,12 @@ def _region_texts(stimuli: Stimuli) -> list[str]:
 
 
 def sheet_of_pandas(frame: pd.DataFrame) -> Sheet:
-    """Convert a pandas table; its rows are numbered from 1."""
-    cells = [frame.iloc[:, i].tolist() for i in range(frame.shape[1])]
+    """Convert a pandas table; its rows are numbered from 1, and missing values are None."""
+    columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
+    cells = [
+        [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
+        for column in columns
+    ]
     names = tuple(map(str, frame.columns))
     return Sheet(
         name="table",
@@ -192,13 +196,16 @@ def sheet_of_pandas(frame: pd.DataFrame) -> Sheet:
 
 
 def as_pandas(made: Made) -> pd.DataFrame:
-    """Convert to pandas: the given table's rows and types, then the new columns."""
-    frame: pd.DataFrame = made.sheet.table.iloc[made.rows].reset_index(drop=True)
+    """Convert to pandas: the given table's rows, index and types, then the new columns."""
+    import pandas as pd
+
+    frame: pd.DataFrame = made.sheet.table.iloc[made.rows]
+    new = {}
     for name, values in made.columns.items():
-        frame[name] = values
+        new[name] = pd.Series(values, index=frame.index)
         if name in _COUNTS:
-            frame[name] = frame[name].astype("Int64" if frame[name].isna().any() else "int64")
-    return frame
+            new[name] = new[name].astype("Int64" if new[name].isna().any() else "int64")
+    return pd.concat([frame, pd.DataFrame(new, index=frame.index)], axis=1)
 
 
 def check_name(output: str) -> None:

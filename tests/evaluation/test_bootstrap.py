@@ -20,6 +20,13 @@ def test_intervals_are_those_of_the_mean() -> None:
     assert nothing == {"f1": None}
 
 
+@pytest.mark.parametrize(("items", "has_interval"), [(1, False), (9, False), (10, True)])
+def test_fewer_than_ten_items_give_no_interval(items: int, has_interval: bool) -> None:
+    gold, predicted = np.zeros(items, dtype=int), np.arange(items) % 2
+    found = intervals({"accuracy": item_score("accuracy", None)}, gold, predicted, seed=1, samples=100)
+    assert (found["accuracy"] is not None) == has_interval
+
+
 @pytest.mark.parametrize(("other", "has_interval"), [(1, False), (0, True)])
 def test_a_score_that_less_than_half_of_the_samples_have_has_no_interval(
     other: int, has_interval: bool
@@ -33,7 +40,7 @@ def test_a_score_that_less_than_half_of_the_samples_have_has_no_interval(
 
 
 def test_what_is_drawn_are_pairs_of_gold_and_predicted() -> None:
-    gold = np.arange(9.0)
+    gold = np.arange(10.0)
     scores = {name: item_score(name, None) for name in ("pearson", "spearman")}
     found = intervals(scores, gold, 2 * gold + 4, seed=3, samples=50)
     assert found == {name: pytest.approx([1, 1]) for name in scores}

@@ -8,6 +8,7 @@ import json
 import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +28,10 @@ from pdtools.evaluation.parsing.prm import read_parameters
 from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.evaluation.sg.items import item_results, read_item_results
 from pdtools.evaluation.sg.suites import read_suites
-from pdtools.files import read_json, read_lines
+from pdtools.files import Rejects, read_json, read_lines
+from pdtools.stimuli.sentences import read_stimuli
+from pdtools.stimuli.surprisals import Surprisals
+from pdtools.stimuli.written import as_pandas, make_table, sheet_of_pandas
 
 CONDITIONS = [
     {
@@ -239,3 +243,95 @@ def test_json_nested_without_an_end(text: str, tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(InputError):
             read(file)  # type: ignore[operator]
+
+
+MISSING = [None, float("nan"), pd.NA, pd.NaT]
+PANDAS_TEXTS = st.sampled_from(["a", "b", "The dog | barks.", "c d", "é"])
+PANDAS_CELLS = st.one_of(
+    st.sampled_from(["a", "The dog | barks.", "[a] b", "", " ", "null", "NA", "a\nb", "é"]),
+    st.sampled_from([*MISSING, 1, 2.5, -0.0, 10**30, float("inf"), True, b"a", ["a"], pd.Timestamp(0)]),
+)
+DTYPES = [
+    "object",
+    "category",
+    "string[python]",
+    "string[pyarrow]",
+    "str",
+    "Int64",
+    "float64",
+    "int64[pyarrow]",
+]
+NAMES = [
+    "sentence",
+    "item",
+    "condition",
+    "word",
+    "text",
+    "region",
+    "number",
+    "word_number",
+    "x",
+    0,
+    None,
+    "x",
+]
+LABELS = st.sampled_from(["range", "texts", "same", "levels", "times", "categories"])
+
+
+def labelled(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
+    n = len(frame)
+    indices = {
+        "range": pd.RangeIndex(n),
+        "texts": pd.Index([f"r{(7 * i) % 5}" for i in range(n)], dtype="str"),
+        "same": pd.Index([0] * n),
+        "levels": pd.MultiIndex.from_arrays([["a"] * n, range(n)], names=["list", None]),
+        "times": pd.date_range("2026-01-01", periods=n),
+        "categories": pd.CategoricalIndex([f"r{i % 2}" for i in range(n)]),
+    }
+    return frame.set_axis(indices[kind])
+
+
+@fuzz
+@given(
+    read=st.sampled_from([["sentence"], ["item", "word"], ["item", "region", "text"]]),
+    columns=st.lists(
+        st.tuples(
+            st.sampled_from(NAMES),
+            st.sampled_from(DTYPES),
+            st.lists(st.one_of(PANDAS_TEXTS, PANDAS_CELLS), min_size=5, max_size=5),
+        ),
+        max_size=4,
+    ),
+    texts=st.lists(PANDAS_TEXTS, min_size=5, max_size=5),
+    dtype=st.sampled_from(DTYPES[:5]),
+    labels=LABELS,
+    order=st.lists(st.integers(0, 4), max_size=5),
+    words=st.booleans(),
+)
+def test_tables_of_pandas(
+    read: list[str],
+    columns: list[tuple[object, str, list[object]]],
+    texts: list[str],
+    dtype: str,
+    labels: str,
+    order: list[int],
+    words: bool,
+) -> None:
+    """A table of any types, filtered or drawn, is refused or comes back with its index and its cells."""
+    series = [pd.Series(texts, dtype=dtype) for _ in read]
+    for _, kind, cells in columns:
+        try:
+            series.append(pd.Series(cells, dtype=kind))
+        except (TypeError, ValueError, OverflowError):  # pandas has no such column
+            series.append(pd.Series(cells, dtype=object))
+    names = [*read, *(name for name, _, _ in columns)]
+    frame = pd.concat(series, axis=1).set_axis(names, axis=1)
+    frame = labelled(frame, labels).iloc[order]
+    before = frame.copy(deep=True)
+    with refusing():
+        stimuli = read_stimuli(sheet_of_pandas(frame), words=words)
+        made = make_table(stimuli, {"m": Surprisals(stimuli, "text", "bits", Rejects("skip"))})
+        found = as_pandas(made)
+        assert found.index.equals(frame.index.take(made.rows))
+        pd.testing.assert_frame_equal(found.iloc[:, : frame.shape[1]], frame.iloc[made.rows])
+    pd.testing.assert_frame_equal(frame, before)

@@ -7,6 +7,7 @@ import io
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -155,6 +156,127 @@ def test_what_cannot_be_done_is_said(folders: dict[str, Path]) -> None:
         model.next_token("zebra")
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pdtools.nothing  # noqa: B018
+
+
+STIMULI = pd.DataFrame({"item": [1, 2, 3], "sentence": ["a b c", "c b", "b"]}, index=[30, 10, 20])
+LABELS = [
+    pd.Index([30, 10, 20], name="sentence"),
+    pd.Index([7, 7, 7]),
+    pd.Index(["x", None, "x"]),
+    pd.MultiIndex.from_tuples([("a", 2), ("b", 1), ("a", 1)], names=["list", "item"]),
+    pd.CategoricalIndex(["x", "y", "z"]),
+    pd.date_range("2026-01-01", periods=3),
+]
+
+
+@pytest.mark.parametrize("labels", LABELS, ids=lambda labels: type(labels).__name__)
+@pytest.mark.parametrize("dtype", ["object", "category", "string[python]", "string[pyarrow]"])
+def test_the_index_comes_back(folders: dict[str, Path], labels: pd.Index, dtype: str) -> None:
+    """Of a table, of its words, of a Series of sentences, and of pairs: each crossed with types of texts."""
+    model = pdtools.load(folders["base"])
+    table = STIMULI.astype({"sentence": dtype}).set_axis(labels)
+    bits = [model.surprisal(text).surprisal[:-1].sum() for text in STIMULI.sentence]
+    for some in (table, table[table["item"] > 1], table.iloc[::-1]):  # whole, filtered, sorted
+        of_sentences = model.surprisal(some)
+        pd.testing.assert_index_equal(of_sentences.index, some.index)
+        assert of_sentences.surprisal.tolist() == pytest.approx([bits[i - 1] for i in some["item"]], abs=1e-5)
+        assert of_sentences.sentence.dtype == table.sentence.dtype
+        n_words = [len(text.split()) for text in some.sentence]
+        words = model.surprisal(some, words=True)
+        pd.testing.assert_index_equal(words.index, some.index.repeat(n_words))
+        of_series = model.surprisal(some.sentence)
+        pd.testing.assert_index_equal(of_series.index, some.index.repeat([n + 1 for n in n_words]))
+        pairs = pd.DataFrame({"sentence_good": some.sentence, "sentence_bad": some.sentence})
+        pd.testing.assert_index_equal(model.score(pairs).index, some.index)
+    parsed = pdtools.load(folders["pushdown"]).parse(table.sentence[:2], k_best=2)
+    pd.testing.assert_index_equal(parsed.index, labels[:2].repeat([2, 1]))
+
+
+def test_numbers_of_a_filtered_table_go_to_its_rows(folders: dict[str, Path]) -> None:
+    model = pdtools.load(folders["base"])
+    table, mine = STIMULI.reset_index(drop=True), STIMULI.reset_index(drop=True).iloc[1:]
+    table.loc[mine.index, "bits"] = model.surprisal(mine).surprisal
+    assert math.isnan(table.bits[0])
+    assert table.bits[1:].tolist() == model.surprisal(mine).surprisal.tolist()
+
+
+def test_missing_cells_of_other_columns_and_odd_names_do_no_harm(folders: dict[str, Path]) -> None:
+    model = pdtools.load(folders["base"])
+    wanted = model.surprisal(STIMULI).surprisal
+    odd = STIMULI.assign(item=pd.array([1, pd.NA, 3], dtype="Int64"), when=[pd.NaT, None, float("nan")])
+    tables = [odd, pd.concat([STIMULI, STIMULI["item"].rename("x"), STIMULI["item"].rename("x")], axis=1)]
+    tables += [STIMULI.set_axis(pd.CategoricalIndex(STIMULI.columns), axis=1)]
+    for table in tables:
+        found = model.surprisal(table)
+        pd.testing.assert_series_equal(found.surprisal, wanted)
+        own = found.iloc[:, : table.shape[1]]
+        pd.testing.assert_frame_equal(own, table.set_axis(own.columns, axis=1))
+    numbered = STIMULI.set_axis([0, 1], axis=1)
+    assert model.surprisal(numbered, columns={"sentence": 1}).surprisal.tolist() == wanted.tolist()
+
+
+WORDS = "item,word_number,word\n1,1,a\n1,2,null\n1,3,NA\n1,4,b\n"
+
+
+def test_words_that_pandas_takes_for_missing_are_refused(folders: dict[str, Path]) -> None:
+    model = pdtools.load(folders["base"])
+    reason = r"table: 'word' is missing in 2 of 4 rows: 2, 3 \(pandas reads null, NA .*keep_default_na=False"
+    for options in ({}, {"dtype_backend": "numpy_nullable"}, {"dtype_backend": "pyarrow"}):
+        with pytest.raises(InputError, match=reason):
+            model.surprisal(pd.read_csv(io.StringIO(WORDS), **options), words=True)
+    table = pd.read_csv(io.StringIO(WORDS), keep_default_na=False)
+    with pytest.raises(InputError, match="words unknown to the model: null, NA"):
+        model.surprisal(table, words=True)
+
+
+def test_the_guides_lines_give_the_commands_numbers(test_data: Path) -> None:
+    file = test_data.parent / "cases" / "4" / "s8_words.csv"
+    if not file.is_file():
+        pytest.skip("the cases are not at hand")
+    found = pdtools.load("english-base").surprisal(pd.read_csv(file, keep_default_na=False), words=True)
+    assert found.surprisal[2] == pytest.approx(22.33, abs=0.005)
+
+
+TEXT = "a b"
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (lambda m: m.surprisal(5), "sentences have to be a string, or a list or Series of strings, not int"),
+        (lambda m: m.surprisal({1: TEXT}), "a string, or a list or Series of strings, not dict"),
+        (lambda m: m.surprisal([TEXT, 5]), "sentences:2: 5 is no sentence: text is needed"),
+        (lambda m: m.surprisal([None]), "sentences:1: None is no sentence: .*keep_default_na"),
+        (lambda m: m.surprisal(pd.Series([TEXT, pd.NA], dtype="string")), "sentences:2: <NA> is no sentence"),
+        (lambda m: m.surprisal(STIMULI.assign(sentence=True)), "table:1: sentence is True, which is no text"),
+        (lambda m: m.surprisal(STIMULI.assign(sentence=pd.NaT)), "missing in 3 of 3 rows: 1, 2, 3"),
+        (lambda m: m.surprisal(STIMULI[:0]), "table: there is no row below the header"),
+        (lambda m: m.surprisal(pd.Series([TEXT, 5])), "sentences:2: 5 is no sentence: text is needed$"),
+        (lambda m: m.next_token(5), "sentences:1: 5 is no sentence"),
+        (lambda m: m.trace(5), "sentences:1: 5 is no sentence"),
+        (lambda m: m.score([(TEXT, TEXT, TEXT)]), "pairs:1: .* is no pair of sentences, .good, bad.$"),
+        (lambda m: m.score(["ab"]), "pairs:1: 'ab' is no pair of sentences"),
+        (lambda m: m.score([(TEXT, None)]), "pairs:1: .* is no pair of sentences.*keep_default_na"),
+        (lambda m: m.score(5), "pairs have to be a list of .good, bad., or a table, not int"),
+        (lambda m: m.score(STIMULI), r"pairs: no column 'sentence_good' in the table \(item, sentence\)"),
+        (lambda m: m.evaluate("blimp", ".", limit=0), "limit is 0: has to be a whole number of at least 1"),
+        (lambda m: m.parse(TEXT, k_best=1.5), "k_best is 1.5: has to be a whole number"),
+        (lambda m: m.next_token("a", -1), "most is -1: has to be a whole number"),
+        (lambda m: m.sample(3, max_tokens=-1), "max_tokens is -1: has to be a whole number"),
+        (
+            lambda m: pdtools.load(m.folder, device="tpu"),
+            "device tpu: must be auto, cpu, cuda, cuda:N or mps",
+        ),
+        (lambda m: pdtools.load(m.folder, dtype="fp16"), "dtype is 'fp16': has to be one of float32, bf16"),
+        (lambda m: pdtools.load(m.folder, max_batch=0), "max_batch is 0: has to be a whole number"),
+    ],
+)
+def test_what_is_no_argument_is_said_in_one_line(
+    folders: dict[str, Path], call: Callable[[pdtools.Model], object], line: str
+) -> None:
+    with pytest.raises(PdtoolsError, match=line) as caught:
+        call(pdtools.load(folders["base"]))
+    assert "\n" not in str(caught.value)
 
 
 def test_the_models_to_try(

@@ -635,6 +635,7 @@ def test_reading(capsys: pytest.CaptureFixture[str]) -> None:
         ["difference of ΔLL", *numbers],
         ["large − small", "0.0625", "0.0525", "0.0825", *ends],
         "p: models exchanged in whole items; p by words: in single words, as in papers",
+        "with fewer than 10 items intervals over items are too narrow",
         "with 5 items p cannot be below 0.062, whatever the models",
         ["excluded", "number"],
         ["first", 3],

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
-from pdtools.evaluation.bootstrap import CONFIDENCE, bootstrap, interval
+from pdtools.evaluation.bootstrap import CONFIDENCE, are_few, bootstrap, interval
 from pdtools.evaluation.classification.record import item_score
 from pdtools.evaluation.perplexity.evaluate import check_shards
 from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
@@ -152,13 +152,15 @@ def intervals(
     """Percentile intervals (95%) of scores, by a bootstrap over items.
 
     Returns:
-        low and high of each score, as fractions of 1; None if fewer than half of the samples have it.
+        low and high of each score, as fractions of 1; None if fewer than half of the samples have it, and of
+        fewer than ten items.
     """
     found: dict[str, list[float] | None] = {}
     for name, score in scores.items():
         numbers = np.array(score.numbers(gold.tolist(), predicted.tolist()))
         drawn = bootstrap(numbers, score.statistic, np.random.default_rng(seed), samples)
-        found[name] = [*interval(drawn / 100)] if 2 * len(drawn) > samples else None
+        is_known = 2 * len(drawn) > samples and not are_few(len(numbers))
+        found[name] = [*interval(drawn / 100)] if is_known else None
     return found
 
 

@@ -25,9 +25,11 @@ class Difference:
         level, name: the group; for answers to prompts, the score.
         items: number of items that both runs have scored.
         a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
-        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit.
+        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit; None of
+            fewer than ten items.
         only_a, only_b: items that only one of them has right; None for numbers.
-        p: McNemar's exact test on these, two-sided; for F1, correlations and margins, a paired bootstrap's.
+        p: McNemar's exact test on these, two-sided; for F1, correlations and margins, a paired bootstrap's,
+            or None of fewer than ten items, or if no sample has the score.
     """
 
     level: str
@@ -35,11 +37,11 @@ class Difference:
     items: int
     a: float
     b: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     only_a: int | None
     only_b: int | None
-    p: float
+    p: float | None
 
     @property
     def difference(self) -> float:
@@ -148,18 +150,18 @@ def notes_of_two(comparison: Comparison) -> list[str]:
 
 def _difference(score: Score, level: str, name: str) -> Difference:
     (a, b), (pair,) = score.groups, score.pairs
-    low, high = pair.over_items or (pair.difference, pair.difference)
-    assert score.items is not None
     one = 1 if score.is_margin else 100
+    low, high = (None, None) if pair.over_items is None else (end / one for end in pair.over_items)
+    assert score.items is not None
     return Difference(
         level=level,
         name=name,
         items=score.items,
         a=a.mean / one,
         b=b.mean / one,
-        low=low / one,
-        high=high / one,
+        low=low,
+        high=high,
         only_a=pair.only_a,
         only_b=pair.only_b,
-        p=1.0 if pair.p is None else pair.p,  # no sample has the score
+        p=pair.p,
     )

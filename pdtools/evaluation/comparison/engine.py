@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.bootstrap import interval
+from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.groups import Group, Model
 from pdtools.evaluation.comparison.items import (
@@ -30,11 +29,12 @@ from pdtools.evaluation.comparison.statistics import (
     Spread,
     bootstrap_p,
     common_variance,
-    deviation,
+    exp,
     mcnemar,
+    mean_of_runs,
     resample,
 )
-from pdtools.evaluation.record import MARGIN, Evaluation, Outcomes, evaluation_of
+from pdtools.evaluation.record import MARGIN, Evaluation, Outcomes, Statistic, evaluation_of
 from pdtools.evaluation.results import read_document, read_items_table
 from pdtools.evaluation.sums import of_sums
 
@@ -60,9 +60,9 @@ class GroupScore:
         mean: their mean.
         deviation: their standard deviation (n − 1), over seeds; None for one model.
         over_items: 95% interval of the mean for these models on other items: a percentile bootstrap,
-            stratified by unit; None for scores without items.
+            stratified by unit; None for scores without items, or of fewer than ten.
         over_seeds: 95% interval for other seeds (and other items, if the score has some): Student's t;
-            None for one model.
+            None for one model, and for models with the same score.
         bound: the bound that the score is ("upper bound at beam 10"); None if it is exact.
     """
 
@@ -116,6 +116,9 @@ class Score:
         name: the group of items at this level; "" overall.
         items: number of items; None if it is compared without items.
         lower_is_better: true for perplexities and distances.
+        geometric: true for perplexities: means are geometric, and everything is computed from logarithms.
+            Deviations are those of the logarithms times the mean; differences and their intervals are
+            ratios to a's mean, less 1, times this mean.
         groups: the groups' scores.
         pairs: their differences: of all pairs, or from the baseline.
         notes: notes on the differences, and reasons why some pairs have none.
@@ -132,6 +135,7 @@ class Score:
     pairs: tuple[PairDifference, ...]
     notes: tuple[str, ...] = ()
     is_margin: bool = False
+    geometric: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +308,10 @@ class Comparison:
         resampled = resample(ones, units, statistic, table.weights, rng, samples)
         for level, name, members in groups_of(outcomes, columns):
             if level == "overall" or levels:
-                of_units = resampled.mean_of(np.unique(units[members]))
-                groups, pairs = table.compare(of_units, numbers[members] if is_share else None)
+                own = np.unique(units[members])
+                few = are_few(len(members), len(own))
+                right = numbers[members] if is_share else None
+                groups, pairs = table.compare(resampled.mean_of(own), right, few=few)
                 yield Score(
                     evaluation=self.name,
                     score=label,
@@ -316,6 +322,7 @@ class Comparison:
                     groups=groups,
                     pairs=pairs,
                     is_margin=not is_share,
+                    notes=(FEW_ITEMS,) if few else (),
                 )
 
     def _all(self) -> str:
@@ -353,10 +360,12 @@ class Comparison:
         if score is not None and not any("layout" in run.differs for run in self.runs):  # the same rows
             items = [score.read(run.table, run.folder) for run in runs]
         common: list[Any] = []
+        few = False
         if items and all(each is not None for each in items):
             common = sorted(set.intersection(*(set(each or ()) for each in items)))
         if score is None or not common:
             known = np.array([list(values)], dtype=float)
+            known = np.log(known) if record.geometric else known
             resampled = Resampled(known, np.empty((1, 0, len(table.names))), np.zeros_like(known))
             groups, pairs = table.compare(resampled, None)
         else:
@@ -367,10 +376,14 @@ class Comparison:
                 self.restrictions.append(note)
             numbers = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
             one = np.zeros(len(common), dtype=np.int64)
-            resampled = resample(numbers, one, score.statistic, table.weights, rng, samples)
+            statistic = _logarithms(score.statistic) if record.geometric else score.statistic
+            resampled = resample(numbers, one, statistic, table.weights, rng, samples)
             if not np.isfinite(resampled.scores).all():
                 return
-            groups, pairs = table.compare(resampled, numbers[..., 0] if score.is_share else None)
+            few = are_few(len(common))
+            groups, pairs = table.compare(resampled, numbers[..., 0] if score.is_share else None, few=few)
+        if record.geometric:
+            groups, pairs = _as_perplexities(groups, pairs)
         documents: dict[str, list[dict[str, Any]]] = {}
         for run in runs:
             documents.setdefault(run.group, []).append(run.document)
@@ -383,6 +396,7 @@ class Comparison:
         }
         pairs = tuple(pair for pair in pairs if (pair.a, pair.b) not in untested)
         notes = [f"not compared: {why}" for why in dict.fromkeys(untested.values())]
+        notes += [FEW_ITEMS] if few else []
         notes += [BESIDE_EXACT] if any((bounds[p.a] is None) != (bounds[p.b] is None) for p in pairs) else []
         yield Score(
             evaluation=self.name,
@@ -394,7 +408,56 @@ class Comparison:
             groups=tuple(replace(group, bound=bounds[group.group]) for group in groups),
             pairs=pairs,
             notes=tuple(notes),
+            geometric=record.geometric,
         )
+
+
+def _logarithms(statistic: Statistic) -> Statistic:
+    """The logarithm of a statistic."""
+
+    def logarithm(numbers: NDArray[np.float64], times: NDArray[np.int64] | None) -> NDArray[np.float64]:
+        import numpy as np
+
+        with np.errstate(divide="ignore"):
+            return np.log(statistic(numbers, times))
+
+    return logarithm
+
+
+def _as_perplexities(
+    groups: Sequence[GroupScore], pairs: Sequence[PairDifference]
+) -> tuple[tuple[GroupScore, ...], tuple[PairDifference, ...]]:
+    """Scores and differences of logarithms, as perplexities: see :class:`Score`."""
+
+    def ends(interval: Interval | None, scale: float = 1, less: float = 0) -> Interval | None:
+        return (
+            None
+            if interval is None
+            else (scale * (exp(interval[0]) - less), scale * (exp(interval[1]) - less))
+        )
+
+    means = {each.group: exp(each.mean) for each in groups}
+    of_groups = [
+        replace(
+            each,
+            values=tuple(map(exp, each.values)),
+            mean=means[each.group],
+            deviation=None if each.deviation is None else means[each.group] * each.deviation,
+            over_items=ends(each.over_items),
+            over_seeds=ends(each.over_seeds),
+        )
+        for each in groups
+    ]
+    of_pairs = [
+        replace(
+            each,
+            difference=means[each.b] - means[each.a],
+            over_items=ends(each.over_items, means[each.a], 1),
+            over_seeds=ends(each.over_seeds, means[each.a], 1),
+        )
+        for each in pairs
+    ]
+    return tuple(of_groups), tuple(of_pairs)
 
 
 def bound_of(record: Evaluation, label: str, documents: Sequence[Mapping[str, Any]]) -> str | None:
@@ -454,9 +517,15 @@ class _Table:
             self.pairs = []
 
     def compare(
-        self, resampled: Resampled, right: NDArray[np.float64] | None
+        self, resampled: Resampled, right: NDArray[np.float64] | None, *, few: bool = False
     ) -> tuple[tuple[GroupScore, ...], tuple[PairDifference, ...]]:
-        """Scores and differences for one unit; ``right``: (items, R), if items are right or wrong."""
+        """Scores and differences for one unit.
+
+        Args:
+            resampled: its scores, and those of samples of its items.
+            right: (items, R), if items are right or wrong.
+            few: whether items are too few for intervals over items, and p by these.
+        """
         values = [tuple(resampled.scores[0, members].tolist()) for members in self.members]
         drawn = resampled.drawn[0]  # (samples, G)
         common = [
@@ -477,6 +546,12 @@ class _Table:
             )
             for a, b in self.pairs
         )
+        if few:
+            groups = tuple(replace(each, over_items=None) for each in groups)
+            pairs = tuple(replace(each, over_items=None) for each in pairs)
+            pairs = tuple(
+                replace(each, p=None, test=None) if each.test == _BOOTSTRAP else each for each in pairs
+            )
         return groups, pairs
 
     def _discordant(self, right: NDArray[np.float64] | None, a: int, b: int) -> tuple[int, int] | None:
@@ -509,6 +584,8 @@ class _Table:
             spread = Spread.of(_variance(drawn), a.values, b.values, both=common)
             test = _SEEDS if min(len(a.values), len(b.values)) > 1 else SEEDS_OF_ONE
             test += _ITEMS_TOO if len(drawn) else ""
+            if spread.error == 0:  # the seeds do not differ: they say nothing of others
+                return found
             over_seeds = spread.interval(difference)
             return replace(found, over_seeds=over_seeds, test=test, p=spread.p(difference))
         return replace(found, test=_BOOTSTRAP, p=bootstrap_p(drawn)) if len(drawn) else found
@@ -518,14 +595,14 @@ def _group_score(
     name: str, values: tuple[float, ...], drawn: NDArray[np.float64], common: float
 ) -> GroupScore:
     spread = Spread.of(_variance(drawn), values, both=common)
-    mean = math.fsum(values) / len(values)
+    mean, deviation = mean_of_runs(values)
     return GroupScore(
         group=name,
         values=values,
         mean=mean,
-        deviation=deviation(values),
+        deviation=deviation,
         over_items=interval(drawn) if len(drawn) else None,
-        over_seeds=spread.interval(mean) if len(values) > 1 else None,
+        over_seeds=spread.interval(mean) if len(values) > 1 and spread.error else None,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.engine import Comparison, bound_of
 from pdtools.evaluation.comparison.groups import Group, check_groups
-from pdtools.evaluation.comparison.statistics import deviation
+from pdtools.evaluation.comparison.statistics import mean_of_runs
 from pdtools.evaluation.record import evaluations
 
 
@@ -22,17 +22,20 @@ class GroupedScore:
         score: its name, with its unit.
         values: by group, the value of each run that has one.
         bounds: for groups whose score is not exact, the bound that it is.
+        geometric: true for perplexities: means are geometric, and deviations those of the logarithms times
+            the mean.
     """
 
     evaluation: str
     score: str
     values: Mapping[str, tuple[float, ...]]
     bounds: Mapping[str, str] = field(default_factory=dict)
+    geometric: bool = False
 
     @property
     def means(self) -> dict[str, tuple[float, float | None]]:
         """Mean and standard deviation over seeds (n − 1) of each group that has the score."""
-        return {name: (sum(of) / len(of), deviation(of)) for name, of in self.values.items() if of}
+        return {name: mean_of_runs(of, geometric=self.geometric) for name, of in self.values.items() if of}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +59,7 @@ class GroupedScores:
             {
                 "evaluation": each.evaluation,
                 "score": each.score,
+                "geometric": each.geometric,
                 "groups": [
                     {"group": name, "values": list(each.values[name]), "mean": mean, "deviation": deviation}
                     | ({"bound": each.bounds[name]} if name in each.bounds else {})
@@ -114,6 +118,7 @@ def main_scores(groups: Sequence[Group]) -> GroupedScores:
                     for group in values
                     if (bound := bound_of(compared.runs[0].record, label, documents[group]))
                 },
+                geometric=compared.runs[0].record.geometric,
             )
             for label, values in found.items()
         ]

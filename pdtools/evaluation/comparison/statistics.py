@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pdtools.evaluation.record import Statistic
 
 _TINY = 1e-300
+_LARGEST_LOG = 690.0
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -121,6 +122,29 @@ def deviation(values: Sequence[float]) -> float | None:
         return None
     mean = math.fsum(values) / len(values)
     return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
+def mean_of_runs(values: Sequence[float], *, geometric: bool = False) -> tuple[float, float | None]:
+    """The mean of runs' scores, and their standard deviation (n − 1; None of a single one).
+
+    Args:
+        values: one or more scores.
+        geometric: whether they are perplexities, to be averaged as logarithms: the mean is their geometric
+            mean, the deviation that of the logarithms times this mean.
+    """
+    if not geometric:
+        return math.fsum(values) / len(values), deviation(values)
+    if len(values) == 1:
+        return values[0], None
+    logs = [math.log(value) if value > 0 else -math.inf for value in values]
+    mean = exp(math.fsum(logs) / len(logs))
+    spread = deviation(logs)
+    return mean, None if spread is None else mean * spread
+
+
+def exp(log: float) -> float:
+    """The exponential; a large number where it would overflow."""
+    return math.exp(min(log, _LARGEST_LOG))
 
 
 @dataclass(frozen=True, slots=True)

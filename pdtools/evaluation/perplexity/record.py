@@ -116,6 +116,7 @@ EVALUATIONS = (
         item_score=lambda label, document: _SUMS_OF.get(label),
         columns=tuple(dict.fromkeys(name for sums in _SUMS.values() for name in (sums.key, *sums.columns))),
         lower_is_better=True,
+        geometric=True,
         same={"text_sha256": "other sentences"},
         ignores_end=True,  # perplexities with it and without it have different names
         without_end=frozenset(WITHOUT_EOS.values()),

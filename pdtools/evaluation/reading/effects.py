@@ -59,16 +59,24 @@ def chosen(times: ReadingTimes, text: str) -> NDArray[np.bool_]:
         PdtoolsError: if a value is not in the column, which is then described.
     """
     column, separator, values = text.partition("=")
-    cells = times.label(column if separator else times.columns.condition)
     wanted = [value.strip() for value in (values if separator else text).split(",")]
-    _check(wanted, cells, f"--fit {text}")
-    return np.isin(cells.astype(str), wanted)
+    cells = _checked(times, column if separator else times.columns.condition, wanted, f"--fit {text}")
+    return np.isin(cells, wanted)
 
 
-def _check(wanted: Sequence[str], cells: NDArray[np.object_], option: str) -> None:
-    there = sorted({str(cell) for cell in cells})
-    if absent := [value for value in wanted if value not in there]:
-        raise PdtoolsError(f"{option}: no row has {absent[0]!r}, only {', '.join(map(repr, there[:8]))}")
+def _checked(times: ReadingTimes, column: str, wanted: Sequence[str], option: str) -> NDArray[np.str_]:
+    """The values of a column, (n,), if all wanted ones are there.
+
+    Raises:
+        PdtoolsError: naming one that no observation has.
+    """
+    cells = times.label(column).astype(str)
+    there = sorted(set(cells.tolist()))
+    for value in wanted:
+        if value not in there:
+            which = "row with a time" if value in times.label(column, untimed=True) else "row"
+            raise PdtoolsError(f"{option}: no {which} has {value!r}, only {', '.join(map(repr, there[:8]))}")
+    return cells
 
 
 @dataclass(frozen=True)
@@ -141,9 +149,9 @@ def predicted_effects(
     Raises:
         PdtoolsError: if a condition or its critical words are not in the table.
     """
-    conditions = times.label(times.columns.condition).astype(str)
-    for each in contrasts:
-        _check([each.more, each.less], conditions, f"--predict {each.more},{each.less}")
+    wanted = [name for each in contrasts for name in (each.more, each.less)]
+    options = " ".join(f"--predict {each.more},{each.less}" for each in contrasts)
+    conditions = _checked(times, times.columns.condition, wanted, options)
     place = _places(times)
     known = np.logical_and.reduce([~np.isnan(each.predictors).any(1) for each in designs])
     usable = plausible & known[times.word]

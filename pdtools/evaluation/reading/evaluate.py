@@ -158,8 +158,9 @@ def evaluate_reading(
         "sentences": sum(int(text.sentences[-1]) + 1 for text in times.texts),
     }
     if not len(kept):
-        reasons = "; ".join(f"{reason}: {n}" for reason, n in counts["words_left_out"].items())
-        raise PdtoolsError(f"no word is left to regress: {reasons}")
+        reasons = [f"{reason}: {n}" for reason, n in counts["words_left_out"].items()]
+        reasons += [f"times {reason}: {n}" for reason, n in counts["observations_left_out"].items() if n]
+        raise PdtoolsError(f"no word is left to regress: {'; '.join(reasons)}")
     folds = folds_of(item, regression.folds, rng)
     base_names = ["length"] + ["log_frequency"] * (frequency is not None)
     base, names = _design(table, base_names, kept)
@@ -272,9 +273,11 @@ def _words(
             offset += len(each.seen)
         for name in used[model.model.name]:
             column = f"{name}_{model.model.column}"
-            columns[column] = np.concatenate(
+            values = np.concatenate(
                 [each.values.get(name, np.full(len(each.seen), np.nan)) for each in model.words]
             )
+            exclude(np.isinf(values), f"{model.model.name}: infinite {name}")
+            columns[column] = np.where(np.isinf(values), np.nan, values)
             predicting.append(column)
     lagged = {name: _lagged(columns[name], text, regression.spillover) for name in predicting}
     for values in lagged.values():

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.inputs import read_lines
 from pdtools.files.sheets import ending
-from pdtools.files.tables import is_csv, read_table
+from pdtools.files.tables import QUOTED, is_csv, quoting, read_table
 from pdtools.tokenization import Sentence, join_words
 
 
@@ -52,7 +53,7 @@ class Columns:
 _ON_DEMAND = frozenset({"condition", "roi"})
 # Published tables, recognized by their columns: Natural Stories' processed_RTs.tsv (Futrell et al. 2021;
 # its words are in all_stories.tok), Provo's eye-tracking data (Luke and Christianson 2018; first-pass), the
-# SAP benchmark's self-paced reading (Huang et al. 2024), which writes %2C for a comma.
+# SAP benchmark's self-paced reading (Huang et al. 2024).
 FORMATS: dict[str, Columns] = {
     "tidy": Columns(),
     "natural-stories": Columns(number="zone", subject="WorkerId", time="RT"),
@@ -65,6 +66,8 @@ FORMATS: dict[str, Columns] = {
     ),
     "sap": Columns(item="Type+item", number="WordPosition", word="EachWord", subject="MD5", time="RT"),
 }
+# Nobody reads a word in fewer milliseconds; a greater share of such times is doubtful.
+_FEW, _MANY = 10, 0.1
 NO_TIME = frozenset({"", "NA", "NaN", "nan", "."})
 _SENTENCE_END = re.compile(r".*[.?!…]+[\"'”’»)\]]*")
 _ABBREVIATION = re.compile(
@@ -110,6 +113,8 @@ class ReadingTimes:
         without_time: number of rows without a time (a word that was skipped).
         columns: the columns that were read.
         labels: cells of the table's other columns, by their names, each (n,).
+        untimed: the same of the rows without a time.
+        notes: doubtful readings of the table, each a line for people.
     """
 
     texts: tuple[Text, ...]
@@ -120,6 +125,8 @@ class ReadingTimes:
     without_time: int
     columns: Columns
     labels: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    untimed: Mapping[str, NDArray[np.object_]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def sha256(self) -> str:
@@ -140,8 +147,12 @@ class ReadingTimes:
         names = [text.group or text.item for text in self.texts]
         return np.unique(names, return_inverse=True)[1][self.text_of_word]
 
-    def label(self, column: str) -> NDArray[np.object_]:
+    def label(self, column: str, *, untimed: bool = False) -> NDArray[np.object_]:
         """Values of a column, or of several joined by ``+``, for each observation: (n,).
+
+        Args:
+            column: its name.
+            untimed: whether to give those of the rows without a time instead.
 
         Raises:
             PdtoolsError: if there is no such column.
@@ -153,7 +164,7 @@ class ReadingTimes:
                 f"no column {absent[0]} of TIMES to tell words by (its other columns: {known}): "
                 f"name it, as in --column condition=Type"
             )
-        cells = [self.labels[name] for name in parts]
+        cells = [(self.untimed if untimed else self.labels)[name] for name in parts]
         return np.array([" ".join(each) for each in zip(*cells, strict=True)], dtype=object)
 
 
@@ -225,17 +236,20 @@ def read_times(
             subject and word, a text has a gap, or there is no observation.
     """
     words = _Words()
+    notes: list[str] = []
     if texts is not None:
-        rows = _rows(texts)
-        _, header = next(rows)
+        rows = _Rows(texts)
+        header = rows.header
+        notes.append(rows.note)
         # A table of words only needs the columns of words' places.
         known = {name: of for name, of in (columns or {}).items() if name not in ("surprisal", *_ON_DEMAND)}
         known = {"subject": header[0], "time": header[0], **known}
         place = _Cells(columns_of(header, format, known, texts), header, texts)
         for line, cells in rows:
             words.add(place.of(line, cells), line, texts)
-    rows = _rows(file)
-    _, header = next(rows)
+    rows = _Rows(file)
+    header = rows.header
+    notes.append(rows.note)
     place = _Cells(columns_of(header, format, columns or {}, file), header, file)
     keys: list[tuple[str, int]] = []
     subjects: dict[str, int] = {}
@@ -274,6 +288,14 @@ def read_times(
             )
             hint = "name that column: --column subject=participant, and so on"
         raise InputError(reason, file=file, line=lines[second], hint=hint)
+    if place.decoded:
+        notes.append(f"{file}: percent escapes in {place.decoded} rows are read as characters (%2C: a comma)")
+    if (few := int(((time > 0) & (time < _FEW)).sum())) > _MANY * (time > 0).sum():
+        notes.append(
+            f"{file}: {few} times are below {_FEW} ms: {place.columns.time} has to be in milliseconds,"
+            " not in seconds or logarithms"
+        )
+    labels = {name: np.array(cells, dtype=object) for name, cells in zip(others, kept, strict=True)}
     there, subject = np.unique(subject[has_time], return_inverse=True)  # subjects may have no time at all
     return ReadingTimes(
         texts=made,
@@ -283,9 +305,9 @@ def read_times(
         subjects=tuple(names[i] for i in there),
         without_time=int((~has_time).sum()),
         columns=place.columns,
-        labels={
-            name: np.array(cells, dtype=object)[has_time] for name, cells in zip(others, kept, strict=True)
-        },
+        labels={name: cells[has_time] for name, cells in labels.items()},
+        untimed={name: cells[~has_time] for name, cells in labels.items()},
+        notes=tuple(filter(None, notes)),
     )
 
 
@@ -317,10 +339,15 @@ class _Row:
 
 
 class _Cells:
-    """Converts a table's rows by the roles of its columns."""
+    """Converts a table's rows by the roles of its columns.
+
+    Attributes:
+        decoded: the number of rows so far whose word had percent escapes.
+    """
 
     def __init__(self, columns: Columns, header: Sequence[str], file: str) -> None:
         self.columns = columns
+        self.decoded = 0
         self._width = len(header)
         self._file = file
         self._places = {
@@ -342,9 +369,10 @@ class _Cells:
         except (ValueError, OverflowError) as error:
             reason = f"{self.columns.number} is {found['number']!r}, not a whole number"
             raise InputError(reason, file=self._file, line=line) from error
-        if not found["word"]:
+        word = _decoded(found["word"]).strip()
+        self.decoded += word != found["word"]
+        if not word:
             raise InputError(f"{self.columns.word} is empty", file=self._file, line=line)
-        word = found["word"].replace("%2C", ",") if self.columns.word == "EachWord" else found["word"]
         return _Row(
             found["item"],
             int(number),
@@ -420,39 +448,63 @@ def _time(cell: str, line: int, file: str, column: str) -> float:
     return value
 
 
-def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
-    """The header, then the rows, with their line numbers; blank lines are skipped.
+class _Rows:
+    """The header of a table, and its other rows with their line numbers; blank lines are skipped.
 
-    In TSV, R's quotes are undone: around all cells (``write.table``), or (``readr``) around cells with
-    quotes, which are then doubled.
+    In TSV, the quotes of R, Excel and others around cells are undone (:func:`pdtools.files.tables.quoting`).
+
+    Attributes:
+        header: the names of columns.
+        note: the doubtful reading of quotes, for people; empty: none.
     """
-    if (kind := ending(file)) in ("xlsx", "parquet"):
-        raise InputError(f".{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
-    rows = ((line, cells) for line, cells in read_table(file) if any(cells))
-    first = next(rows, None)
-    if first is None:
-        raise InputError("there is no header", file=file)
-    line, header = first
-    if is_csv(file):
-        if len(header) == 1 and ";" in header[0]:
+
+    def __init__(self, file: str) -> None:
+        if (kind := ending(file)) in ("xlsx", "parquet"):
+            raise InputError(f".{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
+        self.note = ""
+        if is_csv(file):
+            self._rows = ((line, cells) for line, cells in read_table(file) if any(cells))
+        else:
+            lines = [(number, line) for number, line in read_lines(file) if line.strip("\t")]
+            quoted = quoting(line for _, line in lines)
+            undo = _unquoted if quoted == "all" else _without_quotes if quoted else str
+            self._rows = ((number, list(map(undo, line.split("\t")))) for number, line in lines)
+            if quoted == "commas":
+                self.note = f"{file}: quotes around cells with commas are taken for those of Excel"
+        line, self.header = next(self._rows, (1, []))
+        if not self.header:
+            raise InputError("there is no header", file=file)
+        if is_csv(file) and len(self.header) == 1 and ";" in self.header[0]:
             hint = "save it with commas between cells, and decimal points, or as TSV"
             raise InputError("semicolons between cells", file=file, line=line, hint=hint)
-        yield first
-        yield from rows
-        return
-    every = all(map(_QUOTED.fullmatch, header))
-    yield line, [_unquoted(cell, every) for cell in header]
-    for line, cells in rows:
-        yield (
-            line,
-            [_unquoted(cell, every) for cell in cells] if every or any('""' in c for c in cells) else cells,
-        )
+
+    def __iter__(self) -> Iterator[tuple[int, list[str]]]:
+        return self._rows
 
 
-_QUOTED = re.compile(r'"(?:[^"\\]|""|\\.)*"')
+_R_QUOTED = re.compile(r'"(?:[^"\\]|""|\\.)*"')
 
 
-def _unquoted(cell: str, every: bool) -> str:
-    if not (every or '""' in cell) or not _QUOTED.fullmatch(cell):
-        return cell
-    return cell[1:-1].replace('""', '"').replace('\\"', '"')
+def _without_quotes(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if QUOTED.fullmatch(cell) else cell
+
+
+def _unquoted(cell: str) -> str:
+    """A cell of a table whose cells are all quoted, perhaps with R's backslashes before quotes."""
+    return cell[1:-1].replace('""', '"').replace('\\"', '"') if _R_QUOTED.fullmatch(cell) else cell
+
+
+_ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+
+
+def _decoded(word: str) -> str:
+    """A word without percent escapes, which Ibex writes: ``%2C`` for a comma."""
+
+    def character(escapes: re.Match[str]) -> str:
+        try:
+            text = bytes.fromhex(escapes[0].replace("%", "")).decode()
+        except UnicodeDecodeError:
+            return escapes[0]
+        return text if text.isprintable() else escapes[0]
+
+    return _ESCAPES.sub(character, word)

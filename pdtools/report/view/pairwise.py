@@ -14,7 +14,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.engine import Score
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
 from pdtools.evaluation.comparison.many import about_p, compare_many
-from pdtools.report.evaluations import digits_of_difference, digits_of_score
+from pdtools.report.evaluations import GEOMETRIC, digits_of_difference, digits_of_score
 from pdtools.report.view.drawing import rounded
 from pdtools.report.view.loaded import Loaded
 
@@ -71,7 +71,8 @@ def pairwise(
         return {**nothing, "notes": [str(error)]}, {}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
     scores = [score for score in found.scores if score.level in ("overall", *_COARSE)]
-    notes += [f"{score.score}: {note}" for score in scores for note in score.notes]
+    notes += dict.fromkeys(f"{score.score}: {note}" for score in scores for note in score.notes)
+    notes += [GEOMETRIC] if any(score.geometric for score in scores) else []
     several = {group.name for group in compared if len(group.models) > 1}
     pairs = {
         "rows": [row for score in scores for row in _rows(score)],

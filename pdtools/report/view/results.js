@@ -16,16 +16,11 @@
   // Models that differ in nothing but their seed, as one.
   const groups = Object.entries(page.groups).map(([name, members]) => ({ name, of: members.map((each) => models.indexOf(each)) }));
   const hasSeeds = groups.some(({ of }) => of.length > 1);
-  const spread = (values) => {
-    const known = values.filter((x) => x !== null);
-    const mean = known.reduce((a, b) => a + b, 0) / known.length;
-    return [mean, known.length > 1 ? Math.sqrt(known.reduce((sum, x) => sum + (x - mean) ** 2, 0) / (known.length - 1)) : null];
-  };
-  const plusMinus = ([mean, deviation], n) => (Number.isNaN(mean) ? "–" : digits(mean, n) + (deviation === null ? "" : ` ± ${digits(deviation, n)}`));
+  const plusMinus = ([mean, deviation], n) => (mean === null ? "–" : digits(mean, n) + (deviation === null ? "" : ` ± ${digits(deviation, n)}`));
   const ofSeeds = hasSeeds ? table(
     [{ name: "score", number: false }, ...groups.map(({ name, of }) => ({ name: of.length > 1 ? `${name} (${of.length} seeds)` : `${name} (one run)`, number: true }))],
-    page.overview.map((row) => [row.score, ...groups.map(({ of }) => plusMinus(spread(of.map((i) => row.values[i])), row.digits))]),
-    { caption: "Runs that were trained alike but for their seed are one: mean ± standard deviation over seeds (n − 1)." }) : null;
+    page.overview.map((row) => [row.score, ...groups.map(({ name }) => plusMinus(row.means[name] ?? [null, null], row.digits))]),
+    { caption: "Runs that were trained alike but for their seed are one: mean ± standard deviation over seeds (n − 1); of perplexities geometric." }) : null;
 
   // ---- a benchmark: a dot with its interval for each group and model, sorted as one likes ----------------------
 

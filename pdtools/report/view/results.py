@@ -10,7 +10,7 @@ import numpy as np
 
 from pdtools.errors import InputError
 from pdtools.evaluation.comparison.items import read_items
-from pdtools.evaluation.comparison.statistics import deviation
+from pdtools.evaluation.comparison.statistics import mean_of_runs
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
 from pdtools.report.tables import decimals, scores_table
 from pdtools.report.view.charts import Spec, dots, with_rows
@@ -89,7 +89,7 @@ def results_page(
     document = {
         "models": models,
         "groups": groups,
-        "overview": _overview(sorted(loaded, key=lambda each: tasks.index(each.task)), models),
+        "overview": _overview(sorted(loaded, key=lambda each: tasks.index(each.task)), models, groups),
         "curves": learning_curves(loaded),
         "benchmarks": benchmarks,
         "methods": methods(loaded),
@@ -113,8 +113,10 @@ def results_page(
     )
 
 
-def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str, Any]]:
-    """The main scores: a row for each, with a value for each model."""
+def _overview(
+    loaded: Sequence[Loaded], models: Sequence[str], groups: Mapping[str, Sequence[str]]
+) -> list[dict[str, Any]]:
+    """The main scores: a row for each, with a value for each model, and mean and deviation of each group."""
     rows: dict[str, dict[str, Any]] = {}
     for each in loaded:
         record = evaluation_of(each.document)
@@ -126,12 +128,20 @@ def _overview(loaded: Sequence[Loaded], models: Sequence[str]) -> list[dict[str,
                     "task": each.task,
                     "values": [None] * len(models),
                     "over": [None] * len(models),
+                    "geometric": bool(record and record.geometric),
                 },
             )
             at = models.index(each.model)
             row["values"][at], row["over"][at] = value, "; ".join(over)
             if record and (bound := record.bound(score, each.document)):
                 row["over"][at] += f"; {bound}"
+    for row in rows.values():
+        values = dict(zip(models, row["values"], strict=True))
+        row["means"] = {
+            name: mean_of_runs(known, geometric=row["geometric"])
+            for name, members in groups.items()
+            if (known := [values[model] for model in members if values[model] is not None])
+        }
     return [{**row, "digits": decimals(*row["values"])} for row in rows.values()]
 
 
@@ -274,20 +284,6 @@ def _digits(page: Page) -> dict[str, list[int]]:
     return {name: [row["digits"] for row in rows] for name, rows in listed.items()}
 
 
-def _of_groups(
-    document: Mapping[str, Any],
-) -> tuple[dict[str, dict[str, tuple[float, float | None]]], dict[str, int]]:
-    """The main scores of groups of seeds, means and deviations, and the number of runs in each group."""
-    models, groups = document["models"], document["groups"]
-    scores: dict[str, dict[str, tuple[float, float | None]]] = {}
-    for row in document["overview"]:
-        values = dict(zip(models, row["values"], strict=True))
-        for name, members in groups.items():
-            if known := [values[model] for model in members if values[model] is not None]:
-                scores.setdefault(row["score"], {})[name] = sum(known) / len(known), deviation(known)
-    return scores, {name: len(members) for name, members in groups.items()}
-
-
 def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Charts of items that are right or wrong, by the beginnings of file names: of groups and of runs."""
     task = benchmark["task"]
@@ -309,7 +305,10 @@ def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
     models = list(document["models"])
     found: dict[str, tuple[list[str], list[list[Any]]]] = {
         "overview": (["score", *models], [[row["score"], *row["values"]] for row in document["overview"]]),
-        "scores": scores_table(*_of_groups(document)),
+        "scores": scores_table(
+            {row["score"]: row["means"] for row in document["overview"]},
+            {name: len(members) for name, members in document["groups"].items()},
+        ),
         **figures_of(document["curves"])[1],
     }
     for benchmark in document["benchmarks"]:

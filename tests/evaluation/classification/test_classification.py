@@ -87,9 +87,7 @@ def test_labels_by_hand(
         assert results.scores["f1"] == pytest.approx(2 * right / of_class)
     names = ["f1", "accuracy"] if positive else ["accuracy"]
     assert list(results.scores) == [*names, "intervals"]
-    for name in names:
-        low, high = results.scores["intervals"][name]
-        assert low < results.scores[name] < high
+    assert results.scores["intervals"] == dict.fromkeys(names)  # too few items
     assert results.counts == {
         "items": 7,
         "items_labelled": 6,

@@ -12,7 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.comparison.overview import overview
 from pdtools.evaluation.comparison.statistics import mcnemar
@@ -86,14 +88,13 @@ def test_differences(tmp_path: Path) -> None:
     assert overall.a == pytest.approx((2 / 4 + 0 / 1) / 2)
     assert overall.b == pytest.approx((3 / 4 + 1 / 1) / 2)
     assert overall.p == mcnemar(1, 3)
-    assert overall.low <= overall.difference <= overall.high
     assert [(g.level, g.name) for g in groups] == [
         ("field", "syntax"),
         ("phenomenon", "agreement"),
         ("paradigm", "one"),
         ("paradigm", "two"),
     ]
-    assert (groups[3].low, groups[3].high) == (1.0, 1.0)
+    assert {(each.low, each.high) for each in found["groups"]} == {(None, None)}  # five items
     assert compare_runs(a, b) == found
     assert compare_runs(a, a)["groups"][0].difference == 0
 
@@ -137,18 +138,43 @@ def test_the_interval_of_several_units_is_as_wide_as_theory_says(
         assert group.high == pytest.approx(mean + 1.96 * deviation, abs=tolerance)
 
 
+@pytest.mark.parametrize("n", [9, 10, 13])
 @pytest.mark.parametrize("differences", [(1, 0), (1, 1, 0), (1, 0, -1, 1), (0, 0, -1, -1, -1)])
 def test_the_interval_of_few_items_is_that_of_all_samples(
-    tmp_path: Path, differences: tuple[int, ...]
+    tmp_path: Path, differences: tuple[int, ...], n: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every sample of as many items, with replacement, is as probable as another."""
-    a = blimp(tmp_path / "a", {"one": [each < 0 for each in differences]})
-    b = blimp(tmp_path / "b", {"one": [each > 0 for each in differences]})
-    n = len(differences)
-    means = [sum(sample) / n for sample in itertools.product(differences, repeat=n)]
-    low, high = np.quantile(means, [0.025, 0.975], method="inverted_cdf")
+    """Every sample of as many items, with replacement, is as probable as another; below ten none is given."""
+    items = [differences[i % len(differences)] for i in range(n)]
+    a = blimp(tmp_path / "a", {"one": [each < 0 for each in items]})
+    b = blimp(tmp_path / "b", {"one": [each > 0 for each in items]})
+    shares = np.array([items.count(each) for each in (-1, 0, 1)]) / n
+    chances = np.ones(1)  # of each sum of differences, from -n to n
+    for _ in items:
+        chances = np.convolve(chances, shares)
+    sums = np.arange(-n, n + 1)
+    low, high = (sums[np.searchsorted(chances.cumsum(), share)] / n for share in (0.025, 0.975))
     overall = compare_runs(a, b)["groups"][0]
-    assert (overall.low, overall.high) == (pytest.approx(low), pytest.approx(high))
+    capsys.readouterr()
+    assert run(["compare", str(a), str(b)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert (FEW_ITEMS in said) == (n < 10)
+    if n < 10:
+        assert (overall.low, overall.high) == (None, None)
+    else:  # a quantile of 10,000 samples may be the next sum
+        assert (overall.low, overall.high) == pytest.approx((low, high), abs=1.01 / n)
+
+
+@pytest.mark.parametrize(("sizes", "has_interval"), [((10,), True), ((1,) * 40, False), ((2,) * 9, True)])
+def test_items_alone_in_their_unit_give_no_interval(
+    tmp_path: Path, sizes: tuple[int, ...], has_interval: bool
+) -> None:
+    """A bootstrap within units never draws another item there: its interval would have no width."""
+    a, b = (
+        blimp(tmp_path / name, {f"p{u}": [bool(i % 2 == of)] * n for u, n in enumerate(sizes) for i in [u]})
+        for of, name in enumerate("ab")
+    )
+    overall = compare_runs(a, b)["groups"][0]
+    assert (overall.low is not None) == has_interval == (overall.high is not None)
 
 
 def test_first_predictions_of_suites_count(tmp_path: Path) -> None:

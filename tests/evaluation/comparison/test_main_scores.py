@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -20,6 +21,10 @@ from pdtools.evaluation.results import ITEMS, Results, write_results
 RIGHT = np.random.default_rng(5).random((4, 3, 20)) < 0.7
 PERPLEXITY = (31.5, 30.25, None, 28.0)
 SEEDS = {"base-1": "x", "base-2": "x", "base-3": "x", "big": "y"}
+
+
+LOGS = [math.log(31.5), math.log(30.25)]
+GEOMETRIC = math.sqrt(31.5 * 30.25), math.sqrt(31.5 * 30.25) * stdev(LOGS)
 
 
 @pytest.fixture
@@ -57,7 +62,7 @@ def test_means_and_deviations(folder: Path) -> None:
     assert (mean, deviation) == (pytest.approx(fmean(accuracies[:3])), pytest.approx(stdev(accuracies[:3])))
     assert blimp.means["big"] == (pytest.approx(accuracies[3]), None)
     assert perplexity.means == {
-        "base": (pytest.approx(30.875), pytest.approx(stdev([31.5, 30.25]))),
+        "base": (pytest.approx(GEOMETRIC[0]), pytest.approx(GEOMETRIC[1])),
         "big": (28.0, None),
     }
     assert any("of 2 of the 3 runs of base" in note for note in found.notes["ppl"])
@@ -102,7 +107,8 @@ def test_the_command_prints_scores_by_model(folder: Path, capsys: pytest.Capture
         f"{stdev(accuracies[:3]):.2f}",
         f"{accuracies[3]:.2f}",
     ]
-    assert lines[1].split()[-4:] == ["30.88", "±", "0.88", "28.00"]
+    assert lines[1].split()[-4:] == [f"{GEOMETRIC[0]:.2f}", "±", f"{GEOMETRIC[1]:.2f}", "28.00"]
+    assert "perplexities: means are geometric" in " ".join(lines)
     said = " ".join(lines)
     assert "one run of big: how it varies over seeds is not known" in said
     assert "±: standard deviation over runs that differ in their seeds" in said
@@ -115,7 +121,7 @@ def test_latex_is_models_by_scores(folder: Path, capsys: pytest.CaptureFixture[s
     assert lines[2].startswith(r"model & runs & BLiMP accuracy (\%) & ")
     accuracies = [100 * float(of.mean()) for of in RIGHT]
     cell = f"{fmean(accuracies[:3]):.2f} $\\pm$ {stdev(accuracies[:3]):.2f}"
-    assert lines[4] == rf"base & 3 & {cell} & 30.88 $\pm$ 0.88 \\"
+    assert lines[4] == rf"base & 3 & {cell} & {GEOMETRIC[0]:.2f} $\pm$ {GEOMETRIC[1]:.2f} \\"
     assert lines[5] == rf"big & 1 & {accuracies[3]:.2f} & 28.00 \\"
     assert all(line.startswith("%") for line in lines[lines.index(r"\end{tabular}") + 1 :])
 

@@ -20,11 +20,11 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.engine import BESIDE_EXACT, Score
+from pdtools.evaluation.comparison.engine import BESIDE_EXACT, Run, Score, _as_perplexities, _Table
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p, compare_many
 from pdtools.evaluation.comparison.overview import overview
-from pdtools.evaluation.comparison.statistics import Spread, mcnemar
+from pdtools.evaluation.comparison.statistics import Resampled, Spread, mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.evaluation.student import student_p
 from pdtools.provenance import provenance
@@ -217,7 +217,9 @@ def test_two_models_are_compared_as_compare_runs_does(tmp_path: Path) -> None:
         assert [group.mean for group in new.groups] == pytest.approx([100 * old.a, 100 * old.b])
         assert (new.items, pair.only_a, pair.only_b, pair.p) == (old.items, old.only_a, old.only_b, old.p)
         assert pair.difference == pytest.approx(100 * old.difference)
-        assert pair.over_items == pytest.approx((100 * old.low, 100 * old.high), abs=3)
+        few = old.items - (2 if old.level in ("overall", "field", "phenomenon") else 1) < 9
+        assert (pair.over_items is None) == few == (old.low is None)
+        assert few or pair.over_items == pytest.approx((100 * old.low, 100 * old.high), abs=3)
         assert pair.test == "McNemar, exact"
         assert pair.over_seeds is None
     assert many.notes == {"blimp": ("only the 37 of 39 items that all could score",)}
@@ -703,7 +705,7 @@ def test_two_results_without_fractions_are_compared_as_many(
     """Perplexities, F1 of parses, and what has no items."""
     for name, worse in (("a", 0.5), ("b", 0.0)):
         ppl(tmp_path / name / "ppl", [-9.0 - worse, -4.0] * 10, [3, 2] * 10)
-        parse(tmp_path / name / "parse", [(1, 2 + (worse > 0), 2)] * 9)
+        parse(tmp_path / name / "parse", [(1, 2 + (worse > 0), 2)] * 10)
         gap = {"scores": {"difference": worse}, "counts": {"strings": 9}}
         write(tmp_path / name / "cfl", "cfl", [{"x": 1}], **gap)
     for task in ("ppl", "parse", "cfl"):
@@ -755,13 +757,107 @@ def test_results_of_two_models_are_not_one_model(other: tuple[int, str], tmp_pat
         find_models(tmp_path / "m")
 
 
+# --- perplexities: their logarithms are averaged and compared ------------------------------------
+
+
+def perplexities(tmp_path: Path, values: Mapping[str, Sequence[float]]) -> Score:
+    """The comparison of runs that have perplexities alone, without items."""
+    folders: dict[str, list[Path]] = {name: [] for name in values}
+    for name, of in values.items():
+        for i, value in enumerate(of):
+            at = tmp_path / f"{name}{i}" / "ppl"
+            scores, counts = {"ppl_word_marginal": value}, {"sentences": 4, "words": 12}
+            folders[name].append(write(at, "ppl", [{"x": 1}], scores=scores, counts=counts, eos_counted=True))
+    (score,) = compare_many(groups(**folders), samples=100).scores
+    return score
+
+
+def test_perplexities_of_seeds_are_compared_by_their_logarithms(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By hand: one seed of b diverged, and no interval holds a perplexity below 0."""
+    values = {"a": (50.0, 60.0, 55.0), "b": (70.0, 90_000.0)}
+    score = perplexities(tmp_path, values)
+    logs = {name: [math.log(value) for value in of] for name, of in values.items()}
+    means = {name: math.exp(sum(of) / len(of)) for name, of in logs.items()}
+    for group in score.groups:
+        of = logs[group.group]
+        low, high = Spread.of(0.0, of).interval(math.log(means[group.group]))
+        assert group.values == pytest.approx(values[group.group])
+        assert group.mean == pytest.approx(means[group.group])
+        assert group.deviation == pytest.approx(means[group.group] * stdev(of))
+        assert group.over_seeds == pytest.approx((math.exp(low), math.exp(high)))
+        assert math.exp(low) > 0
+    (pair,) = score.pairs
+    spread = Spread.of(0.0, logs["a"], logs["b"])
+    low, high = spread.interval(math.log(means["b"] / means["a"]))
+    assert pair.difference == pytest.approx(means["b"] - means["a"])
+    assert pair.over_seeds == pytest.approx([means["a"] * math.expm1(end) for end in (low, high)])
+    assert pair.p == pytest.approx(spread.p(math.log(means["b"] / means["a"])))
+    assert -means["a"] <= pair.over_seeds[0] + 1e-9 < pair.difference < pair.over_seeds[1]
+    folders = [str(path) for path in sorted(tmp_path.iterdir())]
+    given = [f"--group=a={','.join(folders[:3])}", f"--group=b={','.join(folders[3:])}"]
+    assert run(["compare", *given]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "group runs geometric mean sd 95%" in said
+    assert f"a 3 {means['a']:.2f} " in said
+    assert f"[-{means['a']:.2f}, {pair.over_seeds[1]:+.2g}]" in said
+    assert "perplexities: means are geometric; deviations, intervals and differences are those of" in said
+
+
+def test_perplexities_over_items_and_seeds_are_of_logarithms(tmp_path: Path) -> None:
+    """Twelve rows in two seeds of each: the interval over items is that of the runs' mean logarithm."""
+    rng = np.random.default_rng(5)
+    logprobs = rng.normal(-12, 3, (2, 2, 1, 12)) + rng.normal(0, 0.2, (2, 2, 1, 1))
+    words = rng.integers(2, 6, 12)
+    folders = {
+        name: [ppl(tmp_path / f"{name}{i}", of[0].tolist(), words.tolist()) for i, of in enumerate(seeds)]
+        for name, seeds in zip("ab", logprobs, strict=True)
+    }
+    (score,) = compare_many(groups(**folders), samples=20_000).scores
+    drawn = rng.integers(0, 12, (20_000, 12))
+    logs = -logprobs[:, :, 0][..., drawn].sum(-1) / words[drawn].sum(-1)  # (groups, seeds, samples)
+    whole = -logprobs.sum((2, 3)) / words.sum()
+    for group, of, mean in zip(score.groups, logs.mean(1), whole.mean(1), strict=True):
+        assert group.mean == pytest.approx(math.exp(mean))
+        assert group.over_items == pytest.approx(np.exp(np.quantile(of, [0.025, 0.975])), rel=0.03)
+    (pair,) = score.pairs
+    ratio = np.expm1(np.quantile(logs[1].mean(0) - logs[0].mean(0), [0.025, 0.975]))
+    ends = score.groups[0].mean * ratio
+    assert pair.over_items == pytest.approx(ends, abs=0.03 * (ends[1] - ends[0]))
+    assert pair.difference == pytest.approx(score.groups[1].mean - score.groups[0].mean)
+
+
+@pytest.mark.parametrize("deviation", [0.02, 1.0])
+def test_intervals_of_perplexities_cover(deviation: float) -> None:
+    """Of 1,500 comparisons of 3 and 3 seeds with log-normal perplexities, 95% hold the ratio of medians."""
+    rng = np.random.default_rng(int(100 * deviation))
+    table = _Table([Run(name, "", Path(), *[None] * 4) for name in "aaabbb"], None)  # type: ignore[arg-type]
+    held, n = np.zeros(2), 1500
+    for logs in rng.normal(4, deviation, (n, 6)) + 0.1 * (np.arange(6) > 2):
+        resampled = Resampled(logs[None], np.empty((1, 0, 2)), np.zeros((1, 6)))
+        of_groups, (pair,) = _as_perplexities(*table.compare(resampled, None))
+        low, high = of_groups[0].over_seeds or (0, 0)
+        held[0] += low <= math.exp(4) <= high
+        low, high = (1 + end / of_groups[0].mean for end in pair.over_seeds or (0, 0))
+        held[1] += low <= math.exp(0.1) <= high
+    assert 0.93 <= held[0] / n <= 0.97
+    assert 0.93 <= held[1] / n <= 0.98  # Welch's degrees of freedom: rather too wide
+
+
+def test_seeds_without_any_difference_give_no_interval(tmp_path: Path) -> None:
+    score = perplexities(tmp_path, {"a": (50.0, 50.0), "b": (60.0, 60.0)})
+    assert [group.over_seeds for group in score.groups] == [None, None]
+    assert [(pair.over_seeds, pair.p) for pair in score.pairs] == [(None, None)]
+
+
 # --- perplexities that are bounds, and such as are not of one thing -----------------------------
 
 
 def searched(folder: Path, model: str, beam: int | None, tree: float) -> Path:
     """Perplexities of a model: of its strings, with their trees and given these."""
     logprobs = {"marginal": -9.0 - tree, "given_tree": -8.0, "joint": -8.0 - tree}
-    rows = [{"id": i, **logprobs, "words": 3, "tokens": 3} for i in range(4)]
+    rows = [{"id": i, **logprobs, "words": 3, "tokens": 3} for i in range(10)]
     named = {"marginal": "marginal", "given_tree": "given_trees", "joint": "joint"}
     scores = {f"ppl_word_{named[name]}": math.exp(-value / 3) for name, value in logprobs.items()}
     kind = {"transformer": "attachments", "pushdown": "attachments"}.get(model, "actions")
@@ -770,7 +866,7 @@ def searched(folder: Path, model: str, beam: int | None, tree: float) -> Path:
         "ppl",
         rows,
         scores=scores,
-        counts={"sentences": 4, "words": 12},
+        counts={"sentences": 10, "words": 30},
         **{"eos_counted": True, "model": model, "beam": beam, "derivations": kind},
     )
 

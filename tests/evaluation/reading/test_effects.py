@@ -206,6 +206,41 @@ def test_what_is_refused(
     assert words in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        (("--fit", "filler", "--predict", "hard,easy"), "--predict hard,easy: no row with a time has 'easy'"),
+        (("--fit", "easy"), "--fit easy: no row with a time has 'easy'"),
+        (("--fit", "kind=soft easy"), "--fit kind=soft easy: no row has 'soft easy'"),
+    ],
+)
+def test_conditions_without_a_time_are_not_said_to_be_absent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...], line: str
+) -> None:
+    frame = table(tmp_path).assign(kind="hard easy")
+    frame.loc[frame.condition == "easy", "time"] = float("nan")
+    frame.to_csv(tmp_path / "times.csv", index=False)
+    given = ["eval-reading", str(tmp_path / "times.csv"), "--column", "item=item+condition"]
+    assert run([*given, "--column", "surprisal=gpt", "--samples", "100", "--quiet", *more]) == 1
+    assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("infinite", ["inf", "-inf", "Infinity"])
+def test_infinite_bits_are_left_out_as_missing_ones_are(tmp_path: Path, infinite: str) -> None:
+    """Of fillers and at a critical word."""
+    frame = table(tmp_path).astype({"gpt": object})
+    at = (frame.item.isin(["f3", "i2"])) & (frame.word_number == CRITICAL + 1)
+    found = []
+    for cell in ("", infinite):
+        frame.loc[at, "gpt"] = cell
+        frame.to_csv(tmp_path / "times.csv", index=False)
+        found.append(evaluate(tmp_path, *PREDICT, samples="100"))
+    missing, made = found
+    assert made["scores"] == missing["scores"]
+    assert made["counts"]["words_left_out"]["gpt: infinite surprisal"] == 1
+    assert all(each["observations_left_out"] == 2 * SUBJECTS for each in made["scores"]["effects"])
+
+
 def test_an_item_has_one_group(tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("item\tword_number\tword\ttime\tset\n1\t1\ta\t300\tA\n1\t2\tb\t300\tB\n")
     with pytest.raises(InputError, match="group B here, and of A before"):

@@ -229,8 +229,70 @@ def test_words_are_cells_that_say_something_as_they_say_it(tmp_path: Path) -> No
     (tmp_path / "t.tsv").write_text("item\tword_number\tword\tsubject\ttime\na\t1\t \ts\t200\n")
     with pytest.raises(InputError, match="t.tsv:2: word is empty"):
         read_times(str(tmp_path / "t.tsv"))
-    (text,) = read_times(write(tmp_path / "t.tsv", TIDY[0], "a 1 5%2C s 200")).texts
-    assert text.words == ("5%2C",)  # SAP's columns alone have commas so
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_percent_escapes_of_ibex_are_characters(tmp_path: Path, suffix: str) -> None:
+    words = ["barks%2C", "caf%C3%A9", "5%25", "100%", "50%20", "%ff", "%0a%2c", "a"]
+    rows = [f"a {i} {word} s 200" for i, word in enumerate(words)]
+    times = read_times(
+        write(tmp_path / f"t.{suffix}", TIDY[0], *rows, separator=" \t,"[1 + (suffix == "csv")])
+    )
+    assert times.texts[0].words == ("barks,", "café", "5%", "100%", "50", "%ff", "%0a%2c", "a")
+    (note,) = times.notes
+    assert note.endswith(": percent escapes in 4 rows are read as characters (%2C: a comma)")
+
+
+EXCEL, READR, TEXT = ('"barks,"', "I"), ('"""No,"""', "so,"), ('"yes"', "barks,")
+
+
+@pytest.mark.parametrize(
+    ("cells", "words", "is_noted"),
+    [
+        (EXCEL, ("barks,", "I"), True),
+        (('"barks,"', '"""I"""'), ("barks,", '"I"'), False),  # a doubled quote is sure
+        (('"barks,"', "so,"), ('"barks,"', "so,"), False),  # Excel had quoted both
+        (READR, ('"No,"', "so,"), False),
+        (TEXT, TEXT, False),
+        (('"barks,"', '"I'), ('"barks,"', '"I'), False),
+        (('"barks,"', 'I"'), ('"barks,"', 'I"'), False),
+        (('""', "I"), ('""', "I"), False),
+    ],
+)
+def test_quotes_of_programs_are_undone_and_those_of_the_text_kept(
+    tmp_path: Path, cells: tuple[str, str], words: tuple[str, str], is_noted: bool
+) -> None:
+    rows = [f"a {i} {cell} s 200" for i, cell in enumerate(cells)]
+    times = read_times(write(tmp_path / "t.tsv", TIDY[0], *rows))
+    assert times.texts[0].words == words
+    assert [note.endswith("taken for those of Excel") for note in times.notes] == [True] * is_noted
+
+
+@pytest.mark.parametrize(
+    ("numbers", "few"),
+    [
+        ([0.31, 0.42, 0.28, 0.5], 4),  # seconds
+        ([5.7, 6.1, 310, 420], 2),  # logarithms of some
+        ([0, 0, 0, 310], 0),  # words that were skipped
+        ([9, *range(300, 310)], 0),  # one by mistake
+    ],
+)
+def test_times_that_are_no_milliseconds_are_doubted(tmp_path: Path, numbers: list[float], few: int) -> None:
+    rows = [f"a {i} w s {number}" for i, number in enumerate(numbers)]
+    file = write(tmp_path / "t.tsv", TIDY[0], *rows)
+    reason = f"{few} times are below 10 ms: time has to be in milliseconds, not in seconds or logarithms"
+    assert read_times(file).notes == ((f"{file}: {reason}",) if few else ())
+
+
+def test_the_same_table_by_ibex_and_excel(test_data: Path) -> None:
+    cases = test_data.parent / "cases" / "4"
+    if not cases.is_dir():
+        pytest.skip("the cases are not at hand")
+    plain, *others = (
+        read_times(str(cases / name)) for name in ("r1_plain.csv", "r1_ibex.csv", "r6_excel.tsv")
+    )
+    assert "barks," in plain.texts[0].words
+    assert [other.sha256 for other in others] == [plain.sha256] * 2
 
 
 def test_parquet_is_refused(tmp_path: Path) -> None:
