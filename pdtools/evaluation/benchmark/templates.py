@@ -21,6 +21,12 @@ _FILTERS: dict[str, Callable[[str], str]] = {
     "capitalize": lambda text: text[:1].upper() + text[1:],
 }
 _KNOWN = f"a number, replace:A:B, split:SEPARATOR, {', '.join(_FILTERS)}"
+MAX_CHARACTERS = 1_000_000
+"""Limit on the text that a template makes of a row: filters in a row could multiply it without end."""
+
+
+_TOO_LONG = f"makes a text of more than {MAX_CHARACTERS:,} characters"
+_SHOWN = 60  # characters of a template in a message
 
 
 class NoColumnError(PdtoolsError):
@@ -37,9 +43,7 @@ class _Column:
     filters: tuple[str, ...]
 
     def value(self, cells: Cells) -> Any:
-        if self.name not in cells:
-            raise NoColumnError(self.name, cells)
-        value = cells[self.name]
+        value = _found(cells, self.name)
         for each in self.filters:
             value = _filtered(value, each, self.name)
         return value
@@ -85,6 +89,13 @@ class Template:
         """The columns in the template."""
         return [part.name for part in self._parts if isinstance(part, _Column)]
 
+    def lacks(self, cells: Cells) -> bool:
+        """Return whether a column of the template is missing in a row, or has nothing in it."""
+        try:
+            return any(part.value(cells) in (None, "") for part in self._parts if isinstance(part, _Column))
+        except NoColumnError:
+            return True
+
     def value(self, cells: Cells) -> Any:
         """The template's value in a row: the column's if it is only a column, else text.
 
@@ -94,7 +105,14 @@ class Template:
         """
         if len(self._parts) == 1 and isinstance(part := self._parts[0], _Column):
             return part.value(cells)
-        return "".join(part if isinstance(part, str) else _text(part.value(cells)) for part in self._parts)
+        texts: list[str] = []
+        left = MAX_CHARACTERS
+        for part in self._parts:
+            texts.append(part if isinstance(part, str) else _text(part.value(cells)))
+            left -= len(texts[-1])
+            if left < 0:
+                raise PdtoolsError(f"{self.text[:_SHOWN]!r} {_TOO_LONG}")
+        return "".join(texts)
 
     def write(self, cells: Cells) -> str:
         """The value as text: numbers as they are written, empty for null.
@@ -103,6 +121,28 @@ class Template:
             PdtoolsError: see :meth:`value`; for a list too.
         """
         return _text(self.value(cells))
+
+
+def _found(cells: Cells, name: str) -> Any:
+    """The value of a column; or, after a dot, of a key in it, and in each object of a list in it.
+
+    Raises:
+        PdtoolsError: if there is none.
+    """
+    head, keys = name, ""
+    while head not in cells:
+        head, dot, key = head.rpartition(".")
+        if not dot:
+            raise NoColumnError(name, cells)
+        keys = f"{key}.{keys}" if keys else key
+    value = cells[head]
+    if not keys:
+        return value
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return [_found(each, keys) for each in value]
+    if not isinstance(value, dict):
+        raise PdtoolsError(f"column {head!r} holds no {keys!r}: it is {str(value)[:_SHOWN]!r}")
+    return _found(value, keys)
 
 
 def _is_filter(text: str) -> bool:
@@ -121,7 +161,10 @@ def _filtered(value: Any, text: str, column: str) -> Any:
         return value[int(text)]
     name, *values = text.split(":")
     if name == "replace":
-        return _text(value).replace(values[0], values[1])
+        before, (old, new) = _text(value), values
+        if len(before) + before.count(old) * (len(new) - len(old)) > MAX_CHARACTERS:
+            raise PdtoolsError(f"column {column!r}: {text[:_SHOWN]!r} {_TOO_LONG}")
+        return before.replace(old, new)
     return _text(value).split(values[0]) if name == "split" else _FILTERS[name](_text(value))
 
 

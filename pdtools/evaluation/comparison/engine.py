@@ -277,7 +277,9 @@ class Comparison:
         resampled = resample(ones, units, of_sums(shares), table.weights, rng, samples)
         for level, name, members in groups_of(outcomes, columns):
             if level == "overall" or levels:
-                groups, pairs = table.compare(resampled.mean_of(np.unique(units[members])), right[members])
+                inside, sizes = np.unique(units[members], return_counts=True)
+                mean = resampled.mean_of(inside, sizes if level in outcomes.over_items else None)
+                groups, pairs = table.compare(mean, right[members])
                 yield Score(
                     evaluation=self.name,
                     score=outcomes.score,
