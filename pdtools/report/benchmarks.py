@@ -28,7 +28,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
     overall = (percent(scores["overall"]), *(counts[key] for key in ("items", "items_scored", "ties")))
     columns = ["accuracy", "items", "scored", "ties"]
     groups = len(counts[f"by_{outcomes.unit}"])
-    rows: list[tuple[Cell, ...]] = [(f"overall: mean of groups ({groups:,})", *overall)]
+    of_groups = f" (mean of {groups:,} groups)" if groups > 1 else ""
+    rows: list[tuple[Cell, ...]] = [(f"overall{of_groups}", *overall)]
     rows.append(("mean of items", percent(scores["mean_of_items"]), None, None, None))
     rows += [
         (name.upper(), percent(scores[name]), None, None, None) for name in ("mcc", "auc") if name in scores

@@ -8,7 +8,7 @@ Keys:
         is read without quotes but for those around a whole cell, as Excel writes them.
     rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}",
         good = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
-    [strings]: templates over columns, and ``file``, ``dir``, ``row``, unless columns are called so:
+    [strings]: templates over columns, and ``file``, ``dir``, ``row`` unless a column has that name:
         ``"{good.text}"`` of the row ``good``;
         in JSON and Parquet also a key after a dot, ``"{choices.text}"``, of each object if there is a list;
         filters after a bar: ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``,
@@ -90,7 +90,7 @@ _TAKEN = {
     "value",
 }
 _LARGEST = sys.float_info.max
-_LARGEST_POWER = 10  # of a number of tokens; papers' are below 1
+_LARGEST_POWER = 10  # papers take powers below 1
 _MOST_SKIPPED = 1_000_000
 _NAME = re.compile(r"[A-Za-z]\w*")
 _ABOUT = ("title", "right", "cite", "url", "licence", "get")

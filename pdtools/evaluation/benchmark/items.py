@@ -106,7 +106,7 @@ class Items:
         names: names of all strings.
         nested: whether a finest group belongs to one group of each level, so that its name is unique.
         crossing: levels whose groups lie across another level's: their scores are over items, not groups.
-        notes: what is doubtful about the items, a line each.
+        notes: doubts about the items, a line each.
 
     Raises:
         InputError: for a missing source, one without items, or a row that makes no item.
@@ -163,6 +163,9 @@ class Items:
                 f"the levels {named} cross: their scores are over items, and overall is the mean of the"
                 f" {len(groups)} combinations ({' / '.join(benchmark.levels)})"
             )
+        if benchmark.options is not None and options < len(benchmark.options.texts):
+            written = len(benchmark.options.texts)
+            self.notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
         if doubtful:
             self.notes.append(
                 f"{doubtful} items: the right option's index (from 0) is also another option's text;"
@@ -373,7 +376,9 @@ def _options(row: Row, options: Options) -> tuple[list[str], int, bool]:
             refuse(f"{len(named)} of {len(texts)} options are right: {value!r}")
         index = named[0] if named else -1
     if index not in there:
-        what = "an index from 0, or a text" if labels is None else f"one of {', '.join(names)}"
+        what = (
+            "an index from 0, or a text" if labels is None else f"one of {', '.join(names[i] for i in there)}"
+        )
         refuse(f"none of {len(there)} options is right: {value!r}", f"right is {what}")
     is_doubtful = isinstance(value, str) and labels is None and text in names and names[index] != text
     return [texts[i] for i in there], there.index(index), is_doubtful

@@ -13,7 +13,7 @@ Cells = Mapping[str, Any]
 """Cells of a row by column: text, or any value of JSON and Parquet."""
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_NUMBER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FILTERS: dict[str, Callable[[str], str]] = {
     "strip": str.strip,
     "lower": str.lower,
@@ -21,11 +21,10 @@ _FILTERS: dict[str, Callable[[str], str]] = {
     "capitalize": lambda text: text[:1].upper() + text[1:],
 }
 _KNOWN = f"a number, replace:A:B, split:SEPARATOR, {', '.join(_FILTERS)}"
-MAX_CHARACTERS = 1_000_000
-"""Limit on the text that a template makes of a row: filters in a row could multiply it without end."""
+# Filters one after another, and columns named again, can multiply a row's text without end.
+_ALWAYS, _MOST_TIMES = 10_000, 10
 
 
-_TOO_LONG = f"makes a text of more than {MAX_CHARACTERS:,} characters"
 _SHOWN = 60  # characters of a template in a message
 
 
@@ -45,7 +44,7 @@ class _Column:
     def value(self, cells: Cells) -> Any:
         value = _found(cells, self.name)
         for each in self.filters:
-            value = _filtered(value, each, self.name)
+            value = _filtered(value, each, self.name, cells)
         return value
 
 
@@ -106,12 +105,11 @@ class Template:
         if len(self._parts) == 1 and isinstance(part := self._parts[0], _Column):
             return part.value(cells)
         texts: list[str] = []
-        left = MAX_CHARACTERS
+        length = 0
         for part in self._parts:
             texts.append(part if isinstance(part, str) else _text(part.value(cells)))
-            left -= len(texts[-1])
-            if left < 0:
-                raise PdtoolsError(f"{self.text[:_SHOWN]!r} {_TOO_LONG}")
+            length += len(texts[-1]) if isinstance(part, _Column) else 0
+            _check_length(length, self.text, cells)
         return "".join(texts)
 
     def write(self, cells: Cells) -> str:
@@ -154,7 +152,14 @@ def _is_filter(text: str) -> bool:
     )
 
 
-def _filtered(value: Any, text: str, column: str) -> Any:
+def _check_length(length: int, of: str, cells: Cells) -> None:
+    """Refuse a text that is implausibly long for its row."""
+    if length > _ALWAYS and length > _MOST_TIMES * sum(len(str(each)) for each in cells.values()):
+        reason = f"makes more than {_ALWAYS:,} characters, and {_MOST_TIMES} times those of the row"
+        raise PdtoolsError(f"{of[:_SHOWN]!r} {reason}")
+
+
+def _filtered(value: Any, text: str, column: str, cells: Cells) -> Any:
     if _NUMBER.fullmatch(text):
         if not isinstance(value, list) or not -len(value) <= int(text) < len(value):
             raise PdtoolsError(f"column {column!r}: there is no number {text} (from 0) of {value!r}")
@@ -162,8 +167,7 @@ def _filtered(value: Any, text: str, column: str) -> Any:
     name, *values = text.split(":")
     if name == "replace":
         before, (old, new) = _text(value), values
-        if len(before) + before.count(old) * (len(new) - len(old)) > MAX_CHARACTERS:
-            raise PdtoolsError(f"column {column!r}: {text[:_SHOWN]!r} {_TOO_LONG}")
+        _check_length(len(before) + before.count(old) * (len(new) - len(old)), text, cells)
         return before.replace(old, new)
     return _text(value).split(values[0]) if name == "split" else _FILTERS[name](_text(value))
 

@@ -107,11 +107,14 @@ def test_the_text_of_a_template_is_bounded() -> None:
     for text, cell in (
         (doubled, "a"),
         ("{a}" * 11, "a" * 100_000),
-        ("{a|replace:a:" + "b" * 999 + "}", "a" * 1002),
+        ("{a|replace:a:" + "b" * 99 + "}", "a" * 1002),
     ):
-        with pytest.raises(PdtoolsError, match="makes a text of more than 1,000,000 characters"):
+        with pytest.raises(
+            PdtoolsError, match="makes more than 10,000 characters, and 10 times those of the row"
+        ):
             Template.parse(text).write({"a": cell})
     assert len(Template.parse("{a}" * 10).write({"a": "a" * 100_000})) == 1_000_000
+    assert len(Template.parse("{a|replace:a:" + "b" * 10_000 + "}").write({"a": "a"})) == 10_000
 
 
 @pytest.mark.parametrize(
@@ -199,18 +202,26 @@ def test_the_number_of_an_option_may_be_a_float(tmp_path: Path) -> None:
         ),
         # Options that a row lacks; an index is that of the option as written.
         ({**COLUMNS, "missing": True}, "p,q,r,answer\na,b,,1\n,b,c,2\na,b,c,c\n", ["b", "c", "c"], 0),
-        ({**COLUMNS, "missing": True}, [{"p": "a", "q": None, "r": "c", "answer": 2}], ["c"], 0),
-        ({**COLUMNS, "missing": True}, [{"q": "a", "r": "c", "answer": 1}], ["a"], 0),
+        (
+            {**COLUMNS, "missing": True},
+            [
+                {"p": "a", "q": None, "r": "c", "answer": 2},
+                {"q": "a", "r": "c", "answer": 1},
+                {"p": "a", "q": "b", "r": "c", "answer": "a"},
+            ],
+            ["c", "a", "a"],
+            0,
+        ),
         (
             {"texts": ["It is {p}", "It is {q}", "It is {r}"], "right": "{answer}", "missing": True},
-            "p,q,r,answer\na,,c,2\n",
-            ["It is c"],
+            "p,q,r,answer\na,,c,2\na,b,c,1\n",
+            ["It is c", "It is b"],
             0,
         ),
         (
             {"texts": ["{p}", "{q}", "{r}"], "right": "{answer}", "missing": True, "labels": ["A", "B", "C"]},
-            "p,q,r,answer\n,b,c,B\na,b,,A\n",
-            ["b", "a"],
+            "p,q,r,answer\n,b,c,B\na,b,,A\na,b,c,C\n",
+            ["b", "a", "c"],
             0,
         ),
         (
@@ -246,6 +257,12 @@ def test_which_option_is_right(
         " if the text is meant, options.labels has to be what options.texts is"
     ]
     assert items.notes == (notes if doubtful else [])
+
+
+def test_an_option_that_no_item_has_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("p,q,s,answer\na,b,c,0\n")
+    found = Items(tmp_path, benchmark(strings={}, options={**COLUMNS, "missing": True})).notes
+    assert found == ["no item has all 3 options: is a column of options.texts misspelt?"]
 
 
 def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
@@ -339,7 +356,7 @@ def test_levels_that_cross(
     )
     print_benchmark(results)
     printed = capsys.readouterr().out
-    for line in ("overall: mean of groups (5)", "type  accuracy over items", "field  accuracy\n"):
+    for line in ("overall (mean of 5 groups)", "type  accuracy over items", "field  accuracy\n"):
         assert line in printed
 
     write_results(tmp_path / "one", results, {})
@@ -509,6 +526,7 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
             "two columns of the results would be called 'bad'",
         ),
         ({"strings": {"a": "{x|--1}", "b": "{b}"}}, "unknown filter '--1'"),
+        ({"strings": {"a": "{x|" + "9" * 5000 + "}", "b": "{b}"}}, "unknown filter '9999"),
         ({"scores": {"main": {"slln": float("nan")}}}, "scores.main has to be one of"),
         ({**OPTIONS, "predictions": {"main": "right > others"}}, "unexpected ','"),
         (
