@@ -221,7 +221,7 @@ def read_sheet(name: str) -> Sheet:
 
 def unquoted(cell: str) -> str:
     """A cell of TSV without the quotes around all of it, as Excel writes them."""
-    return cell[1:-1].replace('""', '"') if _QUOTED.fullmatch(cell) else cell
+    return cell[1:-1].replace('""', '"') if cell[:1] == '"' and _QUOTED.fullmatch(cell) else cell
 
 
 def _with_points(column: list[str]) -> list[str]:

@@ -105,6 +105,7 @@ def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
     Raises:
         InputError: for unreadable files, and rows that do not make an item.
     """
+    columns = file.columns
     groups = {} if benchmark.path is None else path_groups(file, benchmark.path)
     lines = (
         READERS[benchmark.reader](file.name) if benchmark.reader else table_rows(file.name, benchmark.form)
@@ -114,7 +115,7 @@ def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
         Row(
             file.name,
             line,
-            {} if cells is None else {**file.columns, "row": str(next(numbers)), **cells, **groups},
+            {} if cells is None else {**columns, "row": str(next(numbers)), **cells, **groups},
         )
         for line, cells in lines
     )

@@ -668,17 +668,18 @@ def of_published(test_data: Path, archive: str) -> tuple[Path, dict[str, dict[st
 
 
 @pytest.mark.parametrize(
-    ("name", "archive"),
+    ("name", "archive", "groups"),
     [
-        ("multiblimp", "pairs/multiblimp_eng.zip"),
-        ("zorro", "pairs/zorro.zip"),
-        ("clams", "pairs/clams_en_de_fr.zip"),
-        ("lindsea", "pairs/lindsea_id.zip"),
+        ("multiblimp", "pairs/multiblimp_eng.zip", [1, 2]),
+        ("zorro", "pairs/zorro.zip", [13, 23]),
+        ("clams", "pairs/clams_en_de_fr.zip", [1, 7]),
+        ("lindsea", "pairs/lindsea_id.zip", [1, 4, 38]),
     ],
 )
 def test_published_sets_have_as_many_items_as_their_authors_say(
-    test_data: Path, name: str, archive: str
+    test_data: Path, name: str, archive: str, groups: list[int]
 ) -> None:
+    """Items by file, and groups by level."""
     source, known = of_published(test_data, archive)
     of = read_benchmark(name)
     if name == "clams":  # the whole takes long
@@ -692,6 +693,7 @@ def test_published_sets_have_as_many_items_as_their_authors_say(
     for member, counts in found.items():
         expected = [int(wanted[member][name]) for name in ("pairs", "identical", "repeated")]
         assert [counts.items, counts.identical, counts.repeated] == expected
+    assert [len({*of_level}) for of_level in zip(*(item.levels for item in items), strict=True)] == groups
     first = next(iter(items))
     assert first.strings["good"] != first.strings["bad"]
 
