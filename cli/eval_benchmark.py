@@ -188,6 +188,8 @@ def eval_benchmark(
         scored = external_scorer(external, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
         results = evaluate_benchmark(items, scored, evaluating.bar("strings"), in_order=True)
         evaluating.deliver(results, details=details)
+    for note in results.settings.get("notes", ()):
+        evaluating.say(note)
     if excluded := results.counts["items_unscorable"]:
         evaluating.say(f"{excluded} items could not be scored (items.parquet says why)")
     for what in ("identical", "repeated"):

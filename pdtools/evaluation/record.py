@@ -56,6 +56,7 @@ class Outcomes:
         content: columns that have to agree for items of one name.
         unit: the overall score is the mean over these.
         levels: coarser groups, means of their units.
+        over_items: levels whose scores are means over their items instead.
         outside: units that the overall score and the levels exclude.
         chance: the share of right items by guessing; None: not known.
         margin: the name of the mean margin, with its unit, for evaluations whose items have a column
@@ -69,6 +70,7 @@ class Outcomes:
     content: tuple[str, ...]
     unit: str
     levels: tuple[str, ...] = ()
+    over_items: tuple[str, ...] = ()
     outside: frozenset[str] = frozenset()
     chance: float | None = None
     margin: str | None = None
@@ -85,7 +87,9 @@ class Outcomes:
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Outcomes:
         """Undo :meth:`as_data`."""
-        lists: dict[str, Any] = {name: tuple(data[name]) for name in ("key", "content", "levels")}
+        lists: dict[str, Any] = {
+            name: tuple(data[name]) for name in ("key", "content", "levels", "over_items")
+        }
         others = {name: data[name] for name in ("score", "counted", "unit", "chance", "margin")}
         return cls(**lists, **others, outside=frozenset(data["outside"]))
 

@@ -98,7 +98,8 @@ _HINTS: dict[Kind, dict[Kind | None, str]] = {
         Kind.MODEL: _AFTER_MODEL,
         Kind.HUGGING_FACE: _AFTER_MODEL,
         Kind.SURPRISALS: "it goes after --surprisals, and the minimal pairs before that",
-        None: "BLiMP.zip, .jsonl files with sentence_good and sentence_bad, or .tsv files with such columns",
+        None: "BLiMP.zip, .jsonl files with sentence_good and sentence_bad, or .tsv files with such columns;"
+        " other tables are read by pdtools eval-benchmark --good COLUMN --bad COLUMN",
     },
     Kind.SUITES: {
         Kind.PAIRS: "pdtools eval-blimp scores them",
@@ -211,7 +212,7 @@ def _of_text(text: str) -> Kind | None:
     first = text.split("\n", 1)[0]
     if first.startswith("{"):
         return _of_json(text, first)
-    columns = first.rstrip("\r").split("\t")
+    columns = [column.strip('"') for column in first.rstrip("\r").split("\t")]
     if "surprisal" in columns:
         return Kind.SURPRISALS
     if {"sentence_good", "sentence_bad"} & set(columns):  # a column that lacks is named by who reads them

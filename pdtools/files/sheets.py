@@ -36,7 +36,8 @@ class Delimited:
         name: a file.
         kind: ``csv`` or ``tsv``, or another one, which is read as the latter.
         delimiter: between cells; None: the kind's own, or for CSV a semicolon if the header has more.
-        quoted: whether cells may be in quotes; None: only in CSV.
+        quoted: whether cells may be in quotes; None: only in CSV, and quotes around a whole cell of TSV are
+            undone.
         skip: lines before the header.
 
     Attributes:
@@ -58,6 +59,7 @@ class Delimited:
         self._lines = islice(read_lines(name), skip, None)
         self._name, self._kind = name, kind
         self._quoted = kind == "csv" if quoted is None else quoted
+        self._undone = kind == "tsv" and quoted is None
         self._number, self._first = next(self._lines, (1, ""))
         self.delimiter = delimiter or _DELIMITERS.get(kind, "\t")
         if kind == "csv" and delimiter is None and self._first.count(";") > self._first.count(","):
@@ -71,7 +73,7 @@ class Delimited:
                 strict=True,
                 quoting=csv.QUOTE_MINIMAL if self._quoted else csv.QUOTE_NONE,
             ):
-                yield self._number, cells
+                yield self._number, [*map(unquoted, cells)] if self._undone else cells
         except csv.Error as error:
             # Python's own message is about how files are opened.
             what = "a carriage return that ends no line" if "new-line" in str(error) else error
@@ -196,8 +198,6 @@ def read_sheet(name: str) -> Sheet:
         found = Delimited(name, kind)
         form = "TSV" if kind == "tsv" else "CSV with semicolons" if found.delimiter == ";" else "CSV"
         rows = enumerate((cells for _, cells in found), start=1)
-        if kind == "tsv":
-            rows = ((number, list(map(_unquoted, cells))) for number, cells in rows)
     _, header = next(((n, cells) for n, cells in rows if any(map(cell_text, cells))), (1, []))
     if not header:
         raise InputError("there is no header", file=name)
@@ -219,8 +219,9 @@ def read_sheet(name: str) -> Sheet:
     return Sheet(name=name, form=form, columns=columns, cells=cells, numbers=numbers)
 
 
-def _unquoted(cell: str) -> str:
-    return cell[1:-1].replace('""', '"') if _QUOTED.fullmatch(cell) else cell
+def unquoted(cell: str) -> str:
+    """A cell of TSV without the quotes around all of it, as Excel writes them."""
+    return cell[1:-1].replace('""', '"') if cell[:1] == '"' and _QUOTED.fullmatch(cell) else cell
 
 
 def _with_points(column: list[str]) -> list[str]:

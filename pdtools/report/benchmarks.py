@@ -27,7 +27,9 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
         return
     overall = (percent(scores["overall"]), *(counts[key] for key in ("items", "items_scored", "ties")))
     columns = ["accuracy", "items", "scored", "ties"]
-    rows: list[tuple[Cell, ...]] = [("overall", *overall)]
+    groups = len(counts[f"by_{outcomes.unit}"])
+    of_groups = f" (mean of {groups:,} groups)" if groups > 1 else ""
+    rows: list[tuple[Cell, ...]] = [(f"overall{of_groups}", *overall)]
     rows.append(("mean of items", percent(scores["mean_of_items"]), None, None, None))
     rows += [
         (name.upper(), percent(scores[name]), None, None, None) for name in ("mcc", "auc") if name in scores
@@ -40,7 +42,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
         if scores[f"by_{level}"]:
             print()
             by_level = scores[f"by_{level}"].items()
-            print_table([level, "accuracy"], [(name, percent(score)) for name, score in by_level])
+            over = " over items" if level in outcomes.over_items else ""
+            print_table([level, f"accuracy{over}"], [(name, percent(score)) for name, score in by_level])
 
     def print_groups(level: str) -> None:
         print()

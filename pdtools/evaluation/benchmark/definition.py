@@ -44,16 +44,18 @@ class Options:
         texts: a template each, or one of a list.
         context: the conditioning text of all; None: none.
         blank: see :class:`Text`.
-        right: the index of the right one; or a template of that index, of one of ``labels``, or of the right
-            text.
-        labels: names of the options, in order.
+        right: the index of the right one; or a template of that index, from 0, or of the right text; with
+            ``labels``, of one of these.
+        labels: names of the options, in order: a template each, or one of a list.
+        missing: whether a row may lack options, which are then left out.
     """
 
     texts: tuple[Template, ...]
     right: int | Template
     context: Template | None = None
     blank: str = " "
-    labels: tuple[str, ...] = ()
+    labels: tuple[Template, ...] = ()
+    missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ class Benchmark:
         name: the file's name, without its ending.
         about: title, right (the meaning of a right answer), cite, url, licence, get (how to get the files).
         files: patterns of their names, in a folder or zip.
-        path: a regular expression of files' paths whose groups are columns; None: none.
+        path: a regular expression of files' paths, as RE2 reads it, whose groups are columns; None: none.
         form: the files' form: kind, delimiter, quote, header, and skip: number of lines to skip at the
             beginning.
         reader: for files that are no tables; None: none.
@@ -154,7 +156,7 @@ class Benchmark:
     name: str
     about: Mapping[str, str]
     files: tuple[str, ...]
-    path: re.Pattern[str] | None
+    path: str | None
     form: Mapping[str, Any]
     reader: str | None
     rows: Rows | None

@@ -2,22 +2,29 @@
 
 Keys:
     files: patterns of file names (``"*/data.tsv"``), in a folder or zip.
-    path: a regular expression for paths, whose groups become columns: ``"(?P<language>[a-z]+)_evalset/"``.
-    form: odd forms: ``kind``, ``delimiter``, ``quote``, ``header``, ``skip`` (lines).
+    path: a regular expression for paths (RE2: no lookaround), whose groups are columns, in place of a row's
+        own of that name: ``"(?P<language>[a-z]+)_evalset/"``.
+    form: odd forms: ``kind``, ``delimiter``, ``quote``, ``header``, ``skip`` (lines). Without ``quote``, TSV
+        is read without quotes but for those around a whole cell, as Excel writes them.
     rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}",
         good = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
-    [strings]: templates over columns, and ``file``, ``dir``, ``row``: ``"{good.text}"`` of the row ``good``;
+    [strings]: templates over columns, and ``file``, ``dir``, ``row`` unless a column has that name:
+        ``"{good.text}"`` of the row ``good``;
+        in JSON and Parquet also a key after a dot, ``"{choices.text}"``, of each object if there is a list;
         filters after a bar: ``replace:_: ``, ``split:,``, a number, ``lower``, ``upper``, ``capitalize``,
         ``strip``. Or ``{ context = "{prefix}", text = "{form}" }``: only the text is scored, given the
         context.
-    options: ``{ texts = "{options}", right = 0 }``, or ``right = "{label}"``, with ``context``, ``labels``:
-        one of several is right.
+    options: ``{ texts = "{options}", right = 0 }``, or ``right = "{label}"``, with ``context``: one of
+        several is right. A number is an index, from 0; else ``right`` is the text, or one of ``labels``:
+        ``["A", "B"]``, or a row's own, ``"{choices.label}"``. With ``missing = true``, options with an empty
+        or missing column are left out.
     [predictions]: formulas: ``main = "t1_c1 > t1_c2 & t2_c2 > t2_c1"``, ``"right > max(others)"``; the one
         called ``main`` counts; without any, ``good > bad``.
     [scores]: the scores that predictions compare: ``sum``, ``per_token``, ``per_character``, ``per_byte``,
-        ``per_word``, ``{ slln = 0.5 }``.
-    [levels]: groups of items, the finest last; the overall score is the mean of the finest.
-        ``{ flags = ["binding", "NPI"] }``: true-or-false columns; an item may be in several.
+        ``per_word``, ``{ slln = 0.5 }`` (a power from 0 to 10).
+    [levels]: groups of items, the finest last; the overall score is the mean of the finest. If one level's
+        groups lie across another's, the finest are the combinations, and the scores of these levels are over
+        their items. ``{ flags = ["binding", "NPI"] }``: true-or-false columns; an item may be in several.
     [chance]: the score of guessing, by prediction.
     label, threshold: instead of predictions: acceptability, ``threshold = { from = "*train*" }``.
     value: instead of predictions: ``{ column = "ratio", against = "a - b", correlation = "spearman" }``.
@@ -30,7 +37,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 import sys
 from collections import Counter
@@ -83,6 +89,9 @@ _TAKEN = {
     "acceptable",
     "value",
 }
+_LARGEST = sys.float_info.max
+_LARGEST_POWER = 10  # papers take powers below 1
+_MOST_SKIPPED = 1_000_000
 _NAME = re.compile(r"[A-Za-z]\w*")
 _ABOUT = ("title", "right", "cite", "url", "licence", "get")
 
@@ -115,7 +124,7 @@ def read_benchmark(source: str) -> Benchmark:
     text = text_of(source)
     try:
         table = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a whole number of thousands of digits
         raise InputError(f"not TOML: {error}", file=source) from error
     return benchmark_from(table, source, Path(source).stem)
 
@@ -254,13 +263,15 @@ class _Reading:
             _refuse(f"{name} has to be a table")
         return found
 
-    def path(self) -> re.Pattern[str] | None:
+    def path(self) -> str | None:
         if "path" not in self.table:
             return None
+        path = _string(self.table["path"], "path")
         try:
-            return re.compile(_string(self.table["path"], "path"))
-        except re.error as error:
+            re.compile(path)
+        except (re.error, OverflowError, RecursionError) as error:
             _refuse(f"path is no regular expression: {error}")
+        return path
 
     def form(self) -> Mapping[str, Any]:
         found = self.part("form")
@@ -270,8 +281,8 @@ class _Reading:
             if type(value) is not kinds[key]:
                 named = {str: "a string", bool: "true or false", int: "a number of lines"}
                 _refuse(f"form.{key} has to be {named[kinds[key]]}")
-        if found.get("skip", 0) < 0:
-            _refuse("form.skip has to be a number of lines, from 0 on")
+        if not 0 <= found.get("skip", 0) <= _MOST_SKIPPED:
+            _refuse(f"form.skip has to be a number of lines, from 0 to {_MOST_SKIPPED:,}")
         if found.get("kind", "tsv") not in KINDS:
             _refuse(f"form.kind has to be one of {', '.join(KINDS)}")
         if len(found.get("delimiter", ",")) != 1:
@@ -313,8 +324,9 @@ class _Reading:
         found: dict[str, Text] = {}
         for name, given in self.part("strings").items():
             where = f"strings.{name}"
-            if not _may_be_called(name) or name in (RIGHT, OTHERS, "max", "min"):
-                _refuse(f"{where}: a string cannot be called that")
+            if name in (RIGHT, OTHERS, "max", "min"):
+                _refuse(f"{where}: a string cannot be called that, which formulas have in another sense")
+            _check_name(name, where, "a string")
             if isinstance(given, str):
                 found[name] = Text(_template(given, where))
                 continue
@@ -331,20 +343,22 @@ class _Reading:
         if "options" not in self.table:
             return None
         given = self.part("options")
-        _check_keys(given, ("texts", "right", "context", "blank", "labels"), "options")
+        _check_keys(given, ("texts", "right", "context", "blank", "labels", "missing"), "options")
         if not {"texts", "right"} <= given.keys():
             _refuse("options has texts, and right, which of them is")
-        texts, right = given["texts"], given["right"]
-        several = (texts,) if isinstance(texts, str) else _strings(texts, "options.texts")
+        right = given["right"]
+        if type(given.get("missing", False)) is not bool:
+            _refuse("options.missing has to be true or false")
         if type(right) is not int:
             right = _template(right, "options.right")
         context = _template(given["context"], "options.context") if "context" in given else None
         return Options(
-            tuple(_template(each, "options.texts") for each in several),
+            _templates(given["texts"], "options.texts"),
             right,
             context,
             _string(given.get("blank", " "), "options.blank"),
-            _strings(given.get("labels", ()), "options.labels"),
+            _templates(given.get("labels", ()), "options.labels"),
+            given.get("missing", False),
         )
 
     def predictions(self, strings: Mapping[str, Text], options: Options | None) -> dict[str, str]:
@@ -412,8 +426,7 @@ class _Reading:
     def levels(self) -> dict[str, Template]:
         given = self.part("levels")
         for name in given:
-            if not _may_be_called(name):
-                _refuse(f"levels.{name}: a level cannot be called that")
+            _check_name(name, f"levels.{name}", "a level")
         plain = {name: each for name, each in given.items() if not isinstance(each, dict)} or {
             "file": "{file}"
         }
@@ -437,11 +450,12 @@ class _Reading:
 
 
 def _score(given: Any, where: str) -> Score:
-    if isinstance(given, dict) and [*given] == ["slln"] and _is_number(given["slln"]):
+    if isinstance(given, dict) and [*given] == ["slln"] and _is_number(given["slln"], 0, _LARGEST_POWER):
         return Score("slln", float(given["slln"]))
     if given not in SCORES or given == "slln":
         known = ", ".join(SCORES[:-1])
-        _refuse(f"{where} has to be one of {known}, or {{slln = 0.8}}, tokens to this power")
+        power = f"tokens to this power, from 0 to {_LARGEST_POWER}"
+        _refuse(f"{where} has to be one of {known}, or {{slln = 0.8}}, {power}")
     return Score(given)
 
 
@@ -450,8 +464,16 @@ def _may_be_called(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and name not in _TAKEN and not name.startswith(option_name(0)[:-1])
 
 
-def _is_number(given: Any) -> bool:
-    return type(given) in (int, float) and math.isfinite(given)
+def _check_name(name: str, where: str, what: str) -> None:
+    if not _NAME.fullmatch(name):
+        _refuse(f"{where}: {what} is called by a letter, and letters, digits and _ after it")
+    if not _may_be_called(name):
+        reason = f"{what} cannot be called that, as a column of items.parquet is"
+        _refuse(f"{where}: {reason}: another name is needed, such as my_{name}")
+
+
+def _is_number(given: Any, low: float = -_LARGEST, high: float = _LARGEST) -> bool:
+    return type(given) in (int, float) and low <= given <= high
 
 
 def _template(given: Any, where: str) -> Template:
@@ -459,6 +481,11 @@ def _template(given: Any, where: str) -> Template:
         return Template.parse(_string(given, where))
     except PdtoolsError as error:
         _refuse(f"{where}: {error}" if not str(error).startswith(where) else str(error))
+
+
+def _templates(given: Any, where: str) -> tuple[Template, ...]:
+    several = (given,) if isinstance(given, str) else _strings(given, where)
+    return tuple(_template(each, where) for each in several)
 
 
 def _check_keys(given: Mapping[str, Any], known: Sequence[str], what: str) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
-from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
-from pdtools.evaluation.benchmark.templates import NoColumnError
+from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, matches, write
+from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.files import is_stream
+from pdtools.files.sheets import cell_text
 
-_YES = ("true", "1", "yes")
+_YES, _NO = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0", "")
+_INDEX = re.compile(r"([0-9]{1,9})(\.0+)?")
 _NONE = "none"  # the name of a finest group without a name in the data
 
 
@@ -52,6 +55,7 @@ class Item:
         flags: its further groups, for each of the benchmark's ``flags``.
         right: the index of the right option; None: there are no options.
         options: number of options.
+        is_doubtful: whether the index of the right option is also the text of another one.
         label: whether it is acceptable; None: not in the data.
         value: a number given by people; None: not in the data.
         trains: whether a threshold is chosen on it.
@@ -64,6 +68,7 @@ class Item:
     flags: tuple[tuple[str, ...], ...] = ()
     right: int | None = None
     options: int = 0
+    is_doubtful: bool = False
     label: bool | None = None
     value: float | None = None
     trains: bool = False
@@ -100,6 +105,8 @@ class Items:
         by_file: counts for each file, by its path.
         names: names of all strings.
         nested: whether a finest group belongs to one group of each level, so that its name is unique.
+        crossing: levels whose groups lie across another level's: their scores are over items, not groups.
+        notes: doubts about the items, a line each.
 
     Raises:
         InputError: for a missing source, one without items, or a row that makes no item.
@@ -120,7 +127,7 @@ class Items:
         self.by_file: dict[str, FileCounts] = {}
         groups: dict[tuple[str | None, ...], str] = {}  # each with its first file
         there: set[int] = set()
-        options, chance, total = 0, 0.0, 0
+        options, chance, total, doubtful = 0, 0.0, 0, 0
         for item in self._within_limit(self._read()):
             total += 1
             if item.file not in self.by_file:
@@ -135,6 +142,7 @@ class Items:
                     )
             options = max(options, item.options)
             chance += 1 / item.options if item.options else 0.0
+            doubtful += item.is_doubtful
             if self._kept is not None:
                 self._kept.append(item)
         if not groups:
@@ -147,6 +155,22 @@ class Items:
                 reason = f"two groups are called {name}: {names[name]} and {group} (levels, None: not named)"
                 raise InputError(reason, file=source)
         self._chance = chance / total if benchmark.options is not None else None
+        self.crossing = () if self.nested else _crossing([*benchmark.levels], groups)
+        self.notes: list[str] = []
+        if self.crossing:
+            named = " and ".join(self.crossing)
+            self.notes.append(
+                f"the levels {named} cross: their scores are over items, and overall is the mean of the"
+                f" {len(groups)} combinations ({' / '.join(benchmark.levels)})"
+            )
+        if benchmark.options is not None and options < len(benchmark.options.texts):
+            written = len(benchmark.options.texts)
+            self.notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
+        if doubtful:
+            self.notes.append(
+                f"{doubtful} items: the right option's index (from 0) is also another option's text;"
+                " if the text is meant, options.labels has to be what options.texts is"
+            )
 
     @property
     def chance(self) -> float | None:
@@ -201,6 +225,22 @@ class Items:
         return (_item(row, number, self.benchmark) for number, row in enumerate(rows, start=1))
 
 
+def _crossing(names: Sequence[str], groups: Collection[tuple[str | None, ...]]) -> tuple[str, ...]:
+    """The levels that lie across another: in both, some group is in several of the other's."""
+    every = range(len(names))
+    within = {(i, j): all(len(above) == 1 for above in _above(groups, i, j)) for i in every for j in every}
+    return tuple(names[i] for i in every if any(not within[i, j] and not within[j, i] for j in every))
+
+
+def _above(groups: Collection[tuple[str | None, ...]], level: int, of: int) -> Collection[set[str | None]]:
+    """For each group of one level, the groups of another that it is in."""
+    found: dict[str, set[str | None]] = {}
+    for group in groups:
+        if (name := group[of]) is not None:
+            found.setdefault(name, set()).add(group[level])
+    return found.values()
+
+
 def known_by_files(source: str | Path) -> list[str]:
     """The bundled benchmarks whose files are in a folder or zip archive, or whose file this is.
 
@@ -213,7 +253,7 @@ def known_by_files(source: str | Path) -> list[str]:
         patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
         with contextlib.suppress(InputError):
             files = data_files(source, replace(benchmark, files=patterns)) if patterns else []
-            named = [file for file in files if any(file.path.match(each) for each in patterns)]
+            named = [file for file in files if any(matches(file.path, each) for each in patterns)]
             if named and _begins_with_an_item(named[0], benchmark):
                 found.append(name)
     return found
@@ -230,9 +270,9 @@ def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
         name: _string(write(of.text, row), None if of.context is None else write(of.context, row), of.blank)
         for name, of in benchmark.strings.items()
     }
-    right = None
+    right, is_doubtful = None, False
     if benchmark.options is not None:
-        texts, right = _options(row, benchmark.options)
+        texts, right, is_doubtful = _options(row, benchmark.options)
         context = None if benchmark.options.context is None else write(benchmark.options.context, row)
         strings |= {
             option_name(i): _string(text, context, benchmark.options.blank) for i, text in enumerate(texts)
@@ -246,6 +286,7 @@ def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
         flags=tuple(_flags(row, columns) for columns in benchmark.flags.values()),
         right=right,
         options=len(strings) - len(benchmark.strings),
+        is_doubtful=is_doubtful,
         label=None if benchmark.label is None else _label(row, benchmark.label),
         value=None if benchmark.value is None else _value(row, benchmark.value),
         trains=_trains(row.file, benchmark),
@@ -253,15 +294,21 @@ def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
 
 
 def _flags(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
+    found = []
     for column in columns:
         if column not in row.cells:
             raise InputError(str(NoColumnError(column, row.cells)), file=row.file, line=row.line)
-    return tuple(column for column in columns if str(row.cells[column]).lower() in _YES)
+        value = cell_text(row.cells[column]).strip().lower()
+        if value not in (*_YES, *_NO):
+            reason = f"{column} is {row.cells[column]!r}, where levels have flags: true or false, 1 or 0"
+            raise InputError(reason, file=row.file, line=row.line)
+        found += [column] if value in _YES else []
+    return tuple(found)
 
 
 def _trains(file: str, benchmark: Benchmark) -> bool:
     pattern = None if benchmark.label is None else benchmark.label.source
-    return pattern is not None and PurePath(file).match(pattern)
+    return pattern is not None and matches(PurePath(file), pattern)
 
 
 def _label(row: Row, label: Label) -> bool:
@@ -291,31 +338,58 @@ def _string(text: str, context: str | None, blank: str) -> String:
     return String(f"{context}{apart}{text}", len(context))
 
 
-def _options(row: Row, options: Options) -> tuple[list[str], int]:
-    """The texts of the options, and the index of the right one.
+def _options(row: Row, options: Options) -> tuple[list[str], int, bool]:
+    """The texts of the options, the index of the right one, and whether that is the text of another.
 
     Raises:
         InputError: unless exactly one is right.
     """
 
-    def refuse(reason: str) -> NoReturn:
-        raise InputError(reason, file=row.file, line=row.line)
+    def refuse(reason: str, hint: str | None = None) -> NoReturn:
+        raise InputError(reason, file=row.file, line=row.line, hint=hint)
 
+    right = options.right
     try:
-        values = [each.value(row.cells) for each in options.texts]
-        texts = values[0] if len(values) == 1 else values
-        right = options.right if isinstance(options.right, int) else options.right.value(row.cells)
+        texts = _listed(options.texts, row.cells, missing=options.missing)
+        labels = _listed(options.labels, row.cells, missing=True) if options.labels else None
+        value = right if isinstance(right, int) else right.value(row.cells)
     except PdtoolsError as error:
         refuse(str(error))
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts) or len(texts) < 2:
+    if not isinstance(texts, list) or any(isinstance(text, (list, dict, bool)) for text in texts):
         refuse(f"the options are {texts!r}, not a list of two texts or more")
-    if isinstance(right, float) and right.is_integer():
-        right = int(right)
-    if isinstance(right, str):
-        named = [i for i, name in enumerate(options.labels or texts) if name == right]
+    if None in texts and not options.missing:
+        refuse(f"option {texts.index(None) + 1} is missing", "options.missing = true leaves such out")
+    there = [i for i, text in enumerate(texts) if text not in (None, "") or not options.missing]
+    if len(there) < 2:
+        refuse(f"the options are {texts!r}, not a list of two texts or more")
+    if labels is not None and (not isinstance(labels, list) or len(labels) != len(texts)):
+        refuse(f"the labels are {labels!r}, not one for each of {len(texts)} options")
+    texts = [cell_text(each) for each in texts]
+    names = texts if labels is None else [cell_text(each) for each in labels]
+    text = cell_text(value)
+    number = _INDEX.fullmatch(text)
+    if isinstance(right, int) or (labels is None and number is not None):
+        index = int(text if number is None else number[1])
+    else:
+        named = [i for i in there if names[i] == text]
         if len(named) > 1:
-            refuse(f"{len(named)} of {len(texts)} options are right: {right!r}")
-        right = named[0] if named else int(right) if right.isdecimal() and not options.labels else right
-    if type(right) is not int or not 0 <= right < len(texts):
-        refuse(f"none of {len(texts)} options is right: {right!r}")
-    return texts, right
+            refuse(f"{len(named)} of {len(texts)} options are right: {value!r}")
+        index = named[0] if named else -1
+    if index not in there:
+        what = (
+            "an index from 0, or a text" if labels is None else f"one of {', '.join(names[i] for i in there)}"
+        )
+        refuse(f"none of {len(there)} options is right: {value!r}", f"right is {what}")
+    is_doubtful = isinstance(value, str) and labels is None and text in names and names[index] != text
+    return [texts[i] for i in there], there.index(index), is_doubtful
+
+
+def _listed(templates: Sequence[Template], cells: Cells, *, missing: bool) -> Any:
+    """The values of several templates, or the list that the only one is.
+
+    Args:
+        missing: whether columns may be missing or empty: the value is then None.
+    """
+    if len(templates) == 1:
+        return templates[0].value(cells)
+    return [None if missing and each.lacks(cells) else each.value(cells) for each in templates]

@@ -175,16 +175,15 @@ def scores_of(tallies: Mapping[str, Tallies], items: Items) -> dict[str, Any]:
 
     Returns:
         ``overall``: the unweighted mean of the finest groups; ``mean_of_items``: over all items; ``by_…``:
-        for each level, means of the finest groups in it; ``by_prediction``: the ``overall`` of each.
+        for each level, means of the finest groups in it, or over the items for levels that cross;
+        ``by_prediction``: the ``overall`` of each.
     """
     by_prediction = {name: _overall(of) for name, of in tallies.items()}
     main = next(iter(tallies.values()))
     names = list(items.benchmark.levels)
     scores: dict[str, Any] = {
         "overall": next(iter(by_prediction.values())),
-        "mean_of_items": Tally(
-            right=sum(each.right for each in main.values()), scored=sum(each.scored for each in main.values())
-        ).share,
+        "mean_of_items": _over_items(main),
         "by_prediction": by_prediction,
     }
     for level in items.levels:
@@ -193,7 +192,8 @@ def scores_of(tallies: Mapping[str, Tallies], items: Items) -> dict[str, Any]:
         for key, tally in main.items():
             if (group := key[at]) is not None:
                 groups.setdefault(group, {})[key] = tally
-        scores[f"by_{level}"] = {group: _overall(groups[group]) for group in sorted(groups)}
+        share = _over_items if level in items.crossing else _overall
+        scores[f"by_{level}"] = {group: share(groups[group]) for group in sorted(groups)}
     scores[f"by_{items.unit}"] = {items.named(key): main[key].share for key in _ordered(main)}
     return scores
 
@@ -201,6 +201,11 @@ def scores_of(tallies: Mapping[str, Tallies], items: Items) -> dict[str, Any]:
 def _overall(tallies: Tallies) -> float | None:
     shares = (tallies[key].share for key in _ordered(tallies))
     return mean([share for share in shares if share is not None])
+
+
+def _over_items(tallies: Tallies) -> float | None:
+    right, scored = (sum(getattr(each, name) for each in tallies.values()) for name in ("right", "scored"))
+    return Tally(right=right, scored=scored).share
 
 
 def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
@@ -387,6 +392,7 @@ class JudgedItems:
             "scores": {name: asdict(benchmark.scores[name]) for name in self.taken},
             "definition_sha256": benchmark.digest,
             "limit": items.limit,
+            **({"notes": items.notes} if items.notes else {}),
             "scorer": scorer,
         }
         return Results(

@@ -29,6 +29,7 @@ def record_of(items: Items) -> Evaluation:
             content=("formula", *items.names),
             unit=items.unit,
             levels=items.levels,
+            over_items=items.crossing,
             chance=items.chance,
         ),
         scores=None if benchmark.label is None and benchmark.value is None else _scores(items),

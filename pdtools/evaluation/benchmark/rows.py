@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from itertools import count, islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
@@ -19,6 +21,7 @@ from pdtools.files.sheets import Delimited, ending, plain_name, workbook_rows
 from pdtools.files.zips import SUFFIX, is_data, list_zip
 
 _SHOWN = 3
+_OF_ASCII = re.compile(r"\\[wWbB]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
         return [DataFile(str(source), _path(source))]
     patterns = benchmark.files or tuple(f"*.{kind}" for kind in KINDS)
     every = [DataFile(name, _path(name)) for name in names]
-    wanted = [each for each in every if any(each.path.match(one) for one in patterns)]
+    wanted = [each for each in every if any(matches(each.path, one) for one in patterns)]
     if not wanted:
         there = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
         hint = f"they are called {', '.join(patterns)}; there are: {there or 'none'}"
@@ -81,6 +84,16 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
     return wanted
 
 
+def matches(path: PurePath, pattern: str) -> bool:
+    """Return whether the end of a path is of this form, part by part.
+
+    Unlike ``PurePath.match`` of Python 3.13, it takes linear time for any pattern.
+    """
+    parts = PurePosixPath(pattern).parts
+    ending = path.parts[-len(parts) :]
+    return len(ending) == len(parts) and all(map(fnmatchcase, ending, parts))
+
+
 def _path(name: str | Path) -> PurePosixPath:
     """The whole path of a file, without a compression suffix."""
     return PurePosixPath(plain_name(Path(name).absolute().as_posix()))
@@ -92,18 +105,18 @@ def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
     Raises:
         InputError: for unreadable files, and rows that do not make an item.
     """
-    columns: dict[str, Any] = {**file.columns}
-    if benchmark.path is not None:
-        found = benchmark.path.search(str(file.path))
-        if found is None:
-            raise InputError(f"its path is not of the form {benchmark.path.pattern}", file=file.name)
-        columns |= found.groupdict()
+    columns = file.columns
+    groups = {} if benchmark.path is None else path_groups(file, benchmark.path)
     lines = (
         READERS[benchmark.reader](file.name) if benchmark.reader else table_rows(file.name, benchmark.form)
     )
     numbers = count(1)
     rows = (
-        Row(file.name, line, {} if cells is None else {**columns, "row": str(next(numbers)), **cells})
+        Row(
+            file.name,
+            line,
+            {} if cells is None else {**columns, "row": str(next(numbers)), **cells, **groups},
+        )
         for line, cells in lines
     )
     if benchmark.rows is None or benchmark.rows.every is None:
@@ -111,6 +124,31 @@ def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
     if benchmark.rows is None:
         return rows
     return _after_each_other(rows, benchmark.rows) if benchmark.rows.every else _by_key(rows, benchmark.rows)
+
+
+def path_groups(file: DataFile, pattern: str) -> dict[str, str]:
+    """The groups of a pattern in a file's path.
+
+    The pattern may be anybody's: RE2 takes linear time for any, unlike Python's own module.
+
+    Raises:
+        InputError: if the path is not of this form, or RE2 cannot read the pattern.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    path = str(file.path)
+    if not path.isascii() and _OF_ASCII.search(pattern):
+        reason = f"{pattern}: RE2's \\w, \\b know only ASCII, and the path has other letters"
+        raise InputError(reason, file=file.name, hint="name the characters: [^/]")
+    try:
+        found = pc.extract_regex(pa.scalar(path), pattern).as_py()
+    except pa.ArrowInvalid as error:
+        hint = "groups without a name are written (?:...); there is no lookaround, no backreference"
+        raise InputError(f"path {pattern}: {error}", file=file.name, hint=hint) from error
+    if found is None:
+        raise InputError(f"its path is not of the form {pattern}", file=file.name)
+    return dict(found)
 
 
 def _after_each_other(rows: Iterator[Row], form: Rows) -> Iterator[Row]:

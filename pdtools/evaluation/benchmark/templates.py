@@ -13,7 +13,7 @@ Cells = Mapping[str, Any]
 """Cells of a row by column: text, or any value of JSON and Parquet."""
 
 _PART = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_NUMBER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 _FILTERS: dict[str, Callable[[str], str]] = {
     "strip": str.strip,
     "lower": str.lower,
@@ -21,6 +21,11 @@ _FILTERS: dict[str, Callable[[str], str]] = {
     "capitalize": lambda text: text[:1].upper() + text[1:],
 }
 _KNOWN = f"a number, replace:A:B, split:SEPARATOR, {', '.join(_FILTERS)}"
+# Filters one after another, and columns named again, can multiply a row's text without end.
+_ALWAYS, _MOST_TIMES = 10_000, 10
+
+
+_SHOWN = 60  # characters of a template in a message
 
 
 class NoColumnError(PdtoolsError):
@@ -37,11 +42,9 @@ class _Column:
     filters: tuple[str, ...]
 
     def value(self, cells: Cells) -> Any:
-        if self.name not in cells:
-            raise NoColumnError(self.name, cells)
-        value = cells[self.name]
+        value = _found(cells, self.name)
         for each in self.filters:
-            value = _filtered(value, each, self.name)
+            value = _filtered(value, each, self.name, cells)
         return value
 
 
@@ -85,6 +88,13 @@ class Template:
         """The columns in the template."""
         return [part.name for part in self._parts if isinstance(part, _Column)]
 
+    def lacks(self, cells: Cells) -> bool:
+        """Return whether a column of the template is missing in a row, or has nothing in it."""
+        try:
+            return any(part.value(cells) in (None, "") for part in self._parts if isinstance(part, _Column))
+        except NoColumnError:
+            return True
+
     def value(self, cells: Cells) -> Any:
         """The template's value in a row: the column's if it is only a column, else text.
 
@@ -94,7 +104,13 @@ class Template:
         """
         if len(self._parts) == 1 and isinstance(part := self._parts[0], _Column):
             return part.value(cells)
-        return "".join(part if isinstance(part, str) else _text(part.value(cells)) for part in self._parts)
+        texts: list[str] = []
+        length = 0
+        for part in self._parts:
+            texts.append(part if isinstance(part, str) else _text(part.value(cells)))
+            length += len(texts[-1]) if isinstance(part, _Column) else 0
+            _check_length(length, self.text, cells)
+        return "".join(texts)
 
     def write(self, cells: Cells) -> str:
         """The value as text: numbers as they are written, empty for null.
@@ -103,6 +119,28 @@ class Template:
             PdtoolsError: see :meth:`value`; for a list too.
         """
         return _text(self.value(cells))
+
+
+def _found(cells: Cells, name: str) -> Any:
+    """The value of a column; or, after a dot, of a key in it, and in each object of a list in it.
+
+    Raises:
+        PdtoolsError: if there is none.
+    """
+    head, keys = name, ""
+    while head not in cells:
+        head, dot, key = head.rpartition(".")
+        if not dot:
+            raise NoColumnError(name, cells)
+        keys = f"{key}.{keys}" if keys else key
+    value = cells[head]
+    if not keys:
+        return value
+    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
+        return [_found(each, keys) for each in value]
+    if not isinstance(value, dict):
+        raise PdtoolsError(f"column {head!r} holds no {keys!r}: it is {str(value)[:_SHOWN]!r}")
+    return _found(value, keys)
 
 
 def _is_filter(text: str) -> bool:
@@ -114,14 +152,23 @@ def _is_filter(text: str) -> bool:
     )
 
 
-def _filtered(value: Any, text: str, column: str) -> Any:
+def _check_length(length: int, of: str, cells: Cells) -> None:
+    """Refuse a text that is implausibly long for its row."""
+    if length > _ALWAYS and length > _MOST_TIMES * sum(len(str(each)) for each in cells.values()):
+        reason = f"makes more than {_ALWAYS:,} characters, and {_MOST_TIMES} times those of the row"
+        raise PdtoolsError(f"{of[:_SHOWN]!r} {reason}")
+
+
+def _filtered(value: Any, text: str, column: str, cells: Cells) -> Any:
     if _NUMBER.fullmatch(text):
         if not isinstance(value, list) or not -len(value) <= int(text) < len(value):
             raise PdtoolsError(f"column {column!r}: there is no number {text} (from 0) of {value!r}")
         return value[int(text)]
     name, *values = text.split(":")
     if name == "replace":
-        return _text(value).replace(values[0], values[1])
+        before, (old, new) = _text(value), values
+        _check_length(len(before) + before.count(old) * (len(new) - len(old)), text, cells)
+        return before.replace(old, new)
     return _text(value).split(values[0]) if name == "split" else _FILTERS[name](_text(value))
 
 

@@ -74,7 +74,7 @@ class PairItems(Items):
     def __init__(self, pairs: Pairs) -> None:
         self.benchmark = read_benchmark("blimp")
         self.limit = pairs.limit if isinstance(pairs, PairFiles) else None
-        self.nested = True  # by the names of paradigms alone
+        self.nested, self.crossing = True, ()  # by the names of paradigms alone
         self._pairs = pairs
         self._levels: dict[str, tuple[str | None, ...]] = {}  # a paradigm's groups are its first pair's
 

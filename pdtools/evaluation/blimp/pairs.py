@@ -15,6 +15,7 @@ from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
 from pdtools.files.archives import zip_lines
 from pdtools.files.json_input import parse_json, text_of
+from pdtools.files.sheets import SHEETS, ending, unquoted
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
@@ -67,6 +68,9 @@ class PairFiles:
         self._source = Path(source)
         self.limit = limit
         self._kept: list[Pair] | None = [] if is_stream(source) else None  # a stream cannot be read again
+        if (kind := ending(str(source))) in SHEETS and kind != "tsv":
+            hint = f"pdtools eval-benchmark {source} --good COLUMN --bad COLUMN reads it"
+            raise InputError(f"a .{kind} table, not .jsonl or .tsv", file=source, hint=hint)
         check_kind(source, Kind.PAIRS)
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
@@ -107,7 +111,7 @@ def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
         if Path(file).name.startswith("."):
             continue
-        if _name(file).endswith(".tsv"):
+        if ending(file) == "tsv":
             yield from _tsv_records(file, read_lines(file))
         else:
             yield from _json_records((file, number, line) for number, line in read_lines(file))
@@ -120,7 +124,7 @@ def _json_records(lines: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, 
 
 
 def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[str, int, dict[str, str]]]:
-    columns = next(lines, (1, ""))[1].split("\t")
+    columns = [unquoted(cell) for cell in next(lines, (1, ""))[1].split("\t")]
     if missing := [name for name in _SENTENCES if name not in columns]:
         hint = f"its first line has to name the columns: {', '.join(_SENTENCES)}"
         raise InputError(f"no column {', '.join(missing)} in the header", file=file, line=1, hint=hint)
@@ -129,7 +133,7 @@ def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[
     for number, line in lines:
         if not line.strip():
             continue
-        cells = line.split("\t")
+        cells = [unquoted(cell) for cell in line.split("\t")]
         if len(cells) != len(columns):
             reason = f"not a minimal pair: {len(cells)} columns, the header has {len(columns)}"
             raise InputError(reason, file=file, line=number)
@@ -139,8 +143,8 @@ def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[
 def _name(file: str, *endings: str) -> str:
     """The name of a file without these endings, which a compression suffix may follow."""
     name = Path(file).name
-    for ending in (".gz", ".zst", *endings):
-        name = name.removesuffix(ending)
+    for each in (".gz", ".zst", *endings):
+        name = name.removesuffix(each)
     return name
 
 

@@ -308,10 +308,10 @@ class Comparison:
         resampled = resample(ones, units, statistic, table.weights, rng, samples)
         for level, name, members in groups_of(outcomes, columns):
             if level == "overall" or levels:
-                own = np.unique(units[members])
-                few = are_few(len(members), len(own))
-                right = numbers[members] if is_share else None
-                groups, pairs = table.compare(resampled.mean_of(own), right, few=few)
+                inside, sizes = np.unique(units[members], return_counts=True)
+                mean = resampled.mean_of(inside, sizes if level in outcomes.over_items else None)
+                few = are_few(len(members), len(inside))
+                groups, pairs = table.compare(mean, numbers[members] if is_share else None, few=few)
                 yield Score(
                     evaluation=self.name,
                     score=label,

@@ -58,12 +58,15 @@ class Resampled:
     drawn: NDArray[np.float64]
     variances: NDArray[np.float64]
 
-    def mean_of(self, units: NDArray[np.int64]) -> Resampled:
-        """The mean of some units, as one unit; they were resampled independently."""
+    def mean_of(self, units: NDArray[np.int64], weights: NDArray[np.int64] | None = None) -> Resampled:
+        """The mean of some units, weighted if need be, as one unit; they were resampled independently."""
+        import numpy as np
+
+        share = np.full(len(units), 1 / len(units)) if weights is None else weights / weights.sum()
         return Resampled(
-            self.scores[units].mean(0, keepdims=True),
-            self.drawn[units].mean(0, keepdims=True),
-            self.variances[units].sum(0, keepdims=True) / len(units) ** 2,
+            np.average(self.scores[units], 0, weights, keepdims=True),
+            np.average(self.drawn[units], 0, weights, keepdims=True),
+            np.tensordot(share**2, self.variances[units], 1)[None],
         )
 
 

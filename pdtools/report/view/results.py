@@ -191,8 +191,10 @@ def _scores(outcomes: Outcomes, items: pd.DataFrame, models: Sequence[str]) -> d
                 if level == unit or name not in outcomes.outside:
                     units.setdefault(group, {})[name] = int(answers.sum()), len(answers)
             for group, shares in units.items():
-                mean, low, high = of_mean(list(shares.values()))
-                n = sum(n for _, n in shares.values())
+                right, n = (sum(numbers) for numbers in zip(*shares.values(), strict=True))
+                mean, low, high = of_mean(
+                    [(right, n)] if level in outcomes.over_items else list(shares.values())
+                )
                 rows.append(
                     {
                         "name": group or "overall",
@@ -241,11 +243,10 @@ def _grouped(
 
 def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
     """The group of each unit."""
-    return (
-        {str(name): str(of) for name, of in zip(items[unit], items[group], strict=True)}
-        if group in items
-        else {}
-    )
+    if group not in items:
+        return {}
+    units = items[unit] if unit in items else items[f"{unit}@0"]
+    return {str(name): str(of) for name, of in zip(units, items[group], strict=True)}
 
 
 def _kept(

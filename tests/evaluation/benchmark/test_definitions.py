@@ -7,6 +7,7 @@ import math
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -22,7 +23,23 @@ from pdtools.evaluation.benchmark.from_toml import (
 )
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
+from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.results import write_results
+from pdtools.report.benchmarks import print_benchmark
+from pdtools.report.view.results import results_page
 
+ARC = {"texts": "{choices.text}", "labels": "{choices.label}", "right": "{answer}"}
+COLUMNS = {"texts": ["{p}", "{q}", "{r}"], "right": "{answer}"}
+# Field, type, category, whether it is right, and number of items.
+CROSSING = [
+    *(("f", "t", "c", True, 3), ("f", "t", "c", False, 1), ("f", "t", "d", False, 2)),
+    *(
+        ("f", "u", "c", True, 1),
+        ("f", "u", "d", True, 1),
+        ("f", "u", "d", False, 4),
+        ("g", "v", "e", True, 2),
+    ),
+]
 PAIRS = {"strings": {"good": "{good}", "bad": "{bad}"}}
 
 
@@ -53,6 +70,53 @@ def test_templates() -> None:
     assert Template.parse("{list}").value(row) == ["p", "q"]
 
 
+def test_templates_reach_into_columns() -> None:
+    """Objects and lists of objects, as in JSON and Parquet; a column whose name has a dot comes first."""
+    choices = {"text": ["p", "q"], "label": ["A", "B"]}
+    each = [{"text": "p", "of.key": 1}, {"text": "q", "of.key": 2}]
+    row = {
+        "choices": choices,
+        "question": {"stem": "s", "choices": each},
+        "a.b": "x",
+        "a": {"b": "y", "c": 2},
+    }
+    found = {
+        "{choices.text}": ["p", "q"],
+        "{choices.label|1}": "B",
+        "{question.stem}?": "s?",
+        "{question.choices.text}": ["p", "q"],
+        "{question.choices.of.key}": [1, 2],
+        "{a.b}{a.c}": "x2",
+    }
+    assert {text: Template.parse(text).value(row) for text in found} == found
+    for text, reason in {
+        "{choices.texts}": "no column 'texts' (there are: text, label)",
+        "{question.choices.label}": "no column 'label' (there are: text, of.key)",
+        "{question.stem.x}": "column 'stem' holds no 'x': it is 's'",
+        "{a.b.c}": "column 'a.b' holds no 'c': it is 'x'",
+        "{b.c}": "no column 'b.c' (there are: choices, question, a.b, a)",
+    }.items():
+        with pytest.raises(PdtoolsError) as error:
+            Template.parse(text).value(row)
+        assert reason in str(error.value)
+
+
+def test_the_text_of_a_template_is_bounded() -> None:
+    """Filters that each double a cell, and many columns, are refused before the memory is needed."""
+    doubled = "{a" + "|replace:a:aa" * 60 + "}"
+    for text, cell in (
+        (doubled, "a"),
+        ("{a}" * 11, "a" * 100_000),
+        ("{a|replace:a:" + "b" * 99 + "}", "a" * 1002),
+    ):
+        with pytest.raises(
+            PdtoolsError, match="makes more than 10,000 characters, and 10 times those of the row"
+        ):
+            Template.parse(text).write({"a": cell})
+    assert len(Template.parse("{a}" * 10).write({"a": "a" * 100_000})) == 1_000_000
+    assert len(Template.parse("{a|replace:a:" + "b" * 10_000 + "}").write({"a": "a"})) == 10_000
+
+
 @pytest.mark.parametrize(
     ("name", "text", "form"),
     [
@@ -61,6 +125,7 @@ def test_templates() -> None:
         ("a.csv", '\ufeffgood,bad\r\n"a ""b"", c",b\r\nd,e\r\n', {}),
         ("a.tsv", 'good\tbad\n"a ""b"", c"\tb\nd\te\n', {"quote": True}),
         ("a.tsv", 'good\tbad\na "b", c\tb\nd\te\n', {}),
+        ("a.tsv", '"good"\t"bad"\n"a ""b"", c"\tb\n"d"\t"e"\n', {}),  # as Excel and R write it
         ("a.txt", 'bad|good\nb|a "b", c\ne|d\n', {"delimiter": "|", "header": True}),
         ("a.jsonl", '{"good": "a \\"b\\", c", "bad": "b"}\n\n{"good": "d", "bad": "e"}\n', {}),
         ("a.json", '[{"good": "a \\"b\\", c", "bad": "b"}, {"good": "d", "bad": "e"}]', {}),
@@ -71,6 +136,12 @@ def test_forms_of_files(tmp_path: Path, name: str, text: str, form: dict[str, An
     of = benchmark(form=form)
     assert texts(tmp_path, of) == texts(tmp_path / name, of)
     assert texts(tmp_path, of) == [{"good": 'a "b", c', "bad": "b"}, {"good": "d", "bad": "e"}]
+
+
+def test_quotes_of_tsv_can_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('good\tbad\n"a"\t"b" c"\n')
+    assert texts(tmp_path, benchmark()) == [{"good": "a", "bad": '"b" c"'}]
+    assert texts(tmp_path, benchmark(form={"quote": False})) == [{"good": '"a"', "bad": '"b" c"'}]
 
 
 def test_a_parquet_file_and_a_line_break_in_a_cell(tmp_path: Path) -> None:
@@ -110,6 +181,90 @@ def test_the_number_of_an_option_may_be_a_float(tmp_path: Path) -> None:
     assert [item.right for item in Items(tmp_path, benchmark(**OPTIONS))] == [2]
 
 
+@pytest.mark.parametrize(
+    ("options", "rows", "found", "doubtful"),
+    [
+        # A number is an index in every form of file, also where it is the text of another option.
+        (COLUMNS, "p,q,r,answer\n1,2,3,1\n1,2,3,2\n0,1,2,1\n", ["2", "3", "1"], 2),
+        (COLUMNS, "p,q,r,answer\na,b,c,1.0\na,b,c,0\na,b,c,b\n", ["b", "a", "b"], 0),
+        (COLUMNS, [{"p": "1", "q": "2", "r": "3", "answer": 1}], ["2"], 0),
+        (COLUMNS, [{"p": 1, "q": 2, "r": 3.5, "answer": "3.5"}], ["3.5"], 0),
+        ({**COLUMNS, "labels": COLUMNS["texts"]}, "p,q,r,answer\n1,2,3,1\n1,2,3,2\n", ["1", "2"], 0),
+        # Labels of a row's own.
+        (ARC, [{"choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answer": "B"}], ["b"], 0),
+        (ARC, [{"choices": {"text": ["a", "b"], "label": ["1", "2"]}, "answer": "1"}], ["a"], 0),
+        (ARC, [{"choices": {"text": ["a", "b", "c"], "label": [2, 1, 0]}, "answer": 1}], ["b"], 0),
+        (
+            ARC,
+            [{"choices": [{"text": "a", "label": "D"}, {"text": "b", "label": "E"}], "answer": "E"}],
+            ["b"],
+            0,
+        ),
+        # Options that a row lacks; an index is that of the option as written.
+        ({**COLUMNS, "missing": True}, "p,q,r,answer\na,b,,1\n,b,c,2\na,b,c,c\n", ["b", "c", "c"], 0),
+        (
+            {**COLUMNS, "missing": True},
+            [
+                {"p": "a", "q": None, "r": "c", "answer": 2},
+                {"q": "a", "r": "c", "answer": 1},
+                {"p": "a", "q": "b", "r": "c", "answer": "a"},
+            ],
+            ["c", "a", "a"],
+            0,
+        ),
+        (
+            {"texts": ["It is {p}", "It is {q}", "It is {r}"], "right": "{answer}", "missing": True},
+            "p,q,r,answer\na,,c,2\na,b,c,1\n",
+            ["It is c", "It is b"],
+            0,
+        ),
+        (
+            {"texts": ["{p}", "{q}", "{r}"], "right": "{answer}", "missing": True, "labels": ["A", "B", "C"]},
+            "p,q,r,answer\n,b,c,B\na,b,,A\na,b,c,C\n",
+            ["b", "a", "c"],
+            0,
+        ),
+        (
+            {**ARC, "missing": True},
+            [{"choices": {"text": ["", "b", "c"], "label": "ABC"}, "answer": "C"}],
+            None,
+            0,
+        ),
+        (
+            {**ARC, "missing": True},
+            [{"choices": {"text": ["", "b", "c"], "label": ["A", "B", "C"]}, "answer": "C"}],
+            ["c"],
+            0,
+        ),
+    ],
+)
+def test_which_option_is_right(
+    tmp_path: Path, options: dict[str, Any], rows: Any, found: list[str] | None, doubtful: int
+) -> None:
+    name = "a.csv" if isinstance(rows, str) else "a.jsonl"
+    text = rows if isinstance(rows, str) else "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / name).write_text(text)
+    of = benchmark(strings={}, options=options)
+    if found is None:
+        with pytest.raises(InputError, match="the labels are 'ABC', not one for each of 3 options"):
+            Items(tmp_path, of)
+        return
+    items = Items(tmp_path, of)
+    assert [item.strings[f"option_{(item.right or 0) + 1}"].text for item in items] == found
+    assert all(item.options == len(item.strings) for item in items)
+    notes = [
+        f"{doubtful} items: the right option's index (from 0) is also another option's text;"
+        " if the text is meant, options.labels has to be what options.texts is"
+    ]
+    assert items.notes == (notes if doubtful else [])
+
+
+def test_an_option_that_no_item_has_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("p,q,s,answer\na,b,c,0\n")
+    found = Items(tmp_path, benchmark(strings={}, options={**COLUMNS, "missing": True})).notes
+    assert found == ["no item has all 3 options: is a column of options.texts misspelt?"]
+
+
 def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
     for language, paradigm in (("de", "x"), ("en", "x"), ("en", "y")):
         folder = tmp_path / "toy" / language
@@ -123,6 +278,117 @@ def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
     assert (counts.items, counts.identical, counts.repeated) == (3, 1, 1)
     one = Items(tmp_path / "toy" / "en", of, limit=1)  # what was named may be a part of it
     assert (one.unit, one.levels, len(list(one))) == ("paradigm", ("language",), 2)
+
+
+def test_groups_of_paths_stand_before_columns(tmp_path: Path) -> None:
+    """Also in rows that make one item, where a group is missing, and of the names that all rows have."""
+    for part in ("a", "b"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / f"x{part}.jsonl").write_text(
+            '{"good": "p", "bad": "q", "part": "c", "dir": "d"}\n' * 2
+        )
+    levels = {"part": "{part}", "dir": "{dir}"}
+    of = benchmark(files="*.jsonl", path="/(?P<part>[ab])/x", levels=levels)
+    assert [item.levels for item in Items(tmp_path, of)] == [("a", "d")] * 2 + [("b", "d")] * 2
+    both = benchmark(
+        path="/(?:(?P<part>[a])|[b])/(?P<dir>x).",
+        levels=levels,
+        rows={"every": 2, "as": ["good", "bad"]},
+        strings={"good": "{good.good}", "bad": "{bad.part}{bad.bad}"},
+    )
+    found = [(item.levels, item.strings["bad"].text) for item in Items(tmp_path, both)]
+    assert found == [(("a", "x"), "aq"), ((None, "x"), "q")]
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "reason"),
+    [
+        ("(?P<a>(?:a|a)*)b$", "a" * 200, "its path is not of the form (?P<a>(?:a|a)*)b$"),
+        ("(?P<a>.*)" + ".*x" * 30 + "z$", "x" * 200, "its path is not of the form"),
+        ("(?=a)(?P<a>a)", "a", "path (?=a)(?P<a>a): Invalid regular expression: invalid perl operator: (?="),
+        ("(a)(?P<b>a)", "a", "unnamed groups (groups without a name are written (?:...)"),
+        (r"(?P<a>\w+)/", "é", r"(?P<a>\w+)/: RE2's \w, \b know only ASCII, and the path has other letters"),
+    ],
+)
+def test_patterns_of_paths_take_linear_time(tmp_path: Path, path: str, folder: str, reason: str) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "c.tsv").write_text("good\tbad\na\tb\n")
+    with pytest.raises(InputError) as error:
+        Items(tmp_path, benchmark(path=path))
+    assert reason in str(error.value)
+    with pytest.raises(InputError, match="no files of toy"):  # patterns of names, too
+        Items(tmp_path, benchmark(files="*a" * 60 + "b/*.tsv"))
+
+
+def test_levels_that_cross(
+    tmp_path: Path, word_scorer: type[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Scores of levels that cross are over items; those of levels that hold the others, means of groups."""
+    rows = [(f, t, c, r) for f, t, c, r, n in CROSSING for _ in range(n)]
+    good = {True: "x", False: "xxx"}
+    lines = "".join(
+        f"{good[right]},yy,{field},{type_},{category}\n" for field, type_, category, right in rows
+    )
+    (tmp_path / "a.csv").write_text(f"good,bad,field,type,category\n{lines}")
+    names = ("field", "type", "category")
+    items = Items(tmp_path, benchmark(levels={name: f"{{{name}}}" for name in names}))
+    assert (items.nested, items.crossing) == (False, ("type", "category"))
+    results = evaluate_benchmark(items, word_scorer())
+
+    def share(of: list[bool]) -> float:
+        return sum(of) / len(of)
+
+    cells = {row[:3]: [each[3] for each in rows if each[:3] == row[:3]] for row in rows}
+    by_field = {f: [share(of) for key, of in cells.items() if key[0] == f] for f in ("f", "g")}
+    assert results.scores["by_field"] == {f: pytest.approx(fmean(of)) for f, of in by_field.items()}
+    for place, name in enumerate(names[1:], start=1):
+        of = {
+            value: [row[3] for row in rows if row[place] == value]
+            for value in dict.fromkeys(r[place] for r in rows)
+        }
+        assert results.scores[f"by_{name}"] == {value: pytest.approx(share(r)) for value, r in of.items()}
+    assert results.scores["overall"] == pytest.approx(fmean(map(share, cells.values())))
+    assert results.scores["mean_of_items"] == pytest.approx(share([row[3] for row in rows]))
+    (note,) = results.settings["notes"]
+    assert note == (
+        "the levels type and category cross: their scores are over items, and overall is the mean of the"
+        " 5 combinations (field / type / category)"
+    )
+    print_benchmark(results)
+    printed = capsys.readouterr().out
+    for line in ("overall (mean of 5 groups)", "type  accuracy over items", "field  accuracy\n"):
+        assert line in printed
+
+    write_results(tmp_path / "one", results, {})
+    write_results(tmp_path / "two", evaluate_benchmark(items, word_scorer(lambda word: len(word) - 9.0)), {})
+    compared = compare_runs(tmp_path / "one", tmp_path / "two", samples=50)
+    for name in names:
+        found = {group.name: group.a for group in compared["groups"] if group.level == name}
+        assert found == {value: pytest.approx(s) for value, s in results.scores[f"by_{name}"].items()}
+    page = results_page([str(tmp_path / "one")]).document["benchmarks"][0]["levels"]
+    for name in names:
+        shown = {row["name"]: row["score"] for row in page[name]}
+        assert shown == {
+            value: pytest.approx(s, abs=1e-4) for value, s in results.scores[f"by_{name}"].items()
+        }
+
+
+@pytest.mark.parametrize(
+    ("groups", "crossing"),
+    [
+        ([("a", "x"), ("a", "y"), ("b", "z")], ()),  # nested
+        ([("x", "a"), ("y", "a"), ("z", "b")], ()),  # the finest first
+        ([("a", "x"), ("a", "y"), ("b", "x")], ("1", "2")),
+        ([("a", ""), ("b", ""), ("b", "x")], ()),  # no name is no group
+        ([("", "x"), ("a", "x"), ("a", "y")], ("1", "2")),  # but x is not within a
+        ([("a", "p", "x"), ("a", "q", "x"), ("a", "q", "y"), ("b", "r", "z")], ("2", "3")),
+    ],
+)
+def test_which_levels_cross(tmp_path: Path, groups: list[tuple[str, ...]], crossing: tuple[str, ...]) -> None:
+    (tmp_path / "a.tsv").write_text("".join("\t".join(("a", "b", *group)) + "\n" for group in groups))
+    levels = {f"l{i}": f"{{{i + 2}}}" for i in range(1, len(groups[0]) + 1)}
+    of = benchmark(strings={"good": "{1}", "bad": "{2}"}, levels=levels, form={"header": False})
+    assert Items(tmp_path, of).crossing == tuple(f"l{name}" for name in crossing)
 
 
 def test_groups_are_in_their_order(tmp_path: Path, word_scorer: type[Any]) -> None:
@@ -230,7 +496,18 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
         ({"scores": {"main": "per_letter"}}, "scores.main has to be one of sum, per_token"),
         ({"scores": {"other": "sum"}}, "scores: of predictions has no 'other'"),
         ({"chance": {"main": 50}}, "chance.main has to be a number from 0 to 1"),
-        ({"levels": {"item": "{x}"}}, "levels.item: a level cannot be called that"),
+        (
+            {"levels": {"group": "{x}"}},
+            "levels.group: a level cannot be called that, as a column of items.parquet is: another name is"
+            " needed, such as my_group",
+        ),
+        ({"levels": {"a-b": "{x}"}}, "levels.a-b: a level is called by a letter, and letters, digits and _"),
+        ({"strings": {"max": "{x}"}}, "strings.max: a string cannot be called that, which formulas have in"),
+        ({"scores": {"main": {"slln": 1e308}}}, "{slln = 0.8}, tokens to this power, from 0 to 10"),
+        ({"scores": {"main": {"slln": 10**400}}}, "tokens to this power, from 0 to 10"),
+        ({"form": {"skip": 10**30}}, "form.skip has to be a number of lines, from 0 to 1,000,000"),
+        ({"path": "a{99999999999}"}, "path is no regular expression"),
+        ({"options": {"texts": "{a}", "right": 0, "missing": 1}}, "options.missing has to be true or false"),
         ({"rows": {"every": 1}}, "rows.every has to be a number from 2 on"),
         ({"rows": {"every": 2}}, "rows has either as,"),
         ({"form": {"kind": "pickle"}}, "form.kind has to be one of tsv,"),
@@ -249,6 +526,7 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
             "two columns of the results would be called 'bad'",
         ),
         ({"strings": {"a": "{x|--1}", "b": "{b}"}}, "unknown filter '--1'"),
+        ({"strings": {"a": "{x|" + "9" * 5000 + "}", "b": "{b}"}}, "unknown filter '9999"),
         ({"scores": {"main": {"slln": float("nan")}}}, "scores.main has to be one of"),
         ({**OPTIONS, "predictions": {"main": "right > others"}}, "unexpected ','"),
         (
@@ -262,6 +540,12 @@ def test_files_that_are_no_benchmarks(parts: dict[str, Any], reason: str) -> Non
         benchmark(**parts)
     assert str(error.value).startswith("toy.toml: ")
     assert reason in str(error.value)
+
+
+def test_a_number_of_thousands_of_digits(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(f"skip = {'9' * 5000}\n")
+    with pytest.raises(InputError, match=r"a.toml: not TOML: .*4300 digits"):
+        read_benchmark(str(tmp_path / "a.toml"))
 
 
 @pytest.mark.parametrize(
@@ -306,6 +590,36 @@ def test_files_that_are_no_benchmarks(parts: dict[str, Any], reason: str) -> Non
         ("a.jsonl", '{"options": ["a", "a"], "label": "a"}', OPTIONS, "2 of 2 options are right: 'a'"),
         ("a.jsonl", '{"options": ["a", "b"], "label": 2}', OPTIONS, "none of 2 options is right: 2"),
         ("a.jsonl", '{"options": ["a"], "label": 0}', OPTIONS, "not a list of two texts or more"),
+        (
+            "a.jsonl",
+            '{"options": ["a", null], "label": 0}',
+            OPTIONS,
+            "a.jsonl:1: option 2 is missing (options.missing = true leaves such out)",
+        ),
+        (
+            "a.csv",
+            "p,q,r,answer\na,b,,2\n",
+            {"strings": {}, "options": {**COLUMNS, "missing": True}},
+            "a.csv:2: none of 2 options is right: '2' (right is an index from 0, or a text)",
+        ),
+        (
+            "a.csv",
+            "p,q,r,answer\n,b,,2\n",
+            {"strings": {}, "options": {**COLUMNS, "missing": True}},
+            "the options are [None, 'b', None], not a list of two texts or more",
+        ),
+        (
+            "a.csv",
+            "p,q,r,answer\na,b,c,2\n",
+            {"strings": {}, "options": {**COLUMNS, "labels": ["A", "B", "C"]}},
+            "none of 3 options is right: '2' (right is one of A, B, C)",
+        ),
+        (
+            "a.csv",
+            "good,bad,npi\na,b,x\n",
+            {"levels": {"kind": {"flags": ["npi"]}}},
+            "a.csv:2: npi is 'x', where levels have flags: true or false, 1 or 0",
+        ),
     ],
 )
 def test_rows_that_are_no_items(
@@ -354,17 +668,18 @@ def of_published(test_data: Path, archive: str) -> tuple[Path, dict[str, dict[st
 
 
 @pytest.mark.parametrize(
-    ("name", "archive"),
+    ("name", "archive", "groups"),
     [
-        ("multiblimp", "pairs/multiblimp_eng.zip"),
-        ("zorro", "pairs/zorro.zip"),
-        ("clams", "pairs/clams_en_de_fr.zip"),
-        ("lindsea", "pairs/lindsea_id.zip"),
+        ("multiblimp", "pairs/multiblimp_eng.zip", [1, 2]),
+        ("zorro", "pairs/zorro.zip", [13, 23]),
+        ("clams", "pairs/clams_en_de_fr.zip", [1, 7]),
+        ("lindsea", "pairs/lindsea_id.zip", [1, 4, 38]),
     ],
 )
 def test_published_sets_have_as_many_items_as_their_authors_say(
-    test_data: Path, name: str, archive: str
+    test_data: Path, name: str, archive: str, groups: list[int]
 ) -> None:
+    """Items by file, and groups by level."""
     source, known = of_published(test_data, archive)
     of = read_benchmark(name)
     if name == "clams":  # the whole takes long
@@ -378,6 +693,7 @@ def test_published_sets_have_as_many_items_as_their_authors_say(
     for member, counts in found.items():
         expected = [int(wanted[member][name]) for name in ("pairs", "identical", "repeated")]
         assert [counts.items, counts.identical, counts.repeated] == expected
+    assert [len({*of_level}) for of_level in zip(*(item.levels for item in items), strict=True)] == groups
     first = next(iter(items))
     assert first.strings["good"] != first.strings["bad"]
 

@@ -94,7 +94,7 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
 def test_groups_that_an_item_may_be_in_several_of(
     tmp_path: Path, word_scorer: type[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "a.csv").write_text("a,b,NPI,binding\nx,xx,True,True\nxx,x,False,1\nx,y,false,0\n")
+    (tmp_path / "a.csv").write_text("a,b,NPI,binding\nx,xx,True,1.0\nxx,x,0.0,T\nx,y,,NO\n")
     table = {
         "strings": {"good": "{a}", "bad": "{b}"},
         "levels": {"phenomenon": {"flags": ["NPI", "binding"]}},

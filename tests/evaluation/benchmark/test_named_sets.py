@@ -116,7 +116,7 @@ SETS: dict[str, tuple[dict[str, str | bytes], list[tuple[str, ...]], list[tuple[
     "sling": (
         {
             "SLING_Data/Anaphor/Plural/b.jsonl": lines(
-                {"sentence_good": "她睡觉。", "sentence_bad": "睡觉她。"}
+                {"sentence_good": "她睡觉。", "sentence_bad": "睡觉她。", "paradigm": "b", "phenomenon": "x"}
             )
         },
         [("她睡觉。", "睡觉她。")],
@@ -124,7 +124,7 @@ SETS: dict[str, tuple[dict[str, str | bytes], list[tuple[str, ...]], list[tuple[
     ),
     "jblimp": (
         {
-            "jblimp.jsonl": lines(
+            "data/validated/validated_minimal_pairs.jsonl": lines(
                 {
                     "good_sentence": "犬が来た。",
                     "bad_sentence": "犬を来た。",
@@ -142,9 +142,12 @@ SETS: dict[str, tuple[dict[str, str | bytes], list[tuple[str, ...]], list[tuple[
         [("m", "p", "u")],
     ),
     "turblimp": (
-        {"data/base/binding.csv": 'iyi;kötü\n"O; uyur";O uyurum\n'},
-        [("O; uyur", "O uyurum")],
-        [("base", "binding")],
+        {
+            "data/base/binding.csv": 'good_sentence;bad_sentence;cue\n"O; uyur";O uyurum;o\n',
+            "data/experimental/binding_SOV.csv": 'good_sentence,bad_sentence\n"O, uyur",O uyurum\n',
+        },
+        [("O; uyur", "O uyurum"), ("O, uyur", "O uyurum")],
+        [("base", "binding"), ("experimental", "binding_SOV")],
     ),
     "blimp-nl": (
         {

@@ -12,7 +12,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.evaluate import evaluate_published
-from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.from_toml import benchmark_from, benchmark_of_columns, read_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.published import PublishedScores
 from pdtools.evaluation.benchmark.rows import data_files, items_of
@@ -151,6 +151,42 @@ def test_pairs_of_two_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for wrong in (["--good", "sen"], ["--as", "zorro", "--level", "x"], []):
         assert run([*given, *wrong, "-o", str(tmp_path / "other")]) == 2
         assert "give either --as, or --good and --bad" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "overall", "by"),
+    [
+        ("t9_digits.csv", "t9_digits", 1.0, {}),
+        ("t9_digits.jsonl", "t9_digits", 1.0, {}),
+        ("t10_flags.csv", "t10_flags", 1.0, {"npi": 1, "binding": 2}),
+    ],
+)
+def test_small_tables(
+    tmp_path: Path, test_data: Path, data: str, name: str, overall: float, by: dict[str, int]
+) -> None:
+    """An index that is also an option's text; flags as pandas writes them."""
+    cases = test_data.parent / "cases" / "4"
+    if not cases.is_dir():
+        pytest.skip("no small tables there")
+    scores = str(cases / f"{name.split('_')[0]}_scores.tsv")
+    definition = str(cases / f"{name}.toml")
+    given = ["eval-benchmark", str(cases / data), "--as", definition, "--scores", scores, "--quiet"]
+    assert run([*given, "-o", str(tmp_path / "r")]) == 0
+    found = json.loads((tmp_path / "r" / "results.json").read_text())
+    assert found["scores"]["overall"] == overall
+    assert {flag: of["items"] for flag, of in found["counts"].get("by_kind", {}).items()} == by
+
+
+def test_quotes_and_paths_of_small_sets(test_data: Path) -> None:
+    cases = test_data.parent / "cases" / "4"
+    if not cases.is_dir():
+        pytest.skip("no small tables there")
+    of_columns = benchmark_of_columns("t12", "good", "bad", ["kind"])
+    excel, plain = (list(Items(cases / f"t12_{name}.tsv", of_columns)) for name in ("excel", "plain"))
+    assert [item.strings for item in excel] == [item.strings for item in plain]
+    for name in ("m", "m2"):
+        items = Items(cases / "path_column", read_benchmark(str(cases / "path_column" / f"{name}.toml")))
+        assert [item.levels[-1] for item in items] == ["a", "b"]
 
 
 def test_predictions_keep_their_numbers_where_some_are_excluded(tmp_path: Path) -> None:

@@ -255,6 +255,29 @@ def test_compressed_pairs_are_those_of_the_file(tmp_path: Path, ending: str) -> 
         ]
 
 
+@pytest.mark.parametrize("name", ["p.tsv", "P.TSV", "p.tsv.gz", "p.zip"])
+def test_quotes_of_tables_of_pairs_are_undone(tmp_path: Path, name: str) -> None:
+    """As Excel writes cells with a comma, and R all cells."""
+    text = '"sentence_good"\t"sentence_bad"\n"He, ""Al"", is ."\tHe are .\nA "b"\t"c" d\n'
+    if name == "p.zip":
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("p.tsv", text)
+    else:
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    found = [(pair.good, pair.bad) for pair in read_pairs(tmp_path / name)]
+    assert found == [('He, "Al", is .', "He are ."), ('A "b"', '"c" d')]
+
+
+@pytest.mark.parametrize("name", ["p.csv", "P.CSV", "p.csv.gz", "p.xlsx", "p.parquet"])
+def test_other_tables_name_what_reads_them(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("sentence_good,sentence_bad\na,b\n")
+    with pytest.raises(InputError) as caught:
+        read_pairs(tmp_path / name)
+    kind = name.lower().split(".")[1]
+    command = f"pdtools eval-benchmark {tmp_path / name} --good COLUMN --bad COLUMN reads it"
+    assert str(caught.value) == f"{tmp_path / name}: a .{kind} table, not .jsonl or .tsv ({command})"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
