@@ -49,6 +49,7 @@ def test_ids_comments_empty_leaves_and_lemmas_go(tmp_path: Path) -> None:
         "empty leaves left out: *ICH*": 1,
         "empty leaves left out: *pro*": 1,
         "empty leaves left out: 0": 1,
+        "lemmas and glosses cut off words": 9,
         "wrappers taken off": 2,
         "trees without words left out": 2,
     }
