@@ -85,7 +85,9 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
         # A column for the lemma makes the number of them even, secondary edges come in pairs.
         lemma = 1 - len(columns) % 2
         if block.note and not lemma:
-            raise InputError(f"{len(columns)} columns: #FORMAT 4 has 6, and 2 for each secondary edge", line=number)
+            raise InputError(
+                f"{len(columns)} columns: #FORMAT 4 has 6, and 2 for each secondary edge", line=number
+            )
         form, label, edge, parent = columns[0], columns[1 + lemma], columns[3 + lemma], columns[4 + lemma]
         n_secondary += (len(columns) - 5) // 2
         if _NODE.match(form):

@@ -194,7 +194,7 @@ class _Reader:
         return True
 
     def add(self, tag: str, word: str) -> None:
-        """Add a word."""
+        """Add a word, without its lemma or gloss, and without marks of clitics."""
         if self.cut:
             whole = word
             if "@" in word or "^" in word:
@@ -207,6 +207,8 @@ class _Reader:
             word = _NAME.sub(lambda name: _NAMES[name[0]], word)
         if word[-1] in "$@" or word[0] in "$@":
             word = _MARKS.sub("", word) or word
+            if self.is_none(tag, word):  # the article in u@ @0: the empty part of a contraction
+                return
         self.words.append(leaf(word))
         self.tags.append(tag)
 

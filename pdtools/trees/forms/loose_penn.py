@@ -23,7 +23,10 @@ _NUMBERED = re.compile(r"\s*[0-9]+[ \t]+\(\s*[^\s()]*\s*\(")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
 _IN_BRACKETS = "words in brackets"
 _WITH_LEMMAS = "lemmas after words"
-_MOST, _SOME = 0.95, 0.1  # of words, followed by one more token; by themselves, as few words are but by lemmas
+_MOST, _SOME = (
+    0.95,
+    0.1,
+)  # of words, followed by one more token; by themselves, as few words are but by lemmas
 _PAIR = re.compile(r"\(\s*([^\s()]+)\s*\(\s*[^\s()]+\s*\)")  # a bracket that begins with a word in brackets
 _LEMMA = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s+[^\s()]+\s*\)")
 _ELLIPSIS = re.compile(r"\(\s*[^\s()]+\s+(\*-?0-?\*)\s*\)")

@@ -33,8 +33,8 @@ _MARK = re.compile(rb"<!--.*?(?:-->|\Z)|<s(?=[\s>])|</s\s*>|</body", re.DOTALL)
 _ENCODING = re.compile(rb"\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
 _XML = re.compile(r"\s*<(?:[?!]|corpus[\s>]|s\s)")
 _TIGER = re.compile(r"<(?:corpus|subcorpus|graph|terminals)[\s>]")
-# Every encoding of XML documents that is read keeps ASCII; those of Python's that change names and escapes do not.
-_ASCII = bytes(range(128)) + rb"\u0041.xn--bcher-kva"
+# Encodings of XML files keep ASCII; some of Python's change escapes, such as these at the end.
+_ASCII = bytes(range(128)).replace(b"\\", b"") + rb"\u0041.xn--bcher-kva"
 _CUT_OFF = "cut off: no </s>"
 
 

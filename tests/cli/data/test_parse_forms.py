@@ -199,8 +199,8 @@ LEAVES = "(S (A 0=a) (B 2=b) (C 1=c))\n"
         ),
         (
             NUMBERED,
-            "read as Penn brackets with ids before trees, words in brackets, or lemmas after words\n1 trees, 2 tokens\n"
-            "ids before trees left out: 1\n",
+            "read as Penn brackets with ids before trees, words in brackets, or lemmas after words\n"
+            "1 trees, 2 tokens\nids before trees left out: 1\n",
             "(S (NN a) (VB b))\n",
         ),
         (
