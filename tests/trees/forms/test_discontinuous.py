@@ -481,7 +481,7 @@ CASES = {
         " (let .))",
         '(VROOT (SMAIN (vnw hij) (ww zag) (NP (lid de) (adj oude) (let ") (adj rode) (let ") (n auto))) (let .))',
     ],
-    "d.dbr": ["(ROOT (S (NN Ä-LRB-E-RRB-hre) (V lacht)))"],
+    "d.dbr": ["(S (NN Ä-LRB-E-RRB-hre) (V lacht))"],
 }
 
 
