@@ -150,7 +150,7 @@ def _head(node: Node) -> Node | None:
 
 
 def _raise(root: Node) -> None:
-    """Keep the block of each constituent's head, or the longest, and hand the other children to its parent."""
+    """Keep the block of each constituent's head, or the longest, and hand the others to its parent."""
     nodes = _post_order(root)
     parents = {id(child): node for node in nodes for child in node.children}
     heads = [_head(node) for node in nodes]  # before any child is raised

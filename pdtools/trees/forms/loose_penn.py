@@ -23,10 +23,8 @@ _NUMBERED = re.compile(r"\s*[0-9]+[ \t]+\(\s*[^\s()]*\s*\(")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
 _IN_BRACKETS = "words in brackets"
 _WITH_LEMMAS = "lemmas after words"
-_MOST, _SOME = (
-    0.95,
-    0.1,
-)  # of words, followed by one more token; by themselves, as few words are but by lemmas
+_LEMMA_SHARE = 0.95  # least share of words that one more token follows
+_SAME_SHARE = 0.1  # least share of words that are repeated, as they are by lemmas alone
 _PAIR = re.compile(r"\(\s*([^\s()]+)\s*\(\s*[^\s()]+\s*\)")  # a bracket that begins with a word in brackets
 _LEMMA = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s+[^\s()]+\s*\)")
 _ELLIPSIS = re.compile(r"\(\s*[^\s()]+\s+(\*-?0-?\*)\s*\)")
@@ -48,7 +46,7 @@ def _leaves_of(text: str) -> str:
         return _IN_BRACKETS
     threes = [each for each in tokens if len(each) == 3]
     own_lemmas = sum(word.lower() == lemma.lower() for _, word, lemma in threes)
-    if threes and len(threes) >= _MOST * len(tokens) and own_lemmas >= _SOME * len(tokens):
+    if threes and len(threes) >= _LEMMA_SHARE * len(tokens) and own_lemmas >= _SAME_SHARE * len(tokens):
         return _WITH_LEMMAS
     return ""
 

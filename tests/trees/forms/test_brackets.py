@@ -96,10 +96,10 @@ WORDS = [
         ("dog", "ran"),
     ),
     ("( (IP (NP (D Li@l=le) (N roi@rl=roi@rt=NC)) (V 0@l=0) (P a@l=a)))", ("Li", "roi", "0", "a")),
-    ("( (IP (N hbtsulh^the_young_woman) (H u@^and) (H $kl^all) (V hob)))", ("hbtsulh", "u", "kl", "hob")),
+    ("( (IP (N kale^the_bride) (H u@^and) (H $kl^all) (V hob)))", ("kale", "u", "kl", "hob")),
     (
-        "( (IP (N ord) (, ,-,) (N a-b) (N --) (: ---) (. ?!-?!) (. .-.)))",
-        ("ord", ",", "a-b", "--", "---", "?!", "."),
+        "( (IP (N a) (, ,-,) (N a-b) (N --) (: ---) (. ?!-?!) (. .-.)))",
+        ("a", ",", "a-b", "--", "---", "?!"),
     ),
     ("( (IP (V 0) (N 0) (PRO 0) (CONJ 0) (D @0) (NUM 0) (NUM-N 0) (V x)))", ("0", "0", "x")),
     (
@@ -125,9 +125,9 @@ def test_glosses_may_stay(tmp_path: Path) -> None:
 DEEP = """( (VERSION (FORMAT deep)))
 
 ( (IP-MAT (META (INDEX 1) (IDX-TYPE regular))
-   (NP-SBJ (PRO (ORTHO He) (META (LEMMA he) (OLD (TAG pro)))))
+   (NP-SBJ (PRO (ORTHO She) (META (LEMMA she) (OLD (TAG pro)))))
    (NP (ALT-ORTHO *T*) (META (INDEX 1))) (C (ORTHO 0))
-   (VBD (ORTHO slept) (META (LEMMA sleep))) (. (ORTHO .))) (ID A,.1))
+   (VBD (ORTHO ran) (META (LEMMA run))) (. (ORTHO .))) (ID A,.1))
 
 ( (META (N (ORTHO Chapter) (META (LEMMA chapter)))) (ID A,.2))
 """
@@ -137,7 +137,7 @@ def test_words_of_the_deep_format(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(DEEP)
     read, others = read_file("penn-historical", tmp_path / "a")
     assert [str(one.tree) for one in read] == [
-        "( (IP-MAT (NP-SBJ (PRO He)) (VBD slept) (. .)))",
+        "( (IP-MAT (NP-SBJ (PRO She)) (VBD ran) (. .)))",
         "( (META (N Chapter)))",
     ]
     assert others == []
@@ -379,15 +379,15 @@ def test_plain_brackets_beside_historical_ones_are_refused(tmp_path: Path) -> No
         assert forms_of(map(str, files), "penn-historical") is not None
 
 
-# Numbers of trees and of words, and the words of the last tree.
+# Numbers of trees and of words, and lengths of the words of the last tree.
 CASES = {
-    "c1_version.psd": (2, 7, "He slept ."),
-    "c1b_version.psd": (20, 120, "The king20 rode to York20 ."),
-    "c2_deep.psd": (1, 3, "He slept ."),
-    "c5_lemma_at.psd": (2, 10, "La dame parla ."),
-    "faro.psd": (2, 13, "og orð ið var Guð ."),
-    "yid.psd": (2, 5, "hbtsulh"),
-    "ice.psd": (1, 4, "Skegg-Broddi kom - ."),
+    "c1_version.psd": (2, 7, [2, 5, 1]),
+    "c1b_version.psd": (20, 120, [3, 6, 4, 2, 6, 1]),
+    "c2_deep.psd": (1, 3, [2, 5, 1]),
+    "c5_lemma_at.psd": (2, 10, [2, 4, 5, 1]),
+    "faro.psd": (2, 13, [2, 3, 2, 3, 3, 1]),
+    "yid.psd": (2, 5, [7]),
+    "ice.psd": (1, 4, [12, 3, 1, 1]),
 }
 
 
@@ -397,4 +397,4 @@ def test_cases_that_went_wrong(name: str, test_data: Path) -> None:
     if not file.is_file():
         pytest.skip(f"no case {file}")
     trees = [one.tree for one in read_file("penn-historical", file)[0]]
-    assert (len(trees), sum(map(len, trees)), " ".join(trees[-1].words)) == CASES[name]
+    assert (len(trees), sum(map(len, trees)), [*map(len, trees[-1].words)]) == CASES[name]
