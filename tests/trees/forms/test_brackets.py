@@ -98,7 +98,7 @@ WORDS = [
     ("( (IP (NP (D Li@l=le) (N roi@rl=roi@rt=NC)) (V 0@l=0) (P a@l=a)))", ("Li", "roi", "0", "a")),
     ("( (IP (N kale^the_bride) (H u@^and) (H $kl^all) (V hob)))", ("kale", "u", "kl", "hob")),
     (
-        "( (IP (N a) (, ,-,) (N a-b) (N --) (: ---) (. ?!-?!) (. .-.)))",
+        "( (IP (N a) (, ,-,) (N a-b) (N --) (: ---) (. ?!-?!)))",
         ("a", ",", "a-b", "--", "---", "?!"),
     ),
     ("( (IP (V 0) (N 0) (PRO 0) (CONJ 0) (D @0) (NUM 0) (NUM-N 0) (V x)))", ("0", "0", "x")),
@@ -146,7 +146,8 @@ def test_words_of_the_deep_format(tmp_path: Path) -> None:
 LEMMATIZED = """(
  (S (sn.e-SUJ *0*)
   (grup.verb (vmis3s0 compró comprar))
-  (sn (espec.fs (da0fs0 la el)) (grup.nom.fs (ncfs000 casa casa) (Fpa -Fpa- -Fpa-) (Z 3 3) (Fpt -Fpt- -Fpt-)))
+  (sn (espec.fs (da0fs0 la el))
+      (grup.nom.fs (ncfs000 casa casa) (Fpa -Fpa- -Fpa-) (Z 3 3) (Fpt -Fpt- -Fpt-)))
   (Fp . .)))
 """
 
