@@ -28,7 +28,7 @@ class Node:
     Attributes:
         label: the constituent's label, or the word's tag.
         word: its place in the sentence; -1 for constituents.
-        edge: the label of the edge to its parent; HD and hd are a head's.
+        edge: the label of the edge to its parent, such as HD or hd of a head; empty without an edge.
         children: in any order; empty for words.
         first, last, n_words: range and number of the words below it, set by :func:`_measure`.
     """

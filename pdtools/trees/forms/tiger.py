@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from xml.etree import ElementTree
 from xml.parsers import expat
 
 from pdtools.errors import InputError
@@ -81,45 +80,58 @@ def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> B
     return Block(file, line, text.rstrip(), fault)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _elements(text: str) -> list[tuple[str, dict[str, str]]]:
+    """The elements of a text with their attributes, in order.
+
+    Raises:
+        InputError: with a line from 1, if it is no XML.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda tag, attributes: found.append((tag, attributes))
     try:
-        sentence = ElementTree.fromstring(block.text)
-    except ElementTree.ParseError as error:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
         reason = f"damaged XML: {expat.ErrorString(error.code)}"
-        raise InputError(reason, line=error.position[0]) from None
+        raise InputError(reason, line=error.lineno) from None
+    return found
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     nodes: dict[str, Node] = {}
+    edges: list[tuple[list[Node], dict[str, str]]] = []  # each with the children of its constituent
+    children: list[Node] = []
+    n_nodes = n_secondary = 0
     try:
-        for element in sentence.iter("t"):
-            nodes[element.attrib["id"]] = Node(leaf_label(element.get("pos", "")), len(words))
-            words.append(leaf(element.attrib["word"]))
+        for tag, attributes in _elements(block.text):
+            if tag == "edge":
+                edges.append((children, attributes))
+            elif tag == "t":
+                nodes[attributes["id"]] = Node(leaf_label(attributes.get("pos", "")), len(words))
+                words.append(leaf(attributes["word"]))
+            elif tag == "nt":
+                node = nodes[attributes["id"]] = Node(leaf_label(attributes.get("cat", "")))
+                children = node.children
+                n_nodes += 1
+            elif tag == "secedge":
+                n_secondary += 1
         if not words:
             raise InputError("no words")
-        constituents = list(sentence.iter("nt"))
-        for element in constituents:
-            nodes[element.attrib["id"]] = Node(leaf_label(element.get("cat", "")))
-        if len(nodes) < len(words) + len(constituents):
+        if len(nodes) < len(words) + n_nodes:
             raise InputError("two words or constituents have the same id")
-        below: set[str] = set()
-        for element in constituents:
-            children = nodes[element.attrib["id"]].children
-            for edge in element:
-                if edge.tag == "edge":
-                    name = edge.attrib["idref"]
-                    child = nodes.get(name)
-                    if child is None or name in below:
-                        reason = "two edges to" if child else "an edge to what does not exist:"
-                        raise InputError(f"{reason} {name}")
-                    below.add(name)
-                    child.edge = edge.get("label", "")
-                    children.append(child)
-        n_secondary = sum(1 for _ in sentence.iter("secedge"))
+        for children, attributes in edges:
+            name = attributes["idref"]
+            child = nodes.get(name)
+            if child is None or child.edge:
+                raise InputError(f"{'two edges to' if child else 'an edge to what does not exist:'} {name}")
+            child.edge = attributes.get("label") or "--"
+            children.append(child)
     except KeyError as error:
         raise InputError(f"a word, constituent or edge has no {error.args[0]}") from None
     if n_secondary:
         counts["secondary edges left out"] += n_secondary
-    tops = [node for name, node in nodes.items() if name not in below]
-    n_nodes = len(nodes) - len(words)
+    tops = [node for node in nodes.values() if not node.edge]
     if len(tops) == 1 and tops[0].word < 0 and tops[0].label in WRAPPERS:
         return continuous(tops[0], n_nodes, words, options, counts)
     return continuous(Node(ROOT_LABEL, children=tops), n_nodes + 1, words, options, counts)

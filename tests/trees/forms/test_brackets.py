@@ -159,8 +159,8 @@ def test_lemmas_after_words(tmp_path: Path) -> None:
     counts: Counter[str] = Counter()
     (read,), _ = read_file(found.name, tmp_path / "a", counts)
     assert str(normalize(read.tree)) == (
-        "(S (grup.verb (vmis3s0 compró)) (sn (espec.fs (da0fs0 la)) (grup.nom.fs (ncfs000 casa) (Fpa -LRB-) (Z 3)"
-        " (Fpt -RRB-))) (Fp .))"
+        "(S (grup.verb (vmis3s0 compró)) (sn (espec.fs (da0fs0 la)) (grup.nom.fs (ncfs000 casa) (Fpa -LRB-)"
+        " (Z 3) (Fpt -RRB-))) (Fp .))"
     )
     assert counts == {"lemmas left out": 7}
 
