@@ -41,9 +41,11 @@ def _leaves_of(text: str) -> str:
     Most hold one token, after a tag: words in brackets. Nearly all hold a tag and two tokens, which are
     sometimes the same, as a word is that is its own lemma: lemmas after words.
     """
-    tokens = [each.split() for each in _INNERMOST.findall(text) if "*" not in each]
-    if sum(label not in WRAPPERS for label in _PAIR.findall(text)) > sum(len(each) > 1 for each in tokens):
+    tokens = [each.split() for each in _INNERMOST.findall(text)]
+    tagged = any(label not in WRAPPERS for label in _PAIR.findall(text))  # unlike failed parses: (TOP (S ))
+    if tagged and 2 * sum(len(each) == 1 for each in tokens) > len(tokens):
         return _IN_BRACKETS
+    tokens = [each for each in tokens if "*" not in "".join(each)]
     threes = [each for each in tokens if len(each) == 3]
     own_lemmas = sum(word.lower() == lemma.lower() for _, word, lemma in threes)
     if threes and len(threes) >= _LEMMA_SHARE * len(tokens) and own_lemmas >= _SAME_SHARE * len(tokens):
