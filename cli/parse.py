@@ -182,7 +182,7 @@ def parse(
         Lemmas | None,
         input_option(
             "--lemmas",
-            help="penn-historical: cut lemmas off words (default), or keep them.",
+            help="penn-historical: cut lemmas and glosses off words (default), or keep them.",
         ),
     ] = None,
     binarize: Annotated[

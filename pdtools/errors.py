@@ -43,7 +43,12 @@ class InputError(PdtoolsError):
         self.line = line
         self.hint = hint
         place = "" if file is None else f"{file}:{line}: " if line is not None else f"{file}: "
-        super().__init__(f"{place}{reason}" + (f" ({hint})" if hint else ""))
+        super().__init__(place + self.fault)
+
+    @property
+    def fault(self) -> str:
+        """The reason and the advice, without the place."""
+        return f"{self.reason} ({self.hint})" if self.hint else self.reason
 
 
 class MissingDependencyError(PdtoolsError):

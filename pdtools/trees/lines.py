@@ -74,7 +74,7 @@ def _line(data: bytes, file: str, number: int, *, follows_blank: bool, goes_on: 
     try:
         text = decode_utf8(data, file, 0 if goes_on else number)  # a byte order mark is at the beginning
     except InputError as error:
-        fault = error.reason
+        fault = error.fault
         text = data.decode("utf-8", errors="replace")
     if ends:
         text = text.removesuffix("\n").removesuffix("\r")

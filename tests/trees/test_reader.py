@@ -100,6 +100,7 @@ def test_depth_and_length_do_not_matter(file):
 
 # --- what is an error -------------------------------------------------------------------------
 
+LATIN_1 = "not UTF-8 (byte 0xe9) (iconv -f latin1 -t utf-8 converts it, if that is what it is in)"
 UNCLOSED, CLOSED, TEXT, NUMBER = (
     "unbalanced brackets: not closed",
     "unbalanced brackets: closed too often",
@@ -121,7 +122,7 @@ UNCLOSED, CLOSED, TEXT, NUMBER = (
         (f"{A}\n 17 {B}\n", 2, None, NUMBER),
         (f"{A} ()\n{B}\n", 1, None, "tree without words"),
         ("(S\n  (NP\n  )\n  (NN a))\n", 1, 3, "constituent without words"),
-        (A.encode() + b"\n(S\n (NN caf\xe9))\n", 2, 3, "not UTF-8 (byte 0xe9)"),
+        (A.encode() + b"\n(S\n (NN caf\xe9))\n", 2, 3, LATIN_1),
         ("", 1, None, "no trees in this file"),
         ("\n \n", 1, None, "no trees in this file"),
     ],
@@ -153,7 +154,7 @@ def test_fail_says_where(file, content, line, noticed, reason):
         (f"()\n{A}\n(S (NP) (NN x)) {B}\n", [A, B], [
             (1, "tree without words", "()"), (3, "constituent without words", "(S (NP) (NN x))")]),
         (A.encode() + b"\n(NN caf\xe9)\n(S (NN c))\n", [A, C], [
-            (2, "not UTF-8 (byte 0xe9)", "(NN caf\ufffd)")]),
+            (2, LATIN_1, "(NN caf\ufffd)")]),
         # Indented from the first tree on: the next tree is the next bracket in that column.
         (f"  {A}\n  (S (NN x)\n     (NN y)\n  {B}\n", [A, B], [(2, UNCLOSED, "(S (NN x)\n     (NN y)")]),
         # Good trees without indentation: only a blank line shows where the next tree begins.

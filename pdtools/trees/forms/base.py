@@ -216,7 +216,7 @@ def make_block(file: str, line: int, parts: list[bytes], fault: str | None = Non
         fault_line = None
     except InputError as error:
         text, fault_line = data.decode("utf-8", errors="replace"), error.line
-        fault = fault or error.reason + ("" if error.hint is None else f" ({error.hint})")
+        fault = fault or error.fault
     return Block(file, line, text.replace("\r\n", "\n").rstrip("\n"), fault, fault_line, note)
 
 

@@ -21,7 +21,6 @@ from pdtools.trees.transforms import WRAPPERS
 
 _LEAF = re.compile(r"([0-9]+)=(.+)", re.DOTALL)
 _FIRST_LEAF = re.compile(r"\([^\s()]*\s+([^\s()]+)")
-_ESCAPES = {"#LRB#": "(", "#RRB#": ")"}
 
 
 def _looks_like(text: str) -> bool:
@@ -74,7 +73,7 @@ def _word(text: str, words: dict[int, str]) -> int:
     place = int(match[1][:9])
     if place in words:
         raise InputError(f"two leaves have the number {place}")
-    words[place] = leaf(_ESCAPES.get(match[2], match[2]))
+    words[place] = leaf(match[2].replace("#LRB#", "(").replace("#RRB#", ")"))
     return place
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import Counts, ExcludedByRule, ReadOptions, ReadTree
 from pdtools.trees.transforms import WRAPPERS
-from pdtools.trees.tree import Tree
+from pdtools.trees.tree import Tree, unescape
 
 ROOT_LABEL = "VROOT"
 _LETTER_OR_DIGIT = re.compile(r"[^\W_]")
@@ -28,17 +28,17 @@ class Node:
     Attributes:
         label: the constituent's label, or the word's tag.
         word: its place in the sentence; -1 for constituents.
-        is_head: whether its edge is a head's.
+        edge: the label of the edge to its parent, such as HD or hd of a head; empty without an edge.
         children: in any order; empty for words.
         first, last, n_words: range and number of the words below it, set by :func:`_measure`.
     """
 
-    __slots__ = ("children", "first", "is_head", "label", "last", "n_words", "word")
+    __slots__ = ("children", "edge", "first", "label", "last", "n_words", "word")
 
     def __init__(self, label: str, word: int = -1, children: Sequence[Node] = ()) -> None:
         self.label = label
         self.word = self.first = self.last = word
-        self.is_head = False
+        self.edge = ""
         self.children = list(children) if word < 0 else _NONE
         self.n_words = 1
 
@@ -114,7 +114,8 @@ def _move_punctuation(root: Node, nodes: list[Node], words: list[str]) -> bool:
     loose = [
         child
         for child in root.children
-        if child.word >= 0 and (child.label.startswith("$") or not _LETTER_OR_DIGIT.search(words[child.word]))
+        if child.word >= 0
+        and (child.label.startswith("$") or not _LETTER_OR_DIGIT.search(unescape(words[child.word])))
     ]
     moved = False
     for mark in loose:
@@ -140,20 +141,29 @@ def _blocks(node: Node) -> Iterator[list[Node]]:
     yield block
 
 
+def _head(node: Node) -> Node | None:
+    """The first child whose edge is a head's, else the last noun kernel (NK, of NP and PP in TIGER)."""
+    children = sorted(node.children, key=_first)
+    heads = [child for child in children if child.edge in ("HD", "hd")]
+    kernels = [child for child in children if child.edge == "NK"]
+    return heads[0] if heads else kernels[-1] if kernels else None
+
+
 def _raise(root: Node) -> None:
-    """Keep the block of each constituent's head, and hand the other children to its parent."""
-    parents = {id(child): node for node in _post_order(root) for child in node.children}
-    for node in _post_order(root):
+    """Keep the block of each constituent's head, or the longest, and hand the others to its parent."""
+    nodes = _post_order(root)
+    parents = {id(child): node for node in nodes for child in node.children}
+    heads = [_head(node) for node in nodes]  # before any child is raised
+    for node, head in zip(nodes, heads, strict=True):
         blocks = list(_blocks(node))
         if len(blocks) > 1:
-            kept = next((block for block in blocks if any(child.is_head for child in block)), None)
+            kept = next((block for block in blocks if head in block), None)
             if kept is None:
                 kept = max(blocks, key=lambda block: (block[-1].last - block[0].first, -block[0].first))
             parent = parents[id(node)]
             for block in blocks:
                 if block is not kept:
                     for child in block:
-                        child.is_head = False
                         parents[id(child)] = parent
                         parent.children.append(child)
             node.children = kept

@@ -23,7 +23,12 @@ from pdtools.trees.forms.discontinuous import ROOT_LABEL, Node, continuous
 
 _NODE = re.compile(r"#[0-9]{3,}\Z")
 _BEGINNING = re.compile(r"(?:%%.*\n|\s)*#(?:FORMAT|BOT|BOS)\s")
-_HEADERS = (b"#FORMAT", b"%%")
+_COLUMN = re.compile(r"[^ \t]+")  # other spaces are parts of words
+# A line with one tab between columns, of which the lemma, the morphology and the edge's label may be empty.
+_TABBED = {
+    "": re.compile(r"[^\t]+\t[^\t]+\t[^\t]*\t[^\t]*\t[0-9]+(?:\t|\Z)"),
+    "4": re.compile(r"[^\t]+\t[^\t]*\t[^\t]+\t[^\t]*\t[^\t]*\t[0-9]+(?:\t|\Z)"),
+}
 
 
 def _looks_like(text: str) -> bool:
@@ -34,22 +39,32 @@ def _cut(file: str) -> Iterator[Block]:
     """Cut a file into sentences from #BOS to #EOS, without tables (#BOT to #EOT) and comments."""
     open_block = Gathering(file)
     in_table = False
+    version = ""
     for number, line in lines_of(file):
         if line.startswith(b"#BOS"):
             if open_block:
-                yield open_block.block("cut off: no #EOS")
+                yield open_block.block("cut off: no #EOS", version)
             in_table = False
             open_block.add(number, line)
         elif open_block:
             open_block.add(number, line)
             if line.startswith(b"#EOS"):
-                yield open_block.block()
+                yield open_block.block(note=version)
         elif line.startswith((b"#BOT", b"#EOT")):
             in_table = line.startswith(b"#BOT")
-        elif line.strip() and not in_table and not line.startswith(_HEADERS):
+        elif line.startswith(b"#FORMAT"):
+            version = "4" if line.split()[1:2] == [b"4"] else ""
+        elif line.strip() and not in_table and not line.startswith(b"%%"):
             yield make_block(file, number, [line], "text outside of #BOS and #EOS")
     if open_block:
         yield open_block.block("cut off: no #EOS")
+
+
+def _columns(line: str, version: str) -> list[str]:
+    """The columns of a line: between single tabs, if so all are there, else between blanks and tabs."""
+    if "\t\t" in line and _TABBED[version].match(line):
+        return [column or "--" for column in line.rstrip().split("\t")]
+    return line.split() if line.isascii() else _COLUMN.findall(line)
 
 
 def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
@@ -59,7 +74,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     edges: list[tuple[Node, str, int]] = []  # child, its parent's name, line
     n_secondary = 0
     for number, line in list(enumerate(block.text.split("\n"), 1))[1:-1]:
-        columns = line.split()
+        columns = _columns(line, block.note)
         if "%%" in line:  # a comment, but not among the first five columns: there it is a word
             ends = (place for place, column in enumerate(columns) if place >= 5 and column[:2] == "%%")
             columns = columns[: next(ends, None)]
@@ -69,6 +84,10 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
             raise InputError(f"{len(columns)} columns: five or more are needed", line=number)
         # A column for the lemma makes the number of them even, secondary edges come in pairs.
         lemma = 1 - len(columns) % 2
+        if block.note and not lemma:
+            raise InputError(
+                f"{len(columns)} columns: #FORMAT 4 has 6, and 2 for each secondary edge", line=number
+            )
         form, label, edge, parent = columns[0], columns[1 + lemma], columns[3 + lemma], columns[4 + lemma]
         n_secondary += (len(columns) - 5) // 2
         if _NODE.match(form):
@@ -78,7 +97,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
         else:
             node = Node(leaf_label(label), len(words))
             words.append(leaf(form, number))
-        node.is_head = edge == "HD"
+        node.edge = edge
         edges.append((node, parent, number))
     if not words:
         raise InputError("no words")

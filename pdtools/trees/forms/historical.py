@@ -1,7 +1,8 @@
-"""Historical Penn treebanks: Penn-Helsinki, YCOE, IcePaHC, FarPaHC, PPCHY, Keyaki.
+"""Historical Penn treebanks: Penn-Helsinki, YCOE, IcePaHC, FarPaHC, PPCHY, MCVF, Keyaki.
 
-A tree has a wrapper with its id; comments stand among the words; leaves may carry a lemma; empty leaves
-are recognized by their form and the label above them.
+A tree has a wrapper with its id; comments stand among the words; leaves may carry a lemma or a gloss; empty
+leaves are recognized by their form and the label above them. In the format that a file's VERSION calls deep,
+a leaf is ``(PRO (ORTHO He) (META (LEMMA he)))``.
 """
 
 from __future__ import annotations
@@ -32,23 +33,32 @@ from pdtools.trees.refused import is_empty_leaf
 from pdtools.trees.transforms import TRACE_TAG, kind_of_empty
 from pdtools.trees.tree import Tree
 
-FOREIGN = frozenset({"ID", "CODE", "METADATA", "REF"})
+FOREIGN = frozenset({"ID", "CODE", "METADATA", "REF", "VERSION"})
 _PRINTED = "***"
 _LEMMA_SHARE = 0.95
 _LEMMAS = "with lemmas"
+_CUT = "lemmas and glosses cut off words"
 _EMPTY = re.compile(r"\*(?:(?:T|ICH|con|pro|exp|arb)\*(?:-.+)?|[\u3040-\u30ff\u4e00-\u9fff]+\*)?")
 _MARKS = re.compile(r"\A[$@](?=.)|(?<=.)[$@]\Z")  # marks of clitics: maður$ and $inn
-_METADATA = re.compile(r"\(METADATA\b(?:[^()]|\([^()]*\))*\)")
+_ATTACHED = re.compile(r"(?<=.)(?:@[a-z]+=|\^).*")  # a lemma, rois@l=roi; a gloss, hkl^the_whole
+_DOUBLED = re.compile(r"([^\w\s-]+)-\1")  # punctuation with itself as its lemma, also where words have none
+_NAMES = {"%EXCL%": "!", "<dash/>": "-", "<paren>": "(", "<$$paren>": ")"}
+_NAME = re.compile("|".join(map(re.escape, _NAMES)))
+_NO_WORD = r"\((?!ORTHO\b)"
+_INNER = rf"(?:[^()]|{_NO_WORD}(?:[^()]|{_NO_WORD}[^()]*\))*\))*"  # text with two levels of brackets
+_METADATA = re.compile(rf"\((?:METADATA|VERSION)\b{_INNER}\)")
+_FEATURES = re.compile(rf"\((?:META|ALT-ORTHO)\b{_INNER}\)")
+_ORTHO = re.compile(r"\(ORTHO\s+([^\s()]+)\s*\)")
 _LEAF = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)")
 _COMMENT = re.compile(r"\{COM:[^{}()\n]*\}")
 _FEW_WORDS = 50  # fewer do not show whether words have lemmas
-_FOREIGN_BRACKET = re.compile(r"\(\s*(?:ID|CODE|METADATA|REF)[\s)]")
+_FOREIGN_BRACKET = re.compile(rf"\(\s*(?:{'|'.join(sorted(FOREIGN))})[\s)]")
 
 
 def is_empty(label: str, word: str) -> bool:
     """Return whether a leaf is empty, by its form and, except for the commonest forms, the label above it."""
     if word == "0":
-        return label == "BREAK" or is_empty_leaf(label, word)
+        return not label.startswith("NUM")
     return word[0] == "*" and (_EMPTY.fullmatch(word) is not None or is_empty_leaf(label, word))
 
 
@@ -63,7 +73,7 @@ def has_lemmas(texts: list[str], least: int = 1) -> bool:
     """Return whether nearly all words, of at least ``least``, hold a hyphen with text on both sides."""
     n = n_with = 0
     for text in texts:
-        if "(METADATA" in text:
+        if "(METADATA" in text or "(VERSION" in text:
             text = _METADATA.sub("", text)
         for _, word in _leaves(text):
             n += 1
@@ -100,16 +110,19 @@ def _cut(file: str) -> Iterator[Block]:
 
 
 def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
-    reader = _Reader(counts, cut_lemmas=block.note == _LEMMAS and options.lemmas == "cut")
-    return reader.trees(block.text)
+    text = block.text
+    if "(ORTHO" in text:
+        text = _ORTHO.sub(r"\1", _FEATURES.sub("", text))
+    return _Reader(counts, have_lemmas=block.note == _LEMMAS, cut=options.lemmas == "cut").trees(text)
 
 
 class _Reader:
     """Reads the trees of a text in one pass; metadata, comments and empty leaves never get into them."""
 
-    def __init__(self, counts: Counts, *, cut_lemmas: bool) -> None:
+    def __init__(self, counts: Counts, *, have_lemmas: bool, cut: bool) -> None:
         self.counts = counts
-        self.cut_lemmas = cut_lemmas
+        self.have_lemmas = have_lemmas
+        self.cut = cut
         self.begin()
 
     def begin(self) -> None:
@@ -181,11 +194,21 @@ class _Reader:
         return True
 
     def add(self, tag: str, word: str) -> None:
-        """Add a word."""
-        if self.cut_lemmas and (place := word.rfind("-", 1, -1)) > 0:
-            word = word[:place]
+        """Add a word, without its lemma or gloss, and without marks of clitics."""
+        if self.cut:
+            whole = word
+            if "@" in word or "^" in word:
+                word = _ATTACHED.sub("", word)
+            if (place := word.rfind("-", 1, -1)) > 0 and (self.have_lemmas or _DOUBLED.fullmatch(word)):
+                word = word[:place]
+            if word is not whole:
+                self.counts[_CUT] += 1
+        if "<" in word or "%" in word:
+            word = _NAME.sub(lambda name: _NAMES[name[0]], word)
         if word[-1] in "$@" or word[0] in "$@":
             word = _MARKS.sub("", word) or word
+            if self.is_none(tag, word):  # the article in u@ @0: the empty part of a contraction
+                return
         self.words.append(leaf(word))
         self.tags.append(tag)
 

@@ -1,7 +1,8 @@
-"""Penn's brackets with an id before each tree, or with words in brackets of their own.
+"""Penn's brackets with an id before each tree, with words in brackets of their own, or with lemmas.
 
-``12<TAB>(S (NP (NN dog)) …)`` and, as in the Indonesian treebank, ``(S (NP (NN (dog house))) (VP (*-1)))``:
-there the innermost brackets are words, including blanks, and empty leaves are recognized by form and label.
+``12<TAB>(S (NP (NN dog)) …)``; as in the Indonesian treebank, ``(S (NP (NN (dog house))) (VP (*-1)))``: there
+the innermost brackets are words, including blanks, and empty leaves are recognized by form and label; as in
+CESS and AnCora, ``(sn (da0fs0 la el) (ncfs000 casa casa))``: there a lemma follows each word.
 """
 
 from __future__ import annotations
@@ -14,35 +15,58 @@ from pdtools.errors import InputError
 from pdtools.trees.forms.base import Block, Counts, ExcludedByRule, Form, ReadOptions, ReadTree, leaf
 from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets
 from pdtools.trees.refused import is_empty_leaf, refused_form
-from pdtools.trees.transforms import TRACE_TAG
+from pdtools.trees.transforms import TRACE_TAG, WRAPPERS
 from pdtools.trees.tree import BRACKET_TOKEN, TreeBuilder
 
 _ID = re.compile(r"^\s*[0-9]+[a-z]?[ \t]+(?=\()", re.MULTILINE)
 _NUMBERED = re.compile(r"\s*[0-9]+[ \t]+\(\s*[^\s()]*\s*\(")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
 _IN_BRACKETS = "words in brackets"
+_WITH_LEMMAS = "lemmas after words"
+_LEMMA_SHARE = 0.95  # least share of words that one more token follows
+_SAME_SHARE = 0.1  # least share of words that are repeated, as they are by lemmas alone
+_PAIR = re.compile(r"\(\s*([^\s()]+)\s*\(\s*[^\s()]+\s*\)")  # a bracket that begins with a word in brackets
+_LEMMA = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s+[^\s()]+\s*\)")
+_ELLIPSIS = re.compile(r"\(\s*[^\s()]+\s+(\*-?0-?\*)\s*\)")
+_PARENTHESES = {"-Fpa-": "-LRB-", "-Fpt-": "-RRB-"}
 # A tag with its word; a word alone; an opening bracket with its label; a closing bracket; a bare token.
 _TOKEN = re.compile(
     r"\(\s*([^\s()]+)\s*\(\s*([^()]*?)\s*\)\s*\)|\(\s*([^()]*?)\s*\)|(\()\s*([^\s()]*)|(\))|([^\s()]+)"
 )
 
 
-def _has_words_in_brackets(text: str) -> bool:
-    """Return whether most innermost brackets hold one token: elsewhere they hold a tag too."""
-    inner = _INNERMOST.findall(text)
-    return 2 * sum(len(each.split()) == 1 for each in inner) > len(inner) > 0
+def _leaves_of(text: str) -> str:
+    """The form of leaves that differs from Penn's, judged by the innermost brackets; else an empty string.
+
+    Most hold one token, after a tag: words in brackets. Nearly all hold a tag and two tokens, which are
+    sometimes the same, as a word is that is its own lemma: lemmas after words.
+    """
+    tokens = [each.split() for each in _INNERMOST.findall(text)]
+    tagged = any(label not in WRAPPERS for label in _PAIR.findall(text))  # unlike failed parses: (TOP (S ))
+    if tagged and 2 * sum(len(each) == 1 for each in tokens) > len(tokens):
+        return _IN_BRACKETS
+    tokens = [each for each in tokens if "*" not in "".join(each)]
+    threes = [each for each in tokens if len(each) == 3]
+    own_lemmas = sum(word.lower() == lemma.lower() for _, word, lemma in threes)
+    if threes and len(threes) >= _LEMMA_SHARE * len(tokens) and own_lemmas >= _SAME_SHARE * len(tokens):
+        return _WITH_LEMMAS
+    return ""
+
+
+def _without_lemma(match: re.Match[str]) -> str:
+    return f"({match[1]} {_PARENTHESES.get(match[2], match[2])})"
 
 
 def _looks_like(text: str) -> bool:
     if _NUMBERED.match(text):
         return True
-    return text.lstrip().startswith("(") and _has_words_in_brackets(text)
+    return text.lstrip().startswith("(") and _leaves_of(text) != ""
 
 
 def _cut(file: str) -> Iterator[Block]:
-    """Cut a file into trees, or lines of several, noting whether words in the whole file have brackets."""
+    """Cut a file into trees, or lines of several, noting the form of leaves in the whole file."""
     blocks = list(cut_brackets(file))
-    note = _IN_BRACKETS if _has_words_in_brackets("\n".join(block.text for block in blocks)) else ""
+    note = _leaves_of("\n".join(block.text for block in blocks))
     return (replace(block, note=note) for block in blocks)
 
 
@@ -51,6 +75,10 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     if n_ids:
         counts["ids before trees left out"] += n_ids
     in_brackets = block.note == _IN_BRACKETS
+    if block.note == _WITH_LEMMAS:
+        text, n_lemmas = _LEMMA.subn(_without_lemma, text)
+        counts["lemmas left out"] += n_lemmas
+        text = _ELLIPSIS.sub(rf"({TRACE_TAG} \1)", text)
     found: list[ReadTree | ExcludedByRule] = []
     builder: TreeBuilder | None = None
     for match in (_TOKEN if in_brackets else BRACKET_TOKEN).finditer(text):
@@ -77,8 +105,11 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
 
 def _feed(builder: TreeBuilder, match: re.Match[str]) -> None:
     tag, word, alone, opening, label, closing, bare = match.groups()
-    if word is not None:
+    if word is not None and tag not in WRAPPERS:
         _leaf(builder, tag, word)
+    elif word is not None or (alone is not None and builder.label in WRAPPERS):  # a failed parse: (TOP (S ))
+        builder.open(tag or "")
+        builder.close()
     elif alone is not None:
         _leaf(builder, "", alone)
     elif opening:
@@ -105,7 +136,7 @@ def _leaf(builder: TreeBuilder, tag: str, word: str) -> None:
 
 FORM = Form(
     name="penn-loose",
-    title="Penn brackets with ids before trees, or with words in brackets",
+    title="Penn brackets with ids before trees, words in brackets, or lemmas after words",
     option="treebank",
     suffixes=(),
     looks_like=_looks_like,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from xml.etree import ElementTree
 from xml.parsers import expat
 
 from pdtools.errors import InputError
@@ -33,6 +32,8 @@ _MARK = re.compile(rb"<!--.*?(?:-->|\Z)|<s(?=[\s>])|</s\s*>|</body", re.DOTALL)
 _ENCODING = re.compile(rb"\s*<\?xml[^>]*?encoding\s*=\s*[\"']([\w.:-]+)[\"']")
 _XML = re.compile(r"\s*<(?:[?!]|corpus[\s>]|s\s)")
 _TIGER = re.compile(r"<(?:corpus|subcorpus|graph|terminals)[\s>]")
+# Encodings of XML files keep ASCII; some of Python's change escapes, such as these at the end.
+_ASCII = bytes(range(128)).replace(b"\\", b"") + rb"\u0041.xn--bcher-kva"
 _CUT_OFF = "cut off: no </s>"
 
 
@@ -46,10 +47,10 @@ def _cut(file: str) -> Iterator[Block]:
     found = _ENCODING.match(data)
     encoding = found[1].decode() if found else "utf-8"
     try:
-        readable = "<s>".encode(encoding) == b"<s>" and data[:2] not in (b"\xff\xfe", b"\xfe\xff")
+        readable = _ASCII.decode(encoding) == _ASCII.decode()
     except (LookupError, UnicodeError):
         readable = False
-    if not readable:
+    if not readable or data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError("an encoding that is not read", file=file, line=1, hint="convert it to UTF-8")
     line, counted, start = 1, 0, -1
     for mark in _MARK.finditer(data):
@@ -79,45 +80,58 @@ def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> B
     return Block(file, line, text.rstrip(), fault)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _elements(text: str) -> list[tuple[str, dict[str, str]]]:
+    """The elements of a text with their attributes, in order.
+
+    Raises:
+        InputError: with a line from 1, if it is no XML.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
+    parser = expat.ParserCreate()
+    parser.StartElementHandler = lambda tag, attributes: found.append((tag, attributes))
     try:
-        sentence = ElementTree.fromstring(block.text)
-    except ElementTree.ParseError as error:
+        parser.Parse(text, True)
+    except expat.ExpatError as error:
         reason = f"damaged XML: {expat.ErrorString(error.code)}"
-        raise InputError(reason, line=error.position[0]) from None
+        raise InputError(reason, line=error.lineno) from None
+    return found
+
+
+def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     nodes: dict[str, Node] = {}
+    edges: list[tuple[list[Node], dict[str, str]]] = []  # each with the children of its constituent
+    children: list[Node] = []
+    n_nodes = n_secondary = 0
     try:
-        for element in sentence.iter("t"):
-            nodes[element.attrib["id"]] = Node(leaf_label(element.get("pos", "")), len(words))
-            words.append(leaf(element.attrib["word"]))
+        for tag, attributes in _elements(block.text):
+            if tag == "edge":
+                edges.append((children, attributes))
+            elif tag == "t":
+                nodes[attributes["id"]] = Node(leaf_label(attributes.get("pos", "")), len(words))
+                words.append(leaf(attributes["word"]))
+            elif tag == "nt":
+                node = nodes[attributes["id"]] = Node(leaf_label(attributes.get("cat", "")))
+                children = node.children
+                n_nodes += 1
+            elif tag == "secedge":
+                n_secondary += 1
         if not words:
             raise InputError("no words")
-        constituents = list(sentence.iter("nt"))
-        for element in constituents:
-            nodes[element.attrib["id"]] = Node(leaf_label(element.get("cat", "")))
-        if len(nodes) < len(words) + len(constituents):
+        if len(nodes) < len(words) + n_nodes:
             raise InputError("two words or constituents have the same id")
-        below: set[str] = set()
-        for element in constituents:
-            children = nodes[element.attrib["id"]].children
-            for edge in element:
-                if edge.tag == "edge":
-                    name = edge.attrib["idref"]
-                    child = nodes.get(name)
-                    if child is None or name in below:
-                        reason = "two edges to" if child else "an edge to what does not exist:"
-                        raise InputError(f"{reason} {name}")
-                    below.add(name)
-                    child.is_head = edge.get("label") == "HD"
-                    children.append(child)
-        n_secondary = sum(1 for _ in sentence.iter("secedge"))
+        for children, attributes in edges:
+            name = attributes["idref"]
+            child = nodes.get(name)
+            if child is None or child.edge:
+                raise InputError(f"{'two edges to' if child else 'an edge to what does not exist:'} {name}")
+            child.edge = attributes.get("label") or "--"
+            children.append(child)
     except KeyError as error:
         raise InputError(f"a word, constituent or edge has no {error.args[0]}") from None
     if n_secondary:
         counts["secondary edges left out"] += n_secondary
-    tops = [node for name, node in nodes.items() if name not in below]
-    n_nodes = len(nodes) - len(words)
+    tops = [node for node in nodes.values() if not node.edge]
     if len(tops) == 1 and tops[0].word < 0 and tops[0].label in WRAPPERS:
         return continuous(tops[0], n_nodes, words, options, counts)
     return continuous(Node(ROOT_LABEL, children=tops), n_nodes + 1, words, options, counts)

@@ -199,8 +199,8 @@ LEAVES = "(S (A 0=a) (B 2=b) (C 1=c))\n"
         ),
         (
             NUMBERED,
-            "read as Penn brackets with ids before trees, or with words in brackets\n1 trees, 2 tokens\n"
-            "ids before trees left out: 1\n",
+            "read as Penn brackets with ids before trees, words in brackets, or lemmas after words\n"
+            "1 trees, 2 tokens\nids before trees left out: 1\n",
             "(S (NN a) (VB b))\n",
         ),
         (
@@ -246,7 +246,7 @@ def test_sentences_that_are_excluded_by_rule_are_no_error(
             "penn-historical",
             "brackets with numbered leaves: use --from discbracket",
         ),
-        ({"a.psd": NUMBERED}, "penn-historical", "or with words in brackets: use --from treebank"),
+        ({"a.psd": NUMBERED}, "penn-historical", "lemmas after words: use --from treebank"),
         ({"a.export": EXPORT, "b.export": CONLLU}, "export", "b.export: CoNLL-U: use --from conllu"),
     ],
 )

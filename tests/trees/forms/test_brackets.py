@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import TransformCounts, normalize, read_trees
-from pdtools.trees.forms import ExcludedByRule, forms_of
+from pdtools.trees.forms import ExcludedByRule, forms_of, read_treebank
+from pdtools.trees.tree import unescape
 from trees.forms.reading import read_file, spans_of
 
 LEMMAS = """( (IP-MAT (NP-SBJ (D The-the) (N hound$-hound) (D $s-the))
@@ -49,6 +51,7 @@ def test_ids_comments_empty_leaves_and_lemmas_go(tmp_path: Path) -> None:
         "empty leaves left out: *ICH*": 1,
         "empty leaves left out: *pro*": 1,
         "empty leaves left out: 0": 1,
+        "lemmas and glosses cut off words": 9,
         "wrappers taken off": 2,
         "trees without words left out": 2,
     }
@@ -85,6 +88,109 @@ def test_asterisks_alone_are_no_sentence(tmp_path: Path) -> None:
     (read,), (other,) = read_file("penn-historical", tmp_path / "a")
     assert read.tree.words == ("a", "***")
     assert other == ExcludedByRule("asterisks alone (***)")
+
+
+WORDS = [
+    (
+        "( (VERSION (FORMAT dash) (HASH (MD5 d4))))\n\n( (IP (N dog-dog) (V ran-run)) (ID A,.1))\n",
+        ("dog", "ran"),
+    ),
+    ("( (IP (NP (D Li@l=le) (N roi@rl=roi@rt=NC)) (V 0@l=0) (P a@l=a)))", ("Li", "roi", "0", "a")),
+    ("( (IP (N kale^the_bride) (H u@^and) (H $kl^all) (V hob)))", ("kale", "u", "kl", "hob")),
+    (
+        "( (IP (N a) (, ,-,) (N a-b) (N --) (: ---) (. ?!-?!)))",
+        ("a", ",", "a-b", "--", "---", "?!"),
+    ),
+    ("( (IP (V 0) (N 0) (PRO 0) (CONJ 0) (D @0) (NUM 0) (NUM-N 0) (V x)))", ("0", "0", "x")),
+    (
+        "( (IP (N a) (PUNC <paren>) (N b<dash/>c) (PUNC <$$paren>) (PUNC %EXCL%)))",
+        ("a", "(", "b-c", ")", "!"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "words"), WORDS)
+def test_words_as_corpora_mark_them(text: str, words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text)
+    (read,), others = read_file("penn-historical", tmp_path / "a")
+    assert (tuple(map(unescape, read.tree.words)), others) == (words, [])
+
+
+def test_glosses_may_stay(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("( (IP (N hkl^the_whole) (N roi@l=roi) (. .-.)))")
+    (read,), _ = read_file("penn-historical", tmp_path / "a", lemmas="keep")
+    assert read.tree.words == ("hkl^the_whole", "roi@l=roi", ".-.")
+
+
+DEEP = """( (VERSION (FORMAT deep)))
+
+( (IP-MAT (META (INDEX 1) (IDX-TYPE regular))
+   (NP-SBJ (PRO (ORTHO She) (META (LEMMA she) (OLD (TAG pro)))))
+   (NP (ALT-ORTHO *T*) (META (INDEX 1))) (C (ORTHO 0))
+   (VBD (ORTHO ran) (META (LEMMA run))) (. (ORTHO .))) (ID A,.1))
+
+( (META (N (ORTHO Chapter) (META (LEMMA chapter)))) (ID A,.2))
+"""
+
+
+def test_words_of_the_deep_format(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(DEEP)
+    read, others = read_file("penn-historical", tmp_path / "a")
+    assert [str(one.tree) for one in read] == [
+        "( (IP-MAT (NP-SBJ (PRO She)) (VBD ran) (. .)))",
+        "( (META (N Chapter)))",
+    ]
+    assert others == []
+
+
+LEMMATIZED = """(
+ (S (sn.e-SUJ *0*)
+  (grup.verb (vmis3s0 compró comprar))
+  (sn (espec.fs (da0fs0 la el))
+      (grup.nom.fs (ncfs000 casa casa) (Fpa -Fpa- -Fpa-) (Z 3 3) (Fpt -Fpt- -Fpt-)))
+  (Fp . .)))
+"""
+
+
+def test_lemmas_after_words(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(LEMMATIZED)
+    found = forms_of([str(tmp_path / "a")], "treebank")
+    assert found is not None
+    counts: Counter[str] = Counter()
+    (read,), _ = read_file(found.name, tmp_path / "a", counts)
+    assert str(normalize(read.tree)) == (
+        "(S (grup.verb (vmis3s0 compró)) (sn (espec.fs (da0fs0 la)) (grup.nom.fs (ncfs000 casa) (Fpa -LRB-)"
+        " (Z 3) (Fpt -RRB-))) (Fp .))"
+    )
+    assert counts == {"lemmas left out": 7}
+
+
+@pytest.mark.parametrize(
+    "text", ["(S (NP the dog) (VP bit him))", "(S (NP (DT the) (NN dog)) (VP so so))", "(S (X a a) (Y b))"]
+)
+def test_words_without_tags_are_no_lemmas(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(text)
+    assert forms_of([str(tmp_path / "a")], "treebank") is None
+
+
+FAILED = ["(S )", "( (S ))", "(TOP (S))", "(())", "(S1 (S\n))", "()"]
+
+
+@pytest.mark.parametrize("failed", FAILED)
+@pytest.mark.parametrize(
+    "good", ["", "(S (NN dog) (VP (VBZ barks)))\n", "(S (NN (dog)) (VP (VBZ (barks))))\n"]
+)
+def test_failed_parses_have_no_words(failed: str, good: str, tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_text(f"{good}{failed}\n" * 2)
+    found = forms_of([str(file)], "treebank")
+    rejects = Rejects("skip")
+    read: Iterable[Any] = read_trees([str(file)], rejects)
+    if found is not None:
+        read = read_treebank([str(file)], found.name, rejects)
+    assert [one.tree.words for one in read] == [("dog", "barks")] * (2 if good else 0)
+    assert {record["reason"] for record in rejects} <= {"tree without words", "constituent without words"}
+    assert len(list(rejects)) == 2
 
 
 LOOSE = """1\t(S\t(NP  (NN\t  (rumah)))  (VP (VB  (pergi))\t(NP (*-1)) (SBAR (0) (S (NP (*T*-2)) (CD (0))))))
@@ -272,3 +378,24 @@ def test_plain_brackets_beside_historical_ones_are_refused(tmp_path: Path) -> No
         with pytest.raises(InputError, match=r"a\.mrg: not like .*b\.psd, which is a historical"):
             forms_of(map(str, files), "treebank")
         assert forms_of(map(str, files), "penn-historical") is not None
+
+
+# Numbers of trees and of words, and lengths of the words of the last tree.
+CASES = {
+    "c1_version.psd": (2, 7, [2, 5, 1]),
+    "c1b_version.psd": (20, 120, [3, 6, 4, 2, 6, 1]),
+    "c2_deep.psd": (1, 3, [2, 5, 1]),
+    "c5_lemma_at.psd": (2, 10, [2, 4, 5, 1]),
+    "faro.psd": (2, 13, [2, 3, 2, 3, 3, 1]),
+    "yid.psd": (2, 5, [7]),
+    "ice.psd": (1, 4, [12, 3, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_that_went_wrong(name: str, test_data: Path) -> None:
+    file = test_data.parent / "cases" / "4" / name
+    if not file.is_file():
+        pytest.skip(f"no case {file}")
+    trees = [one.tree for one in read_file("penn-historical", file)[0]]
+    assert (len(trees), sum(map(len, trees)), [*map(len, trees[-1].words)]) == CASES[name]

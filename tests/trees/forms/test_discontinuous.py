@@ -38,6 +38,18 @@ RAISED_HEAD = (
     "a/A/HD/500 b/B/--/502 c/C/HD/500 d/D/--/502 e/E/HD/501",
     "500/X/--/501 501/Y/--/502 502/S/--/0",
 )
+LOWER_CASE = (EXTRAPOSED[0].replace("/HD/", "/hd/"), EXTRAPOSED[1])
+# Without a head: the last noun kernel, also beside a longer part, or if a kernel loses its first word.
+KERNELS = ("a/A/NK/500 b/B/--/501 c/C/NK/500 d/D/--/501 e/E/MO/500 f/F/MO/500", "500/X/--/501 501/S/--/0")
+GAP_IN_KERNEL = (
+    "a/A/--/500 b/B/--/502 c/C/NK/501 d/D/--/502 e/E/HD/500",
+    "500/Y/NK/501 501/X/--/502 502/S/--/0",
+)
+# Punctuation within two constituents with gaps: that of two words is the longer stretch.
+FEWEST = (
+    "a/A/HD/500 b/B/--/501 c/C/HD/501 ,/$,/--/0 d/D/--/501 e/E/--/500",
+    "500/X/--/502 501/Y/--/502 502/S/--/0",
+)
 LOWEST = ("a/A/--/501 b/B/--/500 ,/$,/--/0 c/C/--/500 d/D/--/501", "500/X/--/501 501/S/--/0")
 
 
@@ -104,6 +116,20 @@ DRAWN = [
     (EQUAL, {}, "(S (X (A a)) (B b) (C c))"),
     (RAISED_HEAD, {}, "(S (X (A a)) (B b) (C c) (D d) (Y (E e)))"),
     (LOWEST, {}, "(S (A a) (X (B b) ($, ,) (C c)) (D d))"),
+    (
+        LOWER_CASE,
+        {},
+        "(VROOT (S (NP (ART Der) (NN Mann)) (VVFIN lacht) ($, ,) (S (PRELS der) (VVFIN schläft))) ($. .))",
+    ),
+    (KERNELS, {}, "(S (A a) (B b) (X (C c)) (D d) (E e) (F f))"),
+    (GAP_IN_KERNEL, {}, "(S (A a) (B b) (X (C c)) (D d) (Y (E e)))"),
+    (FEWEST, {}, "(S (X (A a)) (Y (B b) (C c)) ($, ,) (D d) (E e))"),
+    (
+        FEWEST,
+        {"discontinuous": "split"},
+        "(S (X (A a)) (Y (B b) (C c)) (X ($, ,)) (Y (D d)) (X (E e)))",
+    ),
+    (FEWEST, {"punctuation": "root"}, "(VROOT (S (X (A a)) (Y (B b) (C c))) ($, ,) (D d) (E e))"),
     (TWO_HEADS, {}, "(S (A a) (B b) (X (C c)) (D d) (E e) (F f))"),
 ]
 
@@ -123,9 +149,10 @@ def test_as_people_would_draw_it(
         assert [str(one.tree) for one in read] == [wanted] * 2
         assert others == []
         done = "split" if "discontinuous" in options else "raised"
-        gaps = {APPOSED: 0, LOWEST: 0, NESTED: 2, RAISED_HEAD: 2}.get(
-            sentence, 2 if "punctuation" in options else 1
+        gaps = {APPOSED: 0, LOWEST: 0, NESTED: 2, RAISED_HEAD: 2, GAP_IN_KERNEL: 2, FEWEST: 2}.get(
+            sentence, 1
         )
+        gaps += "punctuation" in options
         assert counts[f"constituents {done}"] == 2 * gaps
         assert counts[f"sentences with constituents {done}"] == (2 if gaps else 0)
         for one in read:
@@ -142,6 +169,51 @@ def test_line_ends_and_a_mark_at_the_beginning(name: str, tmp_path: Path) -> Non
     (tmp_path / "a").write_bytes(text.encode("utf-16"))
     with pytest.raises(InputError, match="UTF-16|an encoding that is not read"):
         read_file(name, tmp_path / "a")
+
+
+TABBED = [
+    (4, "Sie\tsie\tPPER\t\tSB\t501", "singt\tsingen\tVVFIN\t\tHD\t501", "#501\t--\tS\t\t--\t0"),
+    (4, "Sie\t\tPPER\t\tSB\t501\tSB\t501", "singt\t\tVVFIN\t\t\t501\t%% it", "#501\t\tS\t\t\t0"),
+    (
+        4,
+        "Sie\t\t\tsie\t\tPPER\t--\tSB\t\t501",
+        "singt  singen  VVFIN -- HD 501",
+        "#501\t\t--\tS\t\t--\t--\t0",
+    ),
+    (3, "Sie\tPPER\t\tSB\t501", "singt\tVVFIN\t\t\t501", "#501\tS\t\t--\t0"),
+    (3, "Sie\t\t\tPPER\t--\tSB\t\t501", "singt\t\tVVFIN\t--\tHD\t501", "#501\t\t\tS\t--\t--\t0"),
+]
+
+
+@pytest.mark.parametrize(("version", "first", "second", "node"), TABBED)
+def test_columns_between_tabs_may_be_empty(
+    version: int, first: str, second: str, node: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a").write_text(f"#FORMAT {version}\n#BOS 1\n{first}\n{second}\n{node}\n#EOS 1\n")
+    (read,), others = read_file("export", tmp_path / "a")
+    assert (str(read.tree), others) == ("(S (PPER Sie) (VVFIN singt))", [])
+
+
+def test_a_line_without_a_lemma_where_all_have_one_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("#FORMAT 4\n#BOS 1\nSie sie PPER SB 501\n#501 -- S -- -- 0\n#EOS 1\n")
+    _, (other,) = read_file("export", tmp_path / "a")
+    assert other.reason == "5 columns: #FORMAT 4 has 6, and 2 for each secondary edge"
+
+
+@pytest.mark.parametrize("space", ["\u00a0", "\u2009", "\u3000"])
+def test_other_spaces_are_parts_of_words(space: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(f"#BOS 1\n10{space}000\tCARD\t--\tNK\t500\n#500\tNP\t--\t--\t0\n#EOS 1\n")
+    (read,), _ = read_file("export", tmp_path / "a")
+    assert read.tree.words == (f"10{space}000",)
+
+
+@pytest.mark.parametrize("mark", ["(", "}", "[", "...", '"'])
+def test_brackets_on_the_root_move_as_punctuation(mark: str, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(
+        export((f"a/A/--/500 {mark}/P/--/0 b/B/hd/500 c/C/--/501", "500/NP/--/501 501/S/--/0"))
+    )
+    (read,), _ = read_file("export", tmp_path / "a")
+    assert spans_of(read.tree) == [("S", 0, 4), ("NP", 0, 3)]
 
 
 @pytest.mark.parametrize("lemma", ["", "a "])
@@ -172,7 +244,7 @@ def test_skipped_they_are_counted(tmp_path: Path) -> None:
 
 def test_numbered_leaves(tmp_path: Path) -> None:
     text = """(S (NP (DT 0=The) (NN 1=dog) (SBAR (WP 4=that) (V 5=sleeps)))
-       (VP (V 2=barks)) (, 3=#LRB#))
+       (VP (V 2=b#LRB#ark#RRB#s)) (, 3=#LRB#))
 
     (TOP (S (VP 0=Come)) (. 1=!))
     (NP 0=The 1=dog)
@@ -180,7 +252,7 @@ def test_numbered_leaves(tmp_path: Path) -> None:
     (tmp_path / "a").write_text(text.replace("\n    ", "\n"))
     read, others = read_file("discbracket", tmp_path / "a")
     assert [str(one.tree) for one in read] == [
-        "(S (NP (DT The) (NN dog)) (VP (V barks)) (, -LRB-) (SBAR (WP that) (V sleeps)))",
+        "(S (NP (DT The) (NN dog)) (VP (V b-LRB-ark-RRB-s)) (, -LRB-) (SBAR (WP that) (V sleeps)))",
         "(TOP (S (VP Come)) (. !))",
         "(NP The dog)",
     ]
@@ -202,9 +274,11 @@ def random_sentence(n: int, draw: random.Random) -> tuple[str, str]:
         loose = loose[len(taken) :]
         parents |= dict.fromkeys(taken, str(number))
         loose.insert(draw.randint(0, len(loose)), str(number))
-    edge = draw.choice(["HD", "--"])
-    words = " ".join(f"w{k}/T/{edge if k % 3 else '--'}/{parents.get(f'w{k}', '0')}" for k in range(n))
-    return words, " ".join(f"{i}/N{i}/--/{parents.get(str(i), '0')}" for i in range(500, number + 1))
+    edges = ["HD", "hd", "NK", "NK", "--", "--", "--"]
+    words = " ".join(f"w{k}/T/{draw.choice(edges)}/{parents.get(f'w{k}', '0')}" for k in range(n))
+    return words, " ".join(
+        f"{i}/N{i}/{draw.choice(edges)}/{parents.get(str(i), '0')}" for i in range(500, number + 1)
+    )
 
 
 def yields(sentence: tuple[str, str]) -> dict[str, set[int]]:
@@ -217,6 +291,24 @@ def yields(sentence: tuple[str, str]) -> dict[str, set[int]]:
             found[parent].add(k)
             parent = above[parent]
     return {f"N{name}": words for name, words in found.items()}
+
+
+def heads(sentence: tuple[str, str], wanted: dict[str, set[int]]) -> dict[str, set[int]]:
+    """The words of the head of each constituent that has one, by the constituent's label."""
+    children: dict[str, list[tuple[int, str, set[int]]]] = {}
+    for k, word in enumerate(sentence[0].split()):
+        _, _, edge, parent = word.split("/")
+        children.setdefault(f"N{parent}", []).append((k, edge, {k}))
+    for node in sentence[1].split():
+        _, label, edge, parent = node.split("/")
+        children.setdefault(f"N{parent}", []).append((min(wanted[label]), edge, wanted[label]))
+    found = {}
+    for label, below in children.items():
+        first_heads = sorted(child for child in below if child[1] in ("HD", "hd"))[:1]
+        last_kernels = sorted(child for child in below if child[1] == "NK")[-1:]
+        for _, _, words in first_heads or last_kernels:
+            found[label] = words
+    return found
 
 
 def blocks(words: set[int]) -> list[tuple[int, int]]:
@@ -238,8 +330,10 @@ def test_random_trees_with_gaps(tmp_path: Path) -> None:
         )
         found = {label: (start, end) for label, start, end in spans_of(lifted.tree)}
         assert found.keys() == wanted.keys()
+        of_head = heads(sentence, wanted)
         for label, (start, end) in found.items():
             assert set(range(start, end)) <= wanted[label]
+            assert label not in of_head or of_head[label] & set(range(start, end))
         if all(len(blocks(words)) == 1 for words in wanted.values()):
             assert lifted.tree == split.tree
 
@@ -320,6 +414,11 @@ def test_an_xml_file_says_its_encoding(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(text.replace("ISO-8859-1", "UTF-8").encode("latin-1"))
     _, (other,) = read_file("tiger-xml", tmp_path / "a")
     assert other.reason == "not UTF-8 (byte 0xe4), as its first line says"
+    for escapes in ("unicode_escape", "raw-unicode-escape", "utf-7", "idna"):
+        escaped = text.replace("ISO-8859-1", escapes).replace("ä", "\\ud800")
+        (tmp_path / "a").write_text(escaped)
+        with pytest.raises(InputError, match=r"a:1: an encoding that is not read \(convert it to UTF-8\)"):
+            read_file("tiger-xml", tmp_path / "a")
 
 
 BAD_LEAVES = [
@@ -374,3 +473,24 @@ def test_tags_of_brackets_stay_whole(tmp_path: Path) -> None:
     clean = normalize(read.tree)
     assert clean is not None
     assert clean.tags == ("$*LRB*", "N", "$*LRB*")
+
+
+# Constituents of the first tree below the root, and lengths of its words.
+CASES = {
+    "b1_nbsp.export": ([("S", 0, 4), ("NP", 2, 4)], [2, 5, 6, 4, 1]),
+    "b6_emptymorph4.export": ([("S", 0, 2)], [2, 5, 1]),
+    "hd.export": ([("SMAIN", 0, 6), ("PP", 0, 3), ("NP", 1, 3), ("PPART", 5, 6)], [2, 5, 7, 2, 3, 8]),
+    "paren.export": ([("SMAIN", 0, 8), ("NP", 2, 8)], [3, 3, 2, 4, 5, 4, 5, 4, 1]),
+    "d.dbr": ([("S", 0, 2)], [15, 5]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_cases_that_went_wrong(name: str, test_data: Path) -> None:
+    file = test_data.parent / "cases" / "4" / name
+    if not file.is_file():
+        pytest.skip(f"no case {file}")
+    read, _ = read_file("export" if name.endswith("export") else "discbracket", file)
+    tree = read[0].tree
+    spans = [span for span in spans_of(tree) if span[0] != "VROOT"]
+    assert (spans, [*map(len, tree.words)]) == CASES[name]
