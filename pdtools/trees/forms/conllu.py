@@ -25,7 +25,7 @@ from pdtools.trees.forms.base import (
     leaf,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import bottom_up, constituents, depths
+from pdtools.trees.forms.dependencies import constituents, depths
 from pdtools.trees.graphs import Graph
 from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
@@ -139,9 +139,8 @@ def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
             elif own == "_" and not heads_needed:
                 found.heads.append(-1)
             else:
-                raise InputError(
-                    f"the head of word {place} is {own[:20]!r}, no number of a word", line=number
-                )
+                reason = f"the head of word {place} is {own[:20]!r}, no number of a word"
+                raise InputError(reason, line=number)
             if columns[upos] in TRACE_TAGS:
                 raise InputError(f"the tag {columns[upos]} of word {place} is for empty words", line=number)
             words.append(leaf(columns[form], number))
@@ -199,15 +198,15 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
         glued = {_place(k, ranges) for k in glued}
     if words[0] == "_" and {*words} == {"_"}:
         raise InputError("all of its words are _: first add the treebank's text, which is distributed apart")
+    heads = np.array(parents) + 1
+    tree, n_lifted = constituents(words, tags, parents)
     if options.enhanced:
         if not (found.enhanced or found.n_of_empty):
             raise InputError("no enhanced dependencies in the column DEPS")
         graph = graph_of(len(words), enhanced, counts)
         counts["enhanced arcs from empty nodes left out"] += found.n_of_empty
     else:
-        bottom_up(parents)  # refuses what is no tree, self-loops too
-        graph = Graph.of_heads(np.array(parents) + 1)
-    tree, n_lifted = constituents(words, tags, parents)
+        graph = Graph.of_heads(heads)
     text = found.text
     if text is None or not _are_words_of(words, text):
         counts[f"sentences {'without text' if text is None else 'whose text has other words'}"] += 1
