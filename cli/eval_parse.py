@@ -80,7 +80,8 @@ def eval_parse(
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
 
     For dependencies (CoNLL-U), compute UAS as the script of the CoNLL 2018 shared task does. Words are
-    aligned by their characters, so they may be split differently, and sentences too. Arc F1 compares the
+    aligned by their characters, so they may be split differently, and sentences too. If one file alone has
+    multi-word tokens, words are aligned by their own forms, and a line says so. Arc F1 compares the
     predicted graph (DEPS; HEAD in sentences without DEPS; .sdp) with the gold tree, and with the gold graph
     if there is one. In predicted files, HEAD may be _.
 
@@ -125,6 +126,10 @@ def eval_parse(
         evaluating = Evaluating.begin(output, options, {"gold": gold, "predicted": predicted}, latex=latex)
         results = evaluate_dependencies(gold, predicted, found.name, progress=evaluating.bar("sentences"))
         evaluating.deliver(results, show=_print_rows if form is Format.jsonl else None)
+        if results.settings["aligned_by"] == "words":
+            evaluating.say("the characters differ: words are aligned by lower-cased forms, not by tokens")
+        if results.counts["several_roots"]:
+            evaluating.say(f"{results.counts['several_roots']} gold sentences have several roots")
         if results.counts["no_trees"]:
             evaluating.say(f"{results.counts['no_trees']} predicted sentences have heads that form no tree")
         return

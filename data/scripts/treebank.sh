@@ -27,6 +27,15 @@ set -eu
 treebank=$1 out=$2
 trap 'exit 138' USR1 # from Slurm, before the time is up: pdtools has kept what it had
 
+# compared MODEL: options of eval-parse. Binary trees that do not branch to the right are compared as they are;
+# trees of other models than these have no nodes of a binarization.
+compared() {
+    case $1-${BINARIZE:-right} in
+        pushdown-head | pushdown-left | head-head | head-left | right-branching-head | right-branching-left) ;;
+        *) echo --binarize right ;;
+    esac
+}
+
 # score NAME COMMAND DATA OPTIONS...: into results/RUN/NAME, once
 score() {
     scored=$results/$1
@@ -49,7 +58,7 @@ if staged trees; then
     mkdir -p "$out/parsed"
     [ -e "$parsed" ] ||
         pdtools parse "$out/trees/test.trees" --from treebank --parser right-branching --quiet --resume -o "$parsed"
-    score parse eval-parse "$out/trees/test.trees" "$parsed" --unlabeled --binarize right
+    score parse eval-parse "$out/trees/test.trees" "$parsed" --unlabeled $(compared right-branching)
 fi
 
 if staged runs; then
@@ -73,7 +82,7 @@ if staged runs; then
             mkdir -p "$out/parsed"
             [ -e "$parsed" ] ||
                 pdtools decode "$out/trees/test.trees" --from treebank "$@" --quiet --resume -o "$parsed"
-            score parse eval-parse "$out/trees/test.trees" "$parsed" --unlabeled --binarize right \
+            score parse eval-parse "$out/trees/test.trees" "$parsed" --unlabeled $(compared "$model") \
                 --left-out "$parsed.rejects.jsonl"
         done
     done

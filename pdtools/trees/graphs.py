@@ -127,10 +127,11 @@ class Graph:
         """The number of crossing arcs: pairs of which one begins inside the other and ends outside."""
         left, right = np.minimum(self.heads, self.dependents), self.later
         rows = max(1, _COMPARED_AT_ONCE // max(1, len(self)))
-        return sum(
-            int(np.count_nonzero((left[k] < left) & (left < right[k]) & (right[k] < right)))
-            for k in (np.arange(i, min(i + rows, len(self)))[:, None] for i in range(0, len(self), rows))
-        )
+        found = 0
+        for some in (slice(i, i + rows) for i in range(0, len(self), rows)):
+            a, b = left[some, None], right[some, None]
+            found += int(np.count_nonzero((a < left) & (left < b) & (b < right)))
+        return found
 
     @property
     def problem(self) -> str | None:

@@ -24,6 +24,7 @@ _CONLLU = (
     "2\tle\t_\tDET\t_\t_\t0\t_\t_\t_\n3\t1 2\t_\t_\t_\t_\t1\t_\t_\tSpaceAfter=No\n"
     "3.1\tx\t_\t_\t_\t_\t_\t_\t_\t_\n"
     "4\t(\t_\tX\t_\t_\t2\t_\t2:x|3.1:y|4:z\t_\n\n"
+    "# global.columns = FORM ID MISC HEAD\na\t1\t_\t0\nb\t2\t_\t0\n\n"
 )
 _SDP = "#SDP 2015\n#1\n1\ta\t_\tA\t+\t+\t_\tx\t_\n2\t(\t_\tB\t-\t+\t_\ty\tz\n\n#2\n1\ta 1\t_\t_\t+\t-\n"
 _EXPORT = (

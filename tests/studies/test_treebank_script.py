@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ from recorded import Recorded
 from shell import Shell
 
 import pdtools.data
+from pdtools.trees import Tree, unbinarize
+from pdtools.trees import binarize as right_factored
 
 SCRIPT = pdtools.data.scripts() / "treebank.sh"
 SMALL = {
@@ -45,6 +49,41 @@ def test_from_a_treebank_to_a_table(tmp_path: Path) -> None:
     assert {command[0] for command in shell.commands} == {"train", "compare"}
     assert again.stdout == table
     assert shell.run("sh", SCRIPT, "mine.mrg").returncode == 2
+
+
+HEADS = {"a": 2, "b{i}": 0, "c": 2, "d": 2}
+CONLLU = "".join(f"{k}\t{word}\t_\tX\t_\t_\t{HEADS[word]}\t_\t_\t_\n" for k, word in enumerate(HEADS, 1))
+
+
+@pytest.mark.parametrize("binarize", ["head", "left", "none", "right"])
+def test_a_perfect_parser_has_100(binarize: str, tmp_path: Path) -> None:
+    """By the script's own commands; models of attachments give binary trees, Transformer Grammars do not."""
+    (tmp_path / "mine.conllu").write_text("\n".join(CONLLU.format(i=i) for i in range(200)))
+    out = tmp_path / "out"
+    environment = {"FROM": "conllu", "BINARIZE": binarize, "VOCABULARY": "300", "STAGES": "trees"}
+    shell = Shell(tmp_path, **environment)
+    done = shell.run("sh", SCRIPT, "mine.conllu", "out")
+    assert done.returncode == 0, done.stderr
+    commands = [" ".join(command) for command in shell.commands if command[0] == "eval-parse"]
+    (tmp_path / "recorded").mkdir()
+    environment |= {"STAGES": "runs", "MODELS": "head pushdown tg", "SEEDS": "1"}
+    _, lines = Recorded(tmp_path / "recorded").run("sh", str(SCRIPT), "mine.conllu", "out", **environment)
+    commands += [line.partition(" --left-out")[0] for line in lines if line.startswith("eval-parse")]
+    assert len(commands) == 4
+    test = [Tree.from_brackets(line) for line in (out / "trees" / "test.trees").read_text().splitlines()]
+    binary = [right_factored(tree) for tree in test] if binarize == "none" else test
+    for name in ("head-1", "pushdown-1", "tg-1", "right-branching"):
+        perfect = [unbinarize(tree) for tree in test] if name == "tg-1" else binary
+        unlabelled = [replace(tree, labels=("X",) * len(tree.labels)) for tree in perfect]
+        (tmp_path / "perfect.trees").write_text("".join(f"{tree}\n" for tree in unlabelled))
+        (command,) = (one for one in commands if f"parsed/{name}.trees" in one)
+        gold, _, *options = command.partition(" -o ")[0].split()[1:]
+        done = shell.run("pdtools", "eval-parse", gold, "perfect.trees", *options, "-o", name)
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / name / "results.json").read_text())["scores"]["f1"] == 100
+    floor = json.loads((out / "results" / "right-branching" / "parse" / "results.json").read_text())
+    wanted = {"right": 100, "none": 100, "head": 200 / 3, "left": 100 / 3}[binarize]
+    assert floor["scores"]["f1"] == pytest.approx(wanted)
 
 
 @pytest.mark.skipif(shutil.which("setsid") is None, reason="needs setsid")

@@ -4,6 +4,9 @@ The words of two files are aligned by their characters, so words and sentences m
 Words outside of multi-word tokens are aligned if they span the same characters. Within the shortest stretch
 of whole multi-word tokens on both sides, a longest common subsequence of lower-cased forms is aligned. A head
 is right if its word is aligned, and the two heads are aligned or both the root. UAS is the F1 of right heads.
+
+If the characters differ, as when one file alone has the multi-word tokens, words are aligned by the
+characters of their own lower-cased forms, without such tokens: one to one, if the forms are equal.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from __future__ import annotations
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from pdtools.trees import Graph, unescape
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree
 from pdtools.trees.forms.base import Block, Counts, graph_of
 from pdtools.trees.forms.conllu import read_sentence
+from pdtools.trees.forms.dependencies import bottom_up
 
 ROOT, NOWHERE = -1, -2
 """Instead of the place of a head: the root; no head, or one that is not aligned."""
@@ -43,7 +48,7 @@ class Words:
         sentences: the index at which each sentence begins.
         lines: the line that each sentence begins on.
         tokens: the characters, token by token.
-        n_no_trees: how many sentences have heads that form no tree.
+        n_no_trees: how many sentences have heads that form no tree, for want of one root too.
     """
 
     forms: list[str] = field(default_factory=list)
@@ -93,6 +98,12 @@ class Words:
             for head, dependent in graph.arcs:
                 found[first + dependent - 1].add(place[head])
 
+    def without_tokens(self) -> Words:
+        """The same, each word a token of its own, in lower case."""
+        ends = list(accumulate(map(len, self.forms)))
+        starts = [end - len(form) for end, form in zip(ends, self.forms, strict=True)]
+        return replace(self, starts=starts, ends=ends, is_part=[False] * len(self), tokens=self.forms)
+
 
 def _letters(word: str) -> str:
     return "".join(c for c in unescape(word) if unicodedata.category(c) != "Zs")
@@ -104,7 +115,8 @@ def read_words(file: str | Path, form: str, *, is_gold: bool) -> Words:
     Args:
         file: the path.
         form: ``conllu`` or ``sdp``.
-        is_gold: heads of CoNLL-U have to form trees. Otherwise they need not, and may be missing (``_``).
+        is_gold: heads of CoNLL-U have to form trees, perhaps several in a sentence. Otherwise they need not,
+            and may be missing (``_``).
 
     Raises:
         InputError: at the first bad sentence.
@@ -130,10 +142,10 @@ def read_words(file: str | Path, form: str, *, is_gold: bool) -> Words:
 def _add_conllu(found: Words, block: Block, is_gold: bool) -> None:
     sentence = read_sentence(block, heads_needed=is_gold)
     if n := len(sentence.words):
+        if is_gold:
+            bottom_up([head - 1 for head in sentence.heads])  # refuses what is no tree, self-loops too
         arcs = [(head, k) for k, head in enumerate(sentence.heads, 1) if head >= 0]
         tree = graph_of(n, arcs, Counts())
-        if tree.problem is not None and is_gold:
-            raise InputError(tree.problem)
         found.n_no_trees += tree.problem is not None
         enhanced = graph_of(n, sentence.enhanced, Counts()) if sentence.enhanced else None
         found.add(block.line, sentence.words, sentence.heads, tree, enhanced, sentence.ranges)
@@ -264,7 +276,7 @@ def evaluate_dependencies(
     """Score a file of predicted dependencies against a gold one.
 
     Args:
-        gold, predicted: CoNLL-U or ``.sdp``, with the same characters but for blanks.
+        gold, predicted: CoNLL-U or ``.sdp``, with the same characters but for blanks, or words of the same.
         form: ``conllu`` or ``sdp``.
         progress: shows how many sentences are done.
 
@@ -278,7 +290,12 @@ def evaluate_dependencies(
     for words, file in ((one, gold), (other, predicted)):
         if not len(words):
             raise InputError("no words in it", file=file)
-    _check_characters(one, other, gold, predicted)
+    aligned_by = "characters"
+    if "".join(one.tokens) != "".join(other.tokens):
+        aligned_by = "words"
+        if "".join(one.forms) != "".join(other.forms):
+            raise _other_words(one, other, gold, predicted)
+        one, other = one.without_tokens(), other.without_tokens()
     rows = list(progress(iter(compare_words(one, other)), None))
     counts = {name: sum(getattr(row, name) for row in rows) for name in _SUMS}
     scores: dict[str, float | None] = {}
@@ -292,23 +309,21 @@ def evaluate_dependencies(
         is_there = counts[among] > 0 and (what != "heads" or form == "conllu")
         own = {"precision": precision, "recall": recall, "f1": harmonic_mean(precision, recall) or 0.0}
         scores |= {f"{name}_{kind}": value if is_there else None for kind, value in own.items()}
-    counts |= {"sentences": len(rows), "no_trees": other.n_no_trees}
+    counts |= {"sentences": len(rows), "no_trees": other.n_no_trees, "several_roots": one.n_no_trees}
     return Results(
         scores=scores,
         counts=counts,
-        settings={"task": "dependencies", "unit": "percent", "form": form},
+        settings={"task": "dependencies", "unit": "percent", "form": form, "aligned_by": aligned_by},
         tables={ITEMS: _table(rows)},
     )
 
 
-def _check_characters(one: Words, other: Words, gold: str | Path, predicted: str | Path) -> None:
+def _other_words(one: Words, other: Words, gold: str | Path, predicted: str | Path) -> InputError:
     a, b = "".join(one.tokens), "".join(other.tokens)
-    if a == b:
-        return
     at = next((k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     line = other.lines[bisect_right([other.starts[first] for first in other.sentences], at) - 1]
     found, wanted = b[at : at + 20] or "nothing", a[at : at + 20] or "nothing"
-    raise InputError(
+    return InputError(
         f"the words are others than in {gold}: from {found!r} on in this sentence, where that has {wanted!r}",
         file=predicted,
         line=line,

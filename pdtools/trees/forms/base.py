@@ -81,7 +81,7 @@ class ReadTree:
     Attributes:
         tree: the tree in the form's own terms, perhaps with material that normalizing removes.
         written: the sentence's own string, if the form has it.
-        heads: int32 (n), of each word its head, -1 of the root; of dependency trees alone. No arcs cross.
+        heads: int32 (n), of each word its head, -1 of a root; of dependency trees alone. No arcs cross.
         graph: for dependencies alone: their arcs, as the form has them.
     """
 
@@ -161,14 +161,10 @@ def graph_of(n_words: int, arcs: Sequence[tuple[int, int]], counts: Counts) -> G
     """
     kept = [arc for arc in arcs if arc[0] != arc[1]]
     graph = Graph.of(n_words, [head for head, _ in kept], [dependent for _, dependent in kept])
-    counts += Counts(
-        {
-            "self-loops left out": len(arcs) - len(kept),
-            "graphs with several roots": int(graph.n_roots > 1),
-            "graphs with cycles": int(graph.has_cycle),
-            "graphs with crossing arcs": int(graph.n_crossings > 0),
-        }
-    )
+    counts["self-loops left out"] += len(arcs) - len(kept)
+    counts["graphs with several roots"] += graph.n_roots > 1
+    counts["graphs with cycles"] += graph.has_cycle
+    counts["graphs with crossing arcs"] += graph.n_crossings > 0
     return graph
 
 

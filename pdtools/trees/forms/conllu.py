@@ -1,10 +1,14 @@
-"""CoNLL-U and its predecessor CoNLL-X: dependencies, converted to constituents."""
+"""CoNLL-U, its predecessor CoNLL-X and CoNLL-U Plus: dependencies, converted to constituents.
+
+A file of CoNLL-U Plus, such as PARSEME's ``.cupt``, names its columns in a comment, ``# global.columns``.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,21 +25,27 @@ from pdtools.trees.forms.base import (
     leaf,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import bottom_up, constituents, depths
+from pdtools.trees.forms.dependencies import constituents, depths
 from pdtools.trees.graphs import Graph
 from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
 
-_COLUMNS = 10
-_FIRST_COLUMNS = re.compile(r"\d+(?:[-.]\d+)?\t")
+_COLUMNS = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC"
+_NAMES = re.compile(r"^#[ \t]*global\.columns[ \t]*=(.*)", re.MULTILINE)
+_FIRST_COLUMNS = re.compile(r"[0-9]+(?:[-.][0-9]+)?\t")
 _TEXT = "# text = "
+_GLUED = "SpaceAfter=No"
+_MOST_DIGITS = 9
 _NODE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_RANGE = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 
 
 def _looks_like(text: str) -> bool:
-    for line in text.splitlines():
+    for line in text.split("\n"):
+        if _NAMES.match(line):
+            return True
         if line.strip() and not line.startswith("#"):
-            return line.count("\t") == _COLUMNS - 1 and _FIRST_COLUMNS.match(line) is not None
+            return line.count("\t") == _COLUMNS.count(" ") and _FIRST_COLUMNS.match(line) is not None
     return False
 
 
@@ -49,6 +59,26 @@ def cut_at_blank_lines(file: str) -> Iterator[Block]:
             yield open_block.block()
     if open_block:
         yield open_block.block()
+
+
+def _cut(file: str) -> Iterator[Block]:
+    """The blocks of a file; the note of each is the names of its columns, if the file gives them."""
+    names = ""
+    for block in cut_at_blank_lines(file):
+        if "global.columns" in block.text and (found := _NAMES.search(block.text)):
+            names = found[1]
+        yield replace(block, note=names) if names else block
+
+
+@lru_cache(maxsize=64)
+def _places(names: str, heads_needed: bool) -> tuple[int, ...]:
+    """The number of columns, and the places of those that are read; -1 of one that a file does not have."""
+    columns = names.split()
+    for needed in ("ID", "FORM", "HEAD")[: 3 if heads_needed else 2]:
+        if needed not in columns:
+            raise InputError(f"# global.columns names no column {needed}")
+    read = ("ID", "FORM", "UPOS", "HEAD", "DEPS", "MISC")
+    return len(columns), *(columns.index(name) if name in columns else -1 for name in read)
 
 
 @dataclass(slots=True)
@@ -90,38 +120,45 @@ def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
     """
     found = Sentence()
     words = found.words
+    n_columns, id_, form, upos, head, deps, misc = _places(block.note or _COLUMNS, heads_needed)
     for number, line in enumerate(block.text.split("\n"), 1):
         if line[:1] == "#":
             if line.startswith(_TEXT):
                 found.text = line[len(_TEXT) :].strip() or None
             continue
         columns = line.split("\t")
-        if len(columns) != _COLUMNS:
-            reason = f"{len(columns)} columns between tabs, not {_COLUMNS}: cut off, or not CoNLL-U"
+        if len(columns) != n_columns:
+            reason = f"{len(columns)} columns between tabs, not {n_columns}: cut off, or not CoNLL-U"
             raise InputError(reason, line=number)
-        place, form, head = columns[0], columns[1], columns[6]
-        if place.isdecimal():
-            if int(place) != len(words) + 1:
-                raise InputError(f"word {place} where word {len(words) + 1} is to come", line=number)
-            if head == "_" and not heads_needed:
-                head = "-1"
-            elif not (head.isdecimal() and head.isascii()):
-                raise InputError(f"the head of word {place} is {head!r}, no number", line=number)
-            if columns[3] in TRACE_TAGS:
-                raise InputError(f"the tag {columns[3]} of word {place} is for empty words", line=number)
-            words.append(leaf(form, number))
-            found.tags.append(columns[3])
-            found.heads.append(int(head))
-            if columns[8] != "_":
-                _add_enhanced(found, columns[8], number)
-            if "SpaceAfter=No" in columns[9]:
+        columns.append("_")  # for columns that the file does not have
+        place = columns[id_]
+        if place == str(len(words) + 1):
+            own = columns[head]
+            if own.isdecimal() and own.isascii() and len(own) <= _MOST_DIGITS:
+                found.heads.append(int(own))
+            elif own == "_" and not heads_needed:
+                found.heads.append(-1)
+            else:
+                reason = f"the head of word {place} is {own[:20]!r}, no number of a word"
+                raise InputError(reason, line=number)
+            if columns[upos] in TRACE_TAGS:
+                raise InputError(f"the tag {columns[upos]} of word {place} is for empty words", line=number)
+            words.append(leaf(columns[form], number))
+            found.tags.append(columns[upos])
+            if columns[deps] != "_":
+                _add_enhanced(found, columns[deps], number)
+            if _GLUED in columns[misc].split("|"):
                 found.glued.add(len(words))
-        elif "." in place:
+        elif _NODE.fullmatch(place):
+            if "." not in place:
+                raise InputError(f"word {place} where word {len(words) + 1} is to come", line=number)
             found.n_empty += 1
-        else:
-            found.ranges.append((*_range(place, number), leaf(form, number)))
-            if "SpaceAfter=No" in columns[9]:
+        elif several := _RANGE.fullmatch(place):
+            found.ranges.append((int(several[1]), int(several[2]), leaf(columns[form], number)))
+            if _GLUED in columns[misc].split("|"):
                 found.glued.add(found.ranges[-1][1])
+        else:
+            raise InputError(f"the column ID has {place[:20]!r}, no number of a word", line=number)
     n = len(words)
     if not n and (found.ranges or found.n_empty):
         raise InputError("no words")
@@ -146,11 +183,12 @@ def _add_enhanced(found: Sentence, column: str, line: int) -> None:
 
 
 def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
-    found = read_sentence(block)
+    found = read_sentence(block, heads_needed=not options.enhanced)
     words, tags, ranges, glued = found.words, found.tags, found.ranges, found.glued
     if not words:
         return []  # comments alone
-    parents = [head - 1 for head in found.heads]
+    parents = [max(head, 0) - 1 for head in found.heads]  # words without heads become roots
+    n_roots = found.heads.count(0)
     enhanced = found.enhanced
     if ranges and options.surface:
         outer = ((h, d, _place(h, ranges), _place(d, ranges)) for h, d in enhanced)
@@ -158,15 +196,17 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
         words, tags, parents = _merged(words, tags, parents, depths(parents), ranges)
         glued = {k for k in glued if not any(first <= k < last for first, last, _ in ranges)}
         glued = {_place(k, ranges) for k in glued}
+    if words[0] == "_" and {*words} == {"_"}:
+        raise InputError("all of its words are _: first add the treebank's text, which is distributed apart")
+    heads = np.array(parents) + 1
+    tree, n_lifted = constituents(words, tags, parents)
     if options.enhanced:
-        if not found.enhanced:
-            raise InputError("no enhanced dependencies in the ninth column, DEPS")
+        if not (found.enhanced or found.n_of_empty):
+            raise InputError("no enhanced dependencies in the column DEPS")
         graph = graph_of(len(words), enhanced, counts)
         counts["enhanced arcs from empty nodes left out"] += found.n_of_empty
     else:
-        bottom_up(parents)  # refuses what is no tree, self-loops too
-        graph = Graph.of_heads(np.array(parents) + 1)
-    tree, n_lifted = constituents(words, tags, parents)
+        graph = Graph.of_heads(heads)
     text = found.text
     if text is None or not _are_words_of(words, text):
         counts[f"sentences {'without text' if text is None else 'whose text has other words'}"] += 1
@@ -175,17 +215,14 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
         counts["empty nodes left out"] += found.n_empty
     if ranges:
         counts["words of several syntactic words"] += len(ranges)
+    if n_roots > 1:
+        counts["sentences with several roots"] += 1
+    if n_without := found.heads.count(-1):
+        counts["words without a head"] += n_without
     if n_lifted:
         counts["arcs lifted"] += n_lifted
         counts["sentences with lifted arcs"] += 1
     return [ReadTree(tree, text, np.array(parents, dtype=np.int32), graph)]
-
-
-def _range(place: str, line: int) -> tuple[int, int]:
-    first, dash, last = place.partition("-")
-    if not (dash and first.isdecimal() and last.isdecimal()):
-        raise InputError(f"the first column is {place!r}, no number of a word", line=line)
-    return int(first), int(last)
 
 
 def _check_ranges(ranges: list[tuple[int, int, str]], n: int) -> None:
@@ -248,8 +285,8 @@ def _merged(
 FORM = Form(
     name="conllu",
     title="CoNLL-U",
-    suffixes=(".conllu", ".conll"),
+    suffixes=(".conllu", ".conll", ".conllup", ".cupt"),
     looks_like=_looks_like,
-    cut=cut_at_blank_lines,
+    cut=_cut,
     read=_read,
 )

@@ -1,6 +1,6 @@
 """Conversion of dependencies to constituents: crossing arcs are lifted, heads span their descendants.
 
-Words are numbers from 0; a word's parent is its head, -1 for the root.
+Words are numbers from 0; a word's parent is its head, -1 for a root.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pdtools.trees.forms.base import leaf_label
 from pdtools.trees.tree import Tree
 
 MOST_LIFTED_WORDS = 1_000
+TOP_LABEL = "ROOT"
+"""The label of the node above several roots."""
 Spans = tuple[list[int], list[int]]
 
 
@@ -22,7 +24,7 @@ def bottom_up(parents: Sequence[int]) -> list[int]:
     """The words in an order in which each comes before its head.
 
     Raises:
-        InputError: unless there is one root, and no cycle; for a word that is its own head.
+        InputError: for a cycle; for a word that is its own head.
     """
     if (own := next((k for k, parent in enumerate(parents) if parent == k), None)) is not None:
         raise InputError(f"word {own + 1} is its own head")
@@ -35,15 +37,13 @@ def bottom_up(parents: Sequence[int]) -> list[int]:
         waiting[parent] -= 1
         if not waiting[parent] and parent >= 0:
             order.append(parent)
-    if (n_roots := parents.count(-1)) > 1:
-        raise InputError(f"{n_roots} roots, not one")
     if len(order) < len(parents):
         raise InputError("the heads form a cycle")
     return order
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """The number of arcs between each word and the root; errors as in :func:`bottom_up`."""
+    """The number of arcs between each word and its root; errors as in :func:`bottom_up`."""
     found = [0] * len(parents)
     for k in reversed(bottom_up(parents)):
         if parents[k] >= 0:
@@ -77,7 +77,8 @@ def project(parents: list[int]) -> tuple[int, Spans]:
     """Lift arcs until none crosses another; return the number of lifts, and the resulting spans.
 
     An arc is lifted, to the head of its head, if a word between its ends is no descendant of the head: the
-    shortest first, and among these the one with the leftmost dependent (Nivre and Nilsson 2005).
+    shortest first, and among these the one with the leftmost dependent (Nivre and Nilsson 2005). A dependent
+    of a root becomes one more root.
 
     Args:
         parents: (n), changed in place.
@@ -99,7 +100,7 @@ def _lift(parents: list[int], order: Sequence[int]) -> int:
     if len(parents) > MOST_LIFTED_WORDS:
         raise InputError(f"crossing arcs in a sentence of more than {MOST_LIFTED_WORDS:,} words")
     below = [1 << k for k in range(len(parents))]  # the words that each word dominates, as bits
-    dependents: list[list[int]] = [[] for _ in parents]
+    dependents: list[list[int]] = [[] for _ in range(len(parents) + 1)]  # the last entry is for -1
     for k in order:
         if parents[k] >= 0:
             below[parents[k]] |= below[k]
@@ -124,7 +125,6 @@ def _lift(parents: list[int], order: Sequence[int]) -> int:
         if abs(k - head) != length or not crosses(k):
             continue  # lifted already
         n_lifted += 1
-        # Words that cross an arc stay outside of its head's span, so a head's head exists.
         parents[k] = parents[head]
         dependents[head].remove(k)
         dependents[parents[k]].append(k)
@@ -152,18 +152,27 @@ def constituents(words: Sequence[str], tags: Sequence[str], parents: list[int]) 
 def tree_of_spans(words: Sequence[str], tags: Sequence[str], found: Spans) -> Tree:
     """The flat tree in which each word with dependents spans all it dominates, labelled with its tag + ``P``.
 
+    A node ``ROOT`` spans several roots.
+
     Args:
         words, tags: (n).
         found: see :func:`spans`.
     """
-    n = len(words) + 1
-    heads = [k for k, (first, last) in enumerate(zip(*found, strict=True)) if first < last]
+    n = len(words)
     firsts, lasts = found
+    heads = [k for k in range(n) if firsts[k] < lasts[k]]
     heads.sort(key=lambda k: firsts[k] * n - lasts[k])  # no two have one span
+    labels, starts, ends = (
+        [tags[k] + "P" for k in heads],
+        [firsts[k] for k in heads],
+        [lasts[k] + 1 for k in heads],
+    )
+    if n > 1 and (not heads or ends[0] - starts[0] < n):
+        labels, starts, ends = [TOP_LABEL, *labels], [0, *starts], [n, *ends]
     return Tree(
         words=tuple(words),
         tags=tuple(tags),
-        labels=tuple([tags[k] + "P" for k in heads]),
-        starts=np.array([firsts[k] for k in heads], dtype=np.int32),
-        ends=np.array([lasts[k] + 1 for k in heads], dtype=np.int32),
+        labels=tuple(labels),
+        starts=np.array(starts, dtype=np.int32),
+        ends=np.array(ends, dtype=np.int32),
     )

@@ -24,49 +24,52 @@ from pdtools.trees.forms.conllu import cut_at_blank_lines
 from pdtools.trees.tree import flat_tree
 
 _ROW = re.compile(r"[0-9]+\t[^\t]+\t[^\t]*\t[^\t]*\t[+-]\t[+-](\t|$)")
+_SIGNS = ("+", "-")
 _BEFORE_ARGUMENTS = 6
 
 
 def _looks_like(text: str) -> bool:
-    return next(
-        (_ROW.match(line) is not None for line in text.splitlines() if line[:1] not in ("", "#")), False
-    )
+    lines = (line for line in text.split("\n") if line.strip() and line[0] != "#")
+    return _ROW.match(next(lines, "")) is not None
 
 
 def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     tags: list[str] = []
-    tops: list[int] = []
+    arcs: list[tuple[int, int]] = []
     predicates: list[int] = []
-    arguments: list[tuple[int, list[str]]] = []  # for each word its line, and the columns after pred
+    rows: list[tuple[int, list[str]]] = []  # of each word its line, and the columns there
     for number, line in enumerate(block.text.split("\n"), 1):
         columns = line.split("\t")
         if line[:1] == "#" and len(columns) < _BEFORE_ARGUMENTS:
             continue
-        if not _ROW.match(line):
+        if len(columns) < _BEFORE_ARGUMENTS or columns[4] not in _SIGNS or columns[5] not in _SIGNS:
             raise InputError("no id, form, lemma, pos, top and pred (+ or -) between tabs", line=number)
+        rows.append((number, columns))
+        k = len(rows)
+        if columns[0] != str(k):
+            raise InputError(f"word {columns[0][:20]} where word {k} is to come", line=number)
         words.append(leaf(columns[1], number))
         tags.append(leaf_label(columns[3]))
-        if columns[0] != str(len(words)):
-            raise InputError(f"word {columns[0]} where word {len(words)} is to come", line=number)
         if columns[4] == "+":
-            tops.append(len(words))
+            arcs.append((0, k))
         if columns[5] == "+":
-            predicates.append(len(words))
-        arguments.append((number, columns[_BEFORE_ARGUMENTS:]))
-    if not words:
+            predicates.append(k)
+    if not rows:
         return []  # comments alone
-    n_more = len(arguments[0][1]) - len(predicates)  # 1 with a frame
-    arcs = [(0, top) for top in tops]
-    for k, (number, columns) in enumerate(arguments, 1):
-        if n_more not in (0, 1) or len(columns) != n_more + len(predicates):
-            wanted = _BEFORE_ARGUMENTS + len(predicates)
-            wants = f"{wanted + n_more}" if n_more in (0, 1) else f"{wanted}, or {wanted + 1} with frames"
-            reason = f"{_BEFORE_ARGUMENTS + len(columns)} columns between tabs"
-            raise InputError(f"{reason}: with {len(predicates)} words of pred + {wants}", line=number)
-        arcs += [(p, k) for p, label in zip(predicates, columns[n_more:], strict=True) if label != "_"]
-    graph = graph_of(len(words), arcs, counts)
-    return [ReadTree(flat_tree(words, tags), graph=graph)]
+    wanted = _BEFORE_ARGUMENTS + len(predicates)
+    width = len(rows[0][1])
+    fits = width in (wanted, wanted + 1)  # one more with frames
+    for number, columns in rows:
+        if not fits or len(columns) != width:
+            reason = f"{len(columns)} columns between tabs: with {len(predicates)} words of pred + "
+            raise InputError(
+                reason + (f"{width}" if fits else f"{wanted}, or {wanted + 1} with frames"), line=number
+            )
+    labels = zip(*(columns[width - len(predicates) :] for _, columns in rows), strict=True)
+    for predicate, column in zip(predicates, labels, strict=True):
+        arcs += [(predicate, k) for k, label in enumerate(column, 1) if label != "_"]
+    return [ReadTree(flat_tree(words, tags), graph=graph_of(len(words), arcs, counts))]
 
 
 FORM = Form(

@@ -287,3 +287,40 @@ def test_a_job_is_not_continued_with_other_options(
     assert run([*command, "0/2"]) == 0
     assert run([*command, "1/2", *more]) == 1
     assert "other settings" in capsys.readouterr().err
+
+
+# Files that were misread: form, trees, sentences, arcs, and what is said of them, "" for any of these.
+CASES = {
+    "a1_correctspace.conllu": ("conllu", "", "My cat sleeps .", "", ""),
+    "a5_noforms.conllu": ("conllu", None, "", "", "all of its words are _"),
+    "a14_order.conllu": ("conllu", "(VERBP (NOUN Dogs) (VERB bark))", "", "0-2 2-1", ""),
+    "a10_plus.conllu": ("conllu", "(VERBP (NOUN Dogs) (VERB give) (ADP up))", "", "0-2 2-1 2-3", ""),
+    "a11_roots.conll": (
+        *("conllu", "(ROOT (VP (N Hunde) (V bellen)) ($. .))", "", "0-2 2-1 0-3"),
+        "sentences with several roots: 1\n",
+    ),
+    "a2_empty.conllu": ("conllu-enhanced", "", "", "\n", "arcs from empty nodes left out: 5\n"),
+    "f2_partial_deps.conllu": ("conllu-enhanced", "", "", "\n", "arcs from empty nodes left out: 3\n"),
+    "a13_enh.conllu": (
+        *("conllu-enhanced", "", "", "0-2 2-1 2-4 4-1 4-2 4-3 2-6 4-6 6-1 6-5"),
+        "arcs from empty nodes left out: 1\n",
+    ),
+    "a4_supar_sdp.conllu": ("conllu-enhanced", "", "", "0-2 2-1 2-4 3-4", "words without a head: 5\n"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_that_were_misread(
+    name: str, test_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not (file := test_data.parent / "cases" / "4" / name).is_file():
+        pytest.skip(f"no {file}")
+    form, tree, written, arcs, said = CASES[name]
+    out = tmp_path / "out.trees"
+    command = ["parse", str(file), "--from", form, "--binarize", "none", "-o", str(out)]
+    assert run(command) == (tree is None)
+    assert said in capsys.readouterr().err
+    if tree is not None:
+        for ending, wanted in (("", tree), (".text", written), (".arcs", arcs)):
+            found = out.with_name(out.name + ending).read_text()
+            assert found == (wanted.rstrip("\n") + "\n" if wanted else found)

@@ -212,7 +212,7 @@ def test_semantic_dependencies(tmp_path: Path, capsys: pytest.CaptureFixture[str
         (conllu("a 0") * 2, conllu("a 0") + conllu("ab 0"), "predicted.conllu:3: the words are others than"),
         (conllu("a 0") * 2, conllu("a 0"), "predicted.conllu:1: the words are others than"),
         (conllu("a 2", "b 1"), conllu("a 0", "b 1"), "gold.conllu:1: the heads form a cycle"),
-        (conllu("a 0", "b 0"), conllu("a 0", "b 1"), "gold.conllu:1: 2 roots, not one"),
+        (conllu("a 0", "b 2"), conllu("a 0", "b 1"), "gold.conllu:1: word 2 is its own head"),
         (conllu("a 0", "b _"), conllu("a 0", "b 1"), "gold.conllu:2: the head of word 2 is '_', no number"),
         (conllu("a 0", "b 1"), conllu("a 0", "b 7"), "predicted.conllu:1: the head of word 2 is 7, but"),
         (conllu("a 0"), "# none\n", "predicted.conllu: no words in it"),
@@ -233,3 +233,55 @@ def test_predicted_heads_that_form_no_tree(tmp_path: Path, capsys: pytest.Captur
     assert "50.00" in captured.out
     assert captured.err.endswith("1 predicted sentences have heads that form no tree\n")
     assert len(read_words(predicted, "conllu", is_gold=False)) == 2
+
+
+# Sentences of gold and predicted words that are the same, tokens that are not; aligned words, correct heads.
+DU = conllu("1-2 Du", "de 3", "le 3", "chat 0")
+OTHER_TOKENS = [
+    (DU, conllu("de 3", "le 1", "chat 0"), (3, 2)),  # gold alone has the token
+    (conllu("de 3", "le 3", "chat 0"), DU, (3, 3)),  # the prediction alone
+    (DU, conllu("2-3 lechat", "de 3", "le 1", "chat 0"), (3, 2)),  # both have one
+    (conllu("a 0") + DU, conllu("a 0") + conllu("De 3", "le 3", "Chat 0"), (4, 4)),  # in another case
+    (DU, conllu("de 2", "lechat 0"), (1, 0)),  # words are split differently, too
+    (DU + DU, conllu("de 3", "le 3", "chat 0", "de 6", "le 6", "chat 3"), (6, 5)),  # and sentences
+]
+
+
+@pytest.mark.parametrize(("gold", "predicted", "wanted"), OTHER_TOKENS)
+def test_words_of_other_tokens(
+    gold: str, predicted: str, wanted: tuple[int, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = write(tmp_path, gold, predicted)
+    assert run(["eval-parse", *map(str, files), "--json"]) == 0
+    captured = capsys.readouterr()
+    results = json.loads(captured.out)
+    n, m = gold.count("X"), predicted.count("X")
+    assert results["counts"]["correct_heads"] == wanted[1]
+    assert results["scores"]["uas_f1"] == pytest.approx(200 * wanted[1] / (n + m))
+    assert results["settings"]["aligned_by"] == "words"
+    assert captured.err == "the characters differ: words are aligned by lower-cased forms, not by tokens\n"
+    rows = evaluate_dependencies(*files, "conllu").table(ITEMS).to_pylist()
+    assert sum(row["aligned"] for row in rows) == wanted[0]
+
+
+def test_several_roots(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As CoNLL-X has them: each is a head like others."""
+    files = write(tmp_path, conllu("a 0", "b 0", "c 1"), conllu("a 0", "b 1", "c 1"))
+    assert run(["eval-parse", *map(str, files), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["counts"]["correct_heads"] == 2
+    assert captured.err == "1 gold sentences have several roots\n"
+
+
+def test_columns_of_conllu_plus(tmp_path: Path) -> None:
+    gold, predicted = write(tmp_path, conllu("a 2", "b 0"), "")
+    predicted.write_text("# global.columns = FORM ID A:B HEAD\na\t1\t*\t2\nb\t2\t*\t1\n")
+    assert evaluate_dependencies(gold, predicted, "conllu").scores["uas_f1"] == 50
+
+
+def test_tokens_of_gold_alone(test_data: Path) -> None:
+    files = [test_data.parent / "cases" / "4" / f"e1_{name}.conllu" for name in ("gold", "sys")]
+    if not files[0].is_file():
+        pytest.skip(f"no {files[0]}")
+    results = evaluate_dependencies(*files, "conllu")
+    assert (results.scores["uas_f1"], results.counts["words"], results.counts["correct_heads"]) == (50, 8, 4)

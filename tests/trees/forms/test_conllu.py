@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pdtools.errors import InputError
 from pdtools.parsers import TreeForm
 from pdtools.trees import TransformCounts, Tree, attachments, unbinarize
+from pdtools.trees.forms import FORMS, form_of
 from pdtools.trees.forms.dependencies import bottom_up, depths, project, spans, tree_of_spans
 from pdtools.trees.heads import binarize_from_heads
 from trees.forms.reading import read_file, spans_of
@@ -106,13 +107,18 @@ def test_line_ends_blank_lines_comments_and_a_mark_at_the_beginning(file: Path) 
         (rows(("a", 0), ("b", 3), ("c", 2)), 3, "the heads form a cycle"),
         (rows(("a", 2), ("b", 0), ("c", 3)), 3, "word 3 is its own head"),
         (rows(("a", 1)), 3, "word 1 is its own head"),
-        (rows(("a", 0), ("b", 0)), 3, "2 roots, not one"),
         (rows(("a", 0), ("b", 3)), 3, "the head of word 2 is 3, but there are 2 words"),
         (rows(("a", 0)).replace("1\ta", "2\ta"), 3, "word 2 where word 1 is to come"),
         (rows(("a", 0), ("b", 1)).replace("\t1\t_", "\t_\t_"), 4, "the head of word 2 is '_', no number"),
         (rows(("a", 0), ("b", 1)).rstrip("\t_\n"), 4, "7 columns between tabs, not 10"),
         (rows(("a", 0)).replace("a", "", 1), 3, "a word without visible characters"),
-        ("x\t" + rows(("a", 0)).split("\t", 1)[1], 3, "the first column is 'x', no number of a word"),
+        ("x\t" + rows(("a", 0)).split("\t", 1)[1], 3, "the column ID has 'x', no number of a word"),
+        (rows(("a", 0)).replace("1", "1" * 5000, 1), 3, f"the column ID has '{'1' * 20}', no number"),
+        (f"1-{'2' * 5000}" + "\t_" * 9 + "\n" + rows(("a", 0)), 3, "the column ID has '1-2222"),
+        (rows(("a", int("9" * 10))), 3, "the head of word 1 is '9999999999', no number of a word"),
+        (rows(("a", 0)).replace("0", "9" * 5000, 1), 3, f"the head of word 1 is '{'9' * 20}', no number"),
+        (rows(("a", 0)).replace("0", "\u0660"), 3, "the head of word 1 is '\u0660', no number of a word"),
+        (rows(("_", 2), ("_", 0)), 3, "all of its words are _: first add the treebank's text"),
         ("1-3\t" + "_\t" * 8 + "_\n" + rows(("a", 0)), 3, "the range 1-3 does not lie within the sentence"),
         ("1.1\t" + "_\t" * 8 + "_\n", 3, "no words"),
     ],
@@ -133,6 +139,104 @@ def test_a_sentence_in_another_encoding_is_excluded_alone(file: Path) -> None:
     assert [one.tree.words for one in read] == [("dog",), ("é",)]
     hint = "iconv -f latin1 -t utf-8 converts it, if that is what it is in"
     assert (other.line, other.reason) == (4, f"not UTF-8 (byte 0xe9) ({hint})")  # type: ignore[union-attr]
+
+
+# --- columns, roots ----------------------------------------------------------------------------
+
+PLUS = """# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE
+# text = Dogs give up
+1	Dogs	_	NOUN	_	_	2	nsubj	_	_	*
+2	give	_	VERB	_	_	0	root	_	_	1:VPC.full
+3	up	_	ADP	_	_	2	compound:prt	_	_	1
+
+1	Cats	_	NOUN	_	_	0	root	_	SpaceAfter=No	*
+2	.	_	PUNCT	_	_	1	punct	_	_	*
+
+"""
+
+
+def test_columns_in_any_order(tmp_path: Path) -> None:
+    """Each order of the columns, with others between them, gives what ten columns give."""
+    draw = random.Random(5)
+    lines = FRENCH.replace("advmod\t_", "advmod\t2:x|3.1:y", 1).replace("root\t_", "root\t0:root", 1)
+    names = ["ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC"]
+    (tmp_path / "ten").write_text(lines * 2)
+    for _ in range(20):
+        order = draw.sample([*names, "A:B", "C"], 12)
+        rows_of = [f"#global.columns={'  '.join(order)}\r"]
+        for line in lines.split("\n")[:-1]:
+            cells = dict(zip(names, line.split("\t"), strict=False))
+            text = "\t".join(cells.get(name, "*") for name in order)
+            rows_of.append(line if line[:1] in ("#", "") else text)
+        (tmp_path / "plus.cupt").write_text("\n".join([*rows_of, *rows_of[1:], ""]))
+        assert form_of(str(tmp_path / "plus.cupt")) is FORMS["conllu"]
+        for options in ({}, {"surface": True}, {"enhanced": True}, {"surface": True, "enhanced": True}):
+            found = []
+            for name in ("ten", "plus.cupt"):
+                counts: Counter[str] = Counter()
+                trees, others = read_file("conllu", tmp_path / name, counts, **options)
+                assert not others
+                each = [(str(one.tree), one.written, str(one.graph), str(one.heads)) for one in trees]
+                found.append((each, counts))
+            assert found[0] == found[1]
+            assert len(found[0][0]) == 2
+
+
+def test_columns_of_each_file(file: Path) -> None:
+    """Comments name the columns of all sentences after them; what a file lacks counts as unknown."""
+    file.write_text(f"# a\n\n{PLUS}# global.columns = FORM HEAD ID\nyes\t0\t1\n\n\n{PLUS}")
+    read, others = read_file("conllu", file)
+    trees = ["(VERBP (NOUN Dogs) (VERB give) (ADP up))", "(NOUNP (NOUN Cats) (PUNCT .))"]
+    assert [str(one.tree) for one in read] == [*trees, "(X yes)", *trees]
+    assert [one.written for one in read] == ["Dogs give up", "Cats.", "yes", "Dogs give up", "Cats."]
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("text", "enhanced", "reason"),
+    [
+        ("# global.columns = ID FORM UPOS\n1\ta\tX\n", False, "# global.columns names no column HEAD"),
+        ("# global.columns = ID HEAD\n1\t0\n", True, "# global.columns names no column FORM"),
+        ("# global.columns = ID FORM HEAD\n1\ta\n", False, "2 columns between tabs, not 3: cut off, or "),
+        ("# global.columns = ID FORM\n1\ta\n", True, "no enhanced dependencies in the column DEPS"),
+    ],
+)
+def test_columns_that_are_needed(file: Path, text: str, enhanced: bool, reason: str) -> None:
+    file.write_text(text)
+    _, (other,) = read_file("conllu", file, enhanced=enhanced)
+    assert other.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("misc", "written"),
+    [
+        ("SpaceAfter=No", "ab c"),
+        ("Lang=de|SpaceAfter=No|X=y", "ab c"),
+        ("CorrectSpaceAfter=No", "a b c"),
+        ("SpaceAfter=No1|NotSpaceAfter=No", "a b c"),
+    ],
+)
+def test_features_are_compared_as_a_whole(file: Path, misc: str, written: str) -> None:
+    file.write_text(rows(("a", 0), ("b", 1), ("c", 1)).replace("\t_\n", f"\t{misc}\n", 1))
+    (read,), _ = read_file("conllu", file)
+    assert read.written == written
+
+
+def test_several_roots_hang_under_one_node(file: Path) -> None:
+    file.write_text(rows(("hunde", 2), ("bellen", 0), (".", 0)) + rows(("a", 0), ("b", 0)) + rows(("c", 0)))
+    counts: Counter[str] = Counter()
+    read, others = read_file("conllu", file, counts)
+    assert [str(one.tree) for one in read] == [
+        "(ROOT (BELLENP (HUNDE hunde) (BELLEN bellen)) (. .))",
+        "(ROOT (A a) (B b))",
+        "(C c)",
+    ]
+    assert [str(one.graph) for one in read] == ["0-2 2-1 0-3", "0-1 0-2", "0-1"]
+    assert others == []
+    assert {name: n for name, n in counts.items() if n} == {
+        "sentences with several roots": 2,
+        "sentences without text": 3,
+    }
 
 
 # --- lifting ------------------------------------------------------------------------------------
@@ -156,14 +260,14 @@ def lifted_by_definition(parents: list[int]) -> list[int]:
         if not crossing:
             return parents
         _, k = min(crossing)
-        parents = [*parents[:k], parents[parents[k]], *parents[k + 1 :]]
+        parents = [*parents[:k], parents[parents[k]], *parents[k + 1 :]]  # of a root: one more root
 
 
-def random_heads(n: int, draw: random.Random) -> list[int]:
-    """Each word hangs on one that comes before it in a random order."""
+def random_heads(n: int, draw: random.Random, n_roots: int = 1) -> list[int]:
+    """Each word, but for the roots, hangs on one that comes before it in a random order."""
     order = draw.sample(range(n), n)
     parents = [-1] * n
-    for i, k in enumerate(order[1:], 1):
+    for i, k in enumerate(order[n_roots:], n_roots):
         parents[k] = order[draw.randrange(max(0, i - 4), i)]
     return parents
 
@@ -172,7 +276,7 @@ def test_lifting_ends_and_leaves_no_crossing_arcs() -> None:
     draw = random.Random(1)
     n_lifted = 0
     for _ in range(1000):
-        parents = random_heads(draw.randint(1, 14), draw)
+        parents = random_heads(draw.randint(1, 14), draw, draw.choice([1, 1, 2, 3]))
         wanted = lifted_by_definition(parents)
         number, (firsts, lasts) = project(parents)
         assert parents == wanted
@@ -218,7 +322,8 @@ def test_every_node_of_it_holds_its_head() -> None:
     draw = random.Random(3)
     form = TreeForm(binarize="head")
     for _ in range(200):
-        parents = random_heads(draw.randint(1, 12), draw)
+        n_roots = draw.choice([1, 1, 3])
+        parents = random_heads(draw.randint(1, 12), draw, n_roots)
         _, found = project(parents)
         plain = tree_of_spans([f"w{k}" for k in range(len(parents))], ["X"] * len(parents), found)
         tree = form.of(plain, TransformCounts(), np.array(parents, dtype=np.int32))
@@ -227,8 +332,8 @@ def test_every_node_of_it_holds_its_head() -> None:
         assert len(tree.labels) == len(tree) - 1
         for _, start, end in spans_of(tree):
             inside = range(start, end)
-            (top,) = (k for k in inside if parents[k] not in inside)
-            assert all(k == top or parents[k] in inside for k in inside)
+            tops = [k for k in inside if parents[k] not in inside]
+            assert len(tops) == 1 or {parents[k] for k in tops} == {-1}
         assert len(attachments(tree)) == len(tree)
 
 

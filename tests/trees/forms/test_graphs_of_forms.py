@@ -65,6 +65,38 @@ def test_enhanced_graphs(file: Path) -> None:
     assert graph_of(read) == "0-2 2-1 2-4 4-3 4-5"
 
 
+@pytest.mark.parametrize(
+    ("deps", "heads", "arcs", "counted"),
+    [
+        # All arcs come from empty nodes, or some do and other words have none.
+        ("3.1:x 0.1:y 3.1:z", "0 1 1", "", {"enhanced arcs from empty nodes left out": 3}),
+        ("3.1:x _ _", "0 1 1", "", {"enhanced arcs from empty nodes left out": 1}),
+        ("_ 3.1:x|1:y _", "0 1 1", "1-2", {"enhanced arcs from empty nodes left out": 1}),
+        # Heads are not needed, in all words or in some: words without one hang under the top.
+        ("0:root 1:x 2:y", "_ _ _", "0-1 1-2 2-3", {"words without a head": 3}),
+        ("0:root 1:x _", "0 1 _", "0-1 1-2", {"words without a head": 1}),
+        ("0:root 1:x _", "0 0 1", "0-1 1-2", {"sentences with several roots": 1, "arcs lifted": 1}),
+    ],
+)
+def test_enhanced_graphs_of_few_arcs_and_no_heads(
+    file: Path, deps: str, heads: str, arcs: str, counted: dict[str, int]
+) -> None:
+    rows = enumerate(zip(heads.split(), deps.split(), strict=True), 1)
+    lines = [f"{k}\tw\t_\tX\t_\t_\t{head}\t_\t{of}\t_" for k, (head, of) in rows]
+    file.write_text("\n".join([*lines, "3.1\te" + "\t_" * 8, ""]))
+    counts: Counter[str] = Counter()
+    (read,), others = read_file("conllu", file, counts, enhanced=True)
+    assert others == []
+    assert graph_of(read) == arcs
+    wanted = {"01_": "(ROOT (XP (X w) (X w)) (X w))", "011": "(XP (X w) (X w) (X w))"}
+    assert str(read.tree) == wanted.get(heads.replace(" ", ""), "(ROOT (X w) (X w) (X w))")
+    for ignored in ("empty nodes left out", "sentences without text", "sentences with lifted arcs"):
+        del counts[ignored]
+    assert {name: n for name, n in counts.items() if n} == counted
+    _, bad = read_file("conllu", file)
+    assert len(bad) == ("_" in heads)
+
+
 # "du" is "de" and "le", which hang on "chat"; "noir" hangs on "le" alone, and "le" on "de" too.
 RANGE = """1-2	du	_	_	_	_	_	_	_	_
 1	de	_	ADP	_	_	3	case	3:case	_
@@ -96,7 +128,7 @@ def test_words_of_several(file: Path, surface: bool, enhanced: bool, words: str,
 @pytest.mark.parametrize(
     ("deps", "line", "reason"),
     [
-        ("_", 1, "no enhanced dependencies in the ninth column, DEPS"),
+        ("_", 1, "no enhanced dependencies in the column DEPS"),
         ("x:nsubj", 1, "the enhanced head of word 1 is 'x', no number"),
         ("1:a|", 1, "the enhanced head of word 1 is '', no number"),
         ("-1:a", 1, "the enhanced head of word 1 is '-1', no number"),
