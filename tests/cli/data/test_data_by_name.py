@@ -257,10 +257,7 @@ def test_a_server_of_short_ranges(server: Server) -> None:
     ("place", "said"),
     [
         ("http://[::1", "not an address, or one that leads to none: Invalid IPv6 URL"),
-        (
-            "http://[x]/y",
-            "not an address, or one that leads to none: 'x' does not appear to be an IPv4 or IPv6",
-        ),
+        ("http://a..b/y", "not an address, or one that leads to none: "),
         ("http://" + "a" * 70 + "/y", "not an address, or one that leads to none: "),
         ("http://127.0.0.1:port/y", "only 0 of 880000 bytes came: nonnumeric port: 'port'"),
         ("file:///etc/passwd", "HTTP 302 "),
