@@ -109,6 +109,8 @@ folder = sys.argv[1]
 config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
 model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+made = model.generate(**tokenizer("Who", return_tensors="pt"), max_new_tokens=2, do_sample=False)
+assert made.shape == (1, 4)
 config.save_pretrained(sys.argv[2])
 model.save_pretrained(sys.argv[2])
 tokenizer.save_pretrained(sys.argv[2])
