@@ -108,7 +108,7 @@ def _opened(url: str, has: int) -> http.client.HTTPResponse:
         raise _BrokenError(getattr(error.reason, "strerror", None) or error.reason) from error
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenError(error) from error
-    except ValueError as error:  # of an address, also of one that the server names
+    except ValueError as error:  # raised for addresses, also those that a server redirects to
         raise InputError(f"not an address, or one that leads to none: {error}", file=url) from error
     else:
         if answer.status != HTTPStatus.PARTIAL_CONTENT or _begins_at(has, answer):
