@@ -114,7 +114,7 @@ def words(options: argparse.Namespace, model: Any, folder: Path) -> dict[str, An
     ours = model.surprisal([row["item"] + row["word"] for row in rows], nats=True)
     ours = ours[ours.token != "<eos>"]
     own = [
-        ours[(ours.sentence_id == i) & (ours.end > len(row["item"]))].surprisal.iloc[0]
+        ours[(ours.sentence_id == i) & (ours.end > len(row["item"]))].surprisal.sum()
         for i, row in enumerate(rows, start=1)
     ]
     difference = max(abs(a - b) for a, b in zip(theirs, own, strict=True))

@@ -220,6 +220,8 @@ def get_dataset(
         PdtoolsError: if the folder cannot be written, or another process is at work there.
     """
     downloads = Path(f"{Path(output)}.download")
+    if downloads.is_symlink():
+        raise PdtoolsError(f"{downloads}: a symbolic link, which is not followed (delete it)")
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         with locked(downloads / "lock", f"{downloads}: another process is downloading into it"):

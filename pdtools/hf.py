@@ -333,8 +333,8 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         Args:
             input_ids: int64 (B, N). A row that does not begin with ROOT is read as if it did, and several
                 ROOTs at its beginning as one; after its end-of-sentence there may only be padding.
-            attention_mask: int64 (B, N), 0 for padding, which may be on both sides; None: padding tokens at
-                the end of rows are padding.
+            attention_mask: int64 (B, N), 0 for padding; None: none but padding tokens. Padding is on both
+                sides of a text, and not in it.
             labels: int64 (B, N), as in transformers: -100 where nothing is scored.
 
         Returns:
@@ -344,7 +344,8 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             tokens before it, if there are any.
 
         Raises:
-            PdtoolsError: if a row continues after its end-of-sentence.
+            PdtoolsError: if a row continues after its end-of-sentence, or has padding tokens in its text.
+            IndexError: if a token is none of the model's.
         """
         rows, places = self._rows(input_ids, attention_mask)
         logits = self._before_roots(input_ids, places)
@@ -394,11 +395,10 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
         lm = self.lm
         rows, places = [], []
         for b, ids in enumerate(input_ids.cpu().numpy()):
-            if attention_mask is not None:
-                place = np.flatnonzero(attention_mask[b].cpu().numpy())
-            else:
-                real = np.flatnonzero(ids != lm.pad_id)
-                place = np.arange(real[-1] + 1 if len(real) else 0)
+            given = np.ones_like(ids) if attention_mask is None else attention_mask[b].cpu().numpy()
+            real = np.flatnonzero((given != 0) & (ids != lm.pad_id))
+            place = np.flatnonzero(given)
+            place = place[(place >= real[0]) & (place <= real[-1])] if len(real) else real
             ends = np.flatnonzero(ids[place] == lm.eos_id)
             if len(ends):
                 if (ids[place[ends[0] + 1 :]] != lm.pad_id).any():
@@ -409,12 +409,22 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             others = np.flatnonzero(ids[place] != lm.root_id)
             roots = others[0] if len(others) else len(place)
             place = place[max(roots - 1, 0) :]  # several ROOTs are one
-            tokens = ids[place].astype(np.int32)
+            tokens = ids[place]
+            if len(unknown := tokens[(tokens < 0) | (tokens >= lm.vocab_size)]):
+                raise IndexError(f"token {unknown[0]} is none of the model's {lm.vocab_size}")
+            if lm.pad_id in tokens:
+                raise PdtoolsError("padding tokens in a text: padding goes before it or after it")
+            tokens = tokens.astype(np.int32)
             root = [] if len(tokens) and tokens[0] == lm.root_id else [lm.root_id]
             lm.check_length(len(root) + len(tokens) + 1)
             rows.append(np.array([*root, *tokens, lm.end_id], dtype=np.int32))
             places.append(place)
         return rows, places
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        """Return False: nothing is cached, so that ``generate`` need not know of layers."""
+        return False
 
     def prepare_inputs_for_generation(
         self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +59,16 @@ def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
 
 
 def check_no_hub_name(name: str | Path) -> None:
-    """Refuse a name that is no folder and looks like a name of the hub; for readers of folders.
+    """Refuse a name that is no folder and looks like a name of a model; for readers of folders.
 
     Raises:
-        InputError: in that case; it gives the right spelling.
+        InputError: in that case; it gives the right spelling, of a model that comes with pdtools if one is
+            spelled much like it.
     """
     path, name = Path(name), str(name)
     is_misspelled = "/" in name and path.parent.exists()  # a name in a folder that exists here
     if not path.exists() and not is_misspelled and REPOSITORY.fullmatch(name):
-        raise InputError(
-            f"{name} is not a folder; for the model of that name on the Hugging Face hub write {PREFIX}{name}"
-        )
+        says = f"for the model of that name on the Hugging Face hub write {PREFIX}{name}"
+        for meant in get_close_matches(name.lower().replace("_", "-"), BUNDLED, n=1):
+            says = f"did you mean {meant}, {BUNDLED[meant].partition(';')[0]}? If not, {says}"
+        raise InputError(f"{name} is not a folder; {says}")

@@ -19,7 +19,7 @@ from pdtools.files.inputs import (
     sha256_stream,
     utf8_name,
 )
-from pdtools.files.kinds import Kind, check_kind, kind_of, wrong_kind
+from pdtools.files.kinds import Kind, check_kind, check_no_pointers, kind_of, wrong_kind
 from pdtools.files.outputs import (
     atomic_directory,
     atomic_path,
@@ -61,6 +61,7 @@ __all__ = [
     "atomic_text",
     "before_renaming",
     "check_kind",
+    "check_no_pointers",
     "check_output",
     "count_lines",
     "decode_line",

@@ -29,7 +29,7 @@ class _BrokenError(Exception):
 def download(
     url: str, folder: Path, *, size: int, sha256: str, progress: Callable[[int], object] = lambda n: None
 ) -> Path:
-    """Download a file into a folder, named by its SHA-256; until it is whole, ``SHA256.part``.
+    """Download a file into a folder, named by its SHA-256.
 
     A broken connection is opened again, as long as that brings more of the file.
 
@@ -44,70 +44,83 @@ def download(
         InputError: if it cannot be fetched, or is not the file that it should be.
         OSError: if it cannot be written.
     """
-    whole, part = folder / sha256, folder / f"{sha256}.part"
-    if whole.is_file():
-        progress(size)
-        return whole
-    part.touch()
-    most = part.stat().st_size
+    file = folder / sha256
+    is_plain = file.is_file() and not file.is_symlink()
+    if not is_plain or (file.stat().st_size >= size and sha256_file(file) != sha256):
+        file.unlink(missing_ok=True)  # no earlier call left this
+    file.touch()
+    most = file.stat().st_size
     progress(most)
-    while part.stat().st_size < size:
+    while file.stat().st_size < size:
         try:
-            _fetch(url, part, size, progress)
+            _fetch(url, file, size, progress)
             reason = "the connection ended"
         except _BrokenError as error:
             reason = str(error)
-        has = part.stat().st_size
+        has = file.stat().st_size
         if has < size and has <= most:
             hint = _GO_ON if has else "is there a network?"
             raise InputError(f"only {has} of {size} bytes came: {reason}", file=url, hint=hint)
         most = has
-    found = sha256_file(part)
+    found = sha256_file(file)
     if found != sha256:
-        part.unlink()
+        file.unlink()
         raise InputError(
             f"its SHA-256 is {found[:16]}…, and should be {sha256[:16]}…",
             file=url,
             hint="nothing of it is kept; if it is so again, the file there has changed",
         )
-    part.replace(whole)
-    return whole
+    return file
 
 
-def _fetch(url: str, part: Path, size: int, progress: Callable[[int], object]) -> None:
-    """Append the missing part of a file from a server to the part that is here."""
-    has = part.stat().st_size
-    headers = {"User-Agent": f"pdtools/{__version__}"} | ({"Range": f"bytes={has}-"} if has else {})
-    with _opened(urllib.request.Request(url, headers=headers)) as answer:
-        goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT
-        if goes_on and not answer.headers.get("Content-Range", "").startswith(f"bytes {has}-"):
-            raise _BrokenError("the server sends another part of it")
-        if has and not goes_on:
-            progress(-has)  # a server that sends all of it again
+def _fetch(url: str, file: Path, size: int, progress: Callable[[int], object]) -> None:
+    """Append the missing part of a file from a server, or replace it where the server sends no such part."""
+    has = file.stat().st_size
+    with _opened(url, has) as answer:
+        if not _begins_at(has, answer):
+            progress(-has)
             has = 0
-        with part.open("ab" if has else "wb") as stream:
+        is_short = answer.status == HTTPStatus.OK and answer.length is not None and answer.length < size
+        with file.open("ab" if has else "wb") as stream:
             while block := _read(answer):
                 has += len(block)
                 if has > size:
-                    stream.truncate(0)
-                    raise InputError(f"longer than the {size} bytes that it should have", file=url)
+                    break
                 stream.write(block)
                 progress(len(block))
+            if has > size or (is_short and not answer.length):
+                stream.truncate(0)
+                reason = f"{'shorter' if is_short else 'longer'} than the {size} bytes that it should have"
+                raise InputError(reason, file=url)
 
 
-def _opened(request: urllib.request.Request) -> http.client.HTTPResponse:
+def _opened(url: str, has: int) -> http.client.HTTPResponse:
+    """A server's answer: the file from byte ``has`` on, or all of it."""
+    headers = {"User-Agent": f"pdtools/{__version__}"} | ({"Range": f"bytes={has}-"} if has else {})
     try:
+        request = urllib.request.Request(url, headers=headers)
         answer: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_SECONDS)
-        return answer
     except urllib.error.HTTPError as error:
-        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            raise _BrokenError("the file there is shorter") from error
-        hint = "has it moved? pdtools data list --json names its home" if error.code == 404 else _GO_ON
-        raise InputError(f"HTTP {error.code} {error.reason}", file=request.full_url, hint=hint) from error
+        if not (has and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE):
+            hint = "has it moved? pdtools data list --json names its home" if error.code == 404 else _GO_ON
+            raise InputError(f"HTTP {error.code} {error.reason}", file=url, hint=hint) from error
     except urllib.error.URLError as error:
         raise _BrokenError(getattr(error.reason, "strerror", None) or error.reason) from error
     except (OSError, http.client.HTTPException) as error:
         raise _BrokenError(error) from error
+    except ValueError as error:  # raised for addresses, also those that a server redirects to
+        raise InputError(f"not an address, or one that leads to none: {error}", file=url) from error
+    else:
+        if answer.status != HTTPStatus.PARTIAL_CONTENT or _begins_at(has, answer):
+            return answer
+        answer.close()
+        if not has:
+            raise _BrokenError("the server sends another part of it")
+    return _opened(url, 0)
+
+
+def _begins_at(byte: int, answer: http.client.HTTPResponse) -> bool:
+    return str(answer.headers.get("Content-Range", "bytes 0-")).startswith(f"bytes {byte}-")
 
 
 def _read(answer: http.client.HTTPResponse) -> bytes:

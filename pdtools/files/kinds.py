@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import is_stream, open_binary
+from pdtools.files.unchanged import identifying_files
 
 _HEAD = 1 << 14
 _MOST_FILES = 200  # files of a folder that are looked at
@@ -40,8 +41,11 @@ class Kind(Enum):
     REJECTS = "a list of excluded inputs"
     PROMPTS = "prompts of pdtools prompts"
     PARQUET = "a Parquet file"
+    POINTER = "a Git LFS pointer"
 
 
+_LFS = b"version https://git-lfs.github.com/spec/"
+_NO_FILE = "git lfs pull, in its repository, brings the file itself"
 _AFTER_MODEL = "a model goes after --model"
 # Advice when a file of one kind is given in place of another; {path} is the given one.
 _HINTS: dict[Kind, dict[Kind | None, str]] = {
@@ -140,7 +144,7 @@ def wrong_kind(path: str | Path, needed: Kind) -> InputError | None:
         return None
     assert found is not None
     hints = _HINTS[needed]
-    hint = hints.get(found, hints[None]).format(path=path)
+    hint = _NO_FILE if found is Kind.POINTER else hints.get(found, hints[None]).format(path=path)
     return InputError(f"{found.value}, not {needed.value}", file=path, hint=hint)
 
 
@@ -152,6 +156,17 @@ def check_kind(path: str | Path, needed: Kind) -> None:
     """
     if (error := wrong_kind(path, needed)) is not None:
         raise error
+
+
+def check_no_pointers(folder: str | Path) -> None:
+    """Refuse a model's folder in which Git LFS has put pointers in place of files.
+
+    Raises:
+        InputError: naming the first.
+    """
+    for file in identifying_files(Path(folder)):
+        if kind_of(file) is Kind.POINTER:
+            raise InputError(f"{Kind.POINTER.value}, not the file itself", file=file, hint=_NO_FILE)
 
 
 def _of_folder(folder: Path) -> Kind | None:
@@ -188,6 +203,8 @@ def _of_config(path: Path) -> Kind | None:
 def _of_file(path: Path) -> Kind | None:
     with open_binary(path) as stream:
         head = stream.read(_HEAD)
+    if head.startswith(_LFS):
+        return Kind.POINTER
     if head.startswith(b"PAR1"):
         return Kind.PARQUET
     if head.startswith(b"PK\x03\x04"):

@@ -30,6 +30,7 @@ from pdtools.files.system import (
     may_live,
     patiently,
     recover_directory,
+    sync_file_system,
     this_process,
 )
 from pdtools.files.unchanged import check_inputs, input_files, input_folder
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import torch
 
 _TRIES = 9
+_MANY = 1000  # files
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}-\d+-\d*-[0-9a-f]{8}\.tmp")
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _UNWRITABLE = {errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS, errno.ESTALE, errno.ENXIO}
@@ -201,14 +203,17 @@ def _finish(temporary: Path, final: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file or folder to disk, so that a crash of the machine leaves no name without its content."""
+    """Flush a file or folder to disk, so that a crash of the machine leaves no name without its content.
+
+    A folder of many files is flushed with its file system: one by one, files take milliseconds each.
+    """
+    paths = [path]
     if path.is_dir():
-        for folder, _, files in os.walk(path, topdown=False):
-            for name in files:
-                _sync_one(Path(folder, name))
-            _sync_one(Path(folder))
-    else:
-        _sync_one(path)
+        walked = list(os.walk(path, topdown=False))
+        paths = [Path(folder, name) for folder, _, files in walked for name in (*files, "")]
+    if len(paths) < _MANY or not sync_file_system(path):
+        for each in paths:
+            _sync_one(each)
 
 
 def _sync_one(path: Path) -> None:

@@ -92,7 +92,7 @@ def patiently(rename: Callable[[Path, Path], object], old: Path, new: Path) -> N
 
 def exchange(one: Path, other: Path) -> bool:
     """Exchange two files or folders atomically; False where the system cannot."""
-    function = _renameat2()
+    function = _of_libc("renameat2", "c_int", "c_char_p", "c_int", "c_char_p", "c_uint")
     if function is None:
         return False
     if function(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _RENAME_EXCHANGE) == 0:
@@ -105,16 +105,35 @@ def exchange(one: Path, other: Path) -> bool:
     raise OSError(number, os.strerror(number), str(other))
 
 
+def sync_file_system(folder: Path) -> bool:
+    """Flush all of the file system that holds a folder to disk; False where the system cannot."""
+    function = _of_libc("syncfs", "c_int")
+    if function is None:
+        return False
+    import ctypes
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        if function(descriptor) == 0:
+            return True
+        number = ctypes.get_errno()
+    finally:
+        os.close(descriptor)
+    if number in CANNOT:
+        return False
+    raise OSError(number, os.strerror(number))
+
+
 @cache
-def _renameat2() -> Any:
-    """The C function ``renameat2`` of Linux's glibc 2.28 or later; None elsewhere."""
+def _of_libc(name: str, *arguments: str) -> Any:
+    """A function of the C library that returns an int: one that Linux's glibc has; None elsewhere."""
     import ctypes
 
     try:
-        function = ctypes.CDLL(None, use_errno=True).renameat2
+        function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError, TypeError):
         return None
-    function.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    function.argtypes = [getattr(ctypes, each) for each in arguments]
     return function
 
 

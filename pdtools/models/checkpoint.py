@@ -18,6 +18,7 @@ from pdtools.files import (
     Kind,
     atomic_directory,
     check_kind,
+    check_no_pointers,
     read_json,
     recover_directory,
     utf8_name,
@@ -196,6 +197,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
             or labels are not the ones of its training.
     """
     folder = checkpoint_folder(path)
+    check_no_pointers(folder)
     check_checksums(folder)
     config_path = folder / CONFIG_FILE
     config = read_json(config_path)
@@ -225,6 +227,10 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
             f"{tokenizer.vocab_size}",
             file=folder,
         )
+    for name in ("root_id", "eos_id", "pad_id", "n_labels"):
+        given = getattr(tokenizer, name)
+        if (ours := getattr(model_config, name, given)) != given:
+            raise InputError(f"config.{name} is {ours}, but {given} in the tokenizer", file=config_path)
     weights = _read_weights(folder / WEIGHTS_FILE)
     _check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
     model = build_model(config["model"], model_config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import gzip
 import json
@@ -21,7 +22,7 @@ import zstandard
 from pdtools import files
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import read_results
-from pdtools.files import outputs
+from pdtools.files import outputs, system
 from pdtools.files.inputs import read_bytes
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.files.zips import list_zip
@@ -435,6 +436,35 @@ def test_a_system_that_syncs_only_files_open_for_writing(
     wanted = [".x.json", ".x.txt.gz", "rejects.jsonl", *trees] * 2
     assert sorted(re.sub(r"\.[0-9a-f]{8}-.*tmp", "", name) for name in synced) == sorted(wanted)
     assert sorted(os.listdir(tmp_path)) == ["d", "x.json", "x.txt.gz"]
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("error", [None, errno.ENOSYS, errno.EIO])
+def test_a_folder_of_many_files_is_synced_at_once(
+    error: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it has its temporary name; file by file where the system cannot, and not at all if it fails."""
+    happened: list[str] = []
+    real_sync = os.fsync
+
+    def sync_all(descriptor: int) -> int:
+        happened.append(
+            "all" if list(tmp_path.glob(".d.*.tmp")) and not (tmp_path / "d").exists() else "late"
+        )
+        ctypes.set_errno(error or 0)
+        return -1 if error else 0
+
+    def sync(descriptor: int) -> None:
+        happened.append("one")
+        real_sync(descriptor)
+
+    monkeypatch.setattr(system, "_of_libc", lambda name, *types: sync_all if name == "syncfs" else None)
+    monkeypatch.setattr(os, "fsync", sync)
+    with contextlib.suppress(PdtoolsError), files.atomic_directory(tmp_path / "d", kind="data") as folder:
+        for i in range(1000):
+            (folder / str(i)).touch()
+    assert (tmp_path / "d").exists() == (error != errno.EIO)
+    assert happened == ["all"] + ["one"] * {None: 1, errno.ENOSYS: 1003, errno.EIO: 0}[error]
 
 
 def test_bad_utf8_is_named_by_line(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pdtools.cli.main import run
 from pdtools.files import Kind, kind_of, wrong_kind
 from pdtools.trees import Tree
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))"
 PAIR = json.dumps({"sentence_good": "He runs.", "sentence_bad": "He run.", "UID": "x", "pairID": "0"})
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 SUITE = json.dumps({"meta": {"name": "x"}, "predictions": [], "items": []}, indent=1)
 
 
@@ -45,6 +47,7 @@ SUITE = json.dumps({"meta": {"name": "x"}, "predictions": [], "items": []}, inde
         (json.dumps({"file": "a", "line": 1, "reason": "long", "text": "x"}), Kind.REJECTS),
         ("[{}]", None),
         ("PAR1", Kind.PARQUET),
+        (POINTER, Kind.POINTER),
         ("", None),
         ("{", None),
         ("\0", None),
@@ -55,6 +58,29 @@ def test_files(text: str, kind: Kind | None, tmp_path: Path) -> None:
     (tmp_path / "packed.gz").write_bytes(gzip.compress(text.encode()))
     assert kind_of(tmp_path / "plain") is kind
     assert kind_of(tmp_path / "packed.gz") is kind
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (["eval-blimp", "--model", "english-base", "-o", "r"], "pairs.jsonl"),
+        (["eval-blimp", "--model", "english-base", "-o", "r"], "pairs.zip"),
+        (["surprisal", "--model", "english-base"], "text.txt"),
+        (["tapes", "-o", "r"], "some.trees"),
+    ],
+)
+def test_pointers_of_git_lfs_are_no_data(
+    command: list[str],
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(POINTER)
+    assert run([command[0], name, *command[1:], "-q"]) == 1
+    assert capsys.readouterr().err.startswith(f"pdtools: {name}: a Git LFS pointer, not ")
+    assert not Path("r").exists()
 
 
 def test_what_cannot_be_read_is_of_no_kind(tmp_path: Path) -> None:

@@ -37,11 +37,19 @@ def ends(model: Any, tokenizer: Any, texts: list[tuple[str, int]]) -> list[float
     return (chosen * scored).sum(1).tolist()
 
 
-def next_word(model: Any, tokenizer: Any, text: str, word: str) -> float:
-    """The first token of a word after a text: the last row after a call with default arguments."""
-    logits = model(**tokenizer(text, return_tensors="pt")).logits[:, -1, :]
-    target = tokenizer(word, add_special_tokens=False)["input_ids"][0]
-    return math.log(torch.softmax(logits[0], dim=-1)[target].item())
+def word_after(model: Any, tokenizer: Any, text: str, word: str) -> float:
+    """A word after a text: each of its tokens from the last row after a call with default arguments.
+
+    Later tokens are asked for as text, after the text with the earlier ones.
+    """
+    total = 0.0
+    for i, token in enumerate(tokenizer(word, add_special_tokens=False)["input_ids"]):
+        part = tokenizer.decode(token)
+        asked = token if i == 0 else tokenizer(part, add_special_tokens=False)["input_ids"][0]
+        logits = model(**tokenizer(text, return_tensors="pt")).logits[:, -1, :]
+        total += math.log(torch.softmax(logits[0], dim=-1)[asked].item())
+        text += part
+    return total
 
 
 def answers(folder: str, questions: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +63,7 @@ def answers(folder: str, questions: dict[str, Any]) -> dict[str, Any]:
     alone = [(tokenizer.bos_token + word, len(word)) for word in questions["alone"]]
     return {
         "pairs": ends(model, tokenizer, questions["pairs"]),
-        "words": [next_word(model, tokenizer, *each) for each in questions["words"]],
+        "words": [word_after(model, tokenizer, *each) for each in questions["words"]],
         "alone": ends(model, tokenizer, alone),
         "loaded": [type(tokenizer).__name__, type(model).__name__],
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from action_oracle import action_model
 from model_oracle import small_model
 
 from pdtools.errors import InputError, PdtoolsError
@@ -124,6 +125,34 @@ def test_other_versions_models_and_settings_are_named(folder: Path) -> None:
             load_checkpoint(folder)
 
 
+def test_tokens_that_are_others_in_the_tokenizer_are_named(folder: Path, tokenizer: Tokenizer) -> None:
+    """For each kind of model; more tokens than the tokenizer has are allowed."""
+    labelled = train_word_tokenizer(["a", "b"]).with_labels(["NP", "VP"])
+    save_checkpoint(folder.parent / "tg", action_model("tg", "relative"), labelled, shards=SHARDS)
+    wide = small_model("transformer", vocab_size=tokenizer.vocab_size + 3)
+    save_checkpoint(folder.parent / "wide", wide, tokenizer, shards=SHARDS)
+    load_checkpoint(folder.parent / "wide")
+    for name, changes in (
+        ("best", {"root_id": 2, "eos_id": 1}),
+        ("best", {"eos_id": 4}),
+        ("wide", {"pad_id": 7}),
+        ("tg", {"root_id": 0, "pad_id": 1}),
+        ("tg", {"n_labels": 3}),
+    ):
+        place = folder.parent / name
+        (place / CHECKSUMS_FILE).unlink(missing_ok=True)
+        saved = json.loads((place / "config.json").read_text())
+        edit(place / "config.json", config={**saved["config"], **changes})
+        (key, value), *_ = changes.items()
+        ours = getattr(labelled, key)
+        with pytest.raises(
+            InputError, match=rf"config\.json: config\.{key} is {value}, but {ours} in the tok"
+        ):
+            load_checkpoint(place)
+        edit(place / "config.json", config=saved["config"])
+        load_checkpoint(place)
+
+
 @pytest.mark.parametrize("summed", [True, False])
 def test_damaged_weights_are_named(summed: bool, folder: Path) -> None:
     if not summed:
@@ -136,6 +165,16 @@ def test_damaged_weights_are_named(summed: bool, folder: Path) -> None:
             load_checkpoint(folder)
     file.unlink()
     with pytest.raises(PdtoolsError, match="incomplete"):
+        load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("summed", [True, False])
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_a_pointer_of_git_lfs_is_named(name: str, summed: bool, folder: Path) -> None:
+    if not summed:
+        (folder / CHECKSUMS_FILE).unlink()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    with pytest.raises(InputError, match=f"{name}: a Git LFS pointer, not the file itself .git lfs pull"):
         load_checkpoint(folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import importlib.util
 import json
 import os
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -109,6 +111,8 @@ folder = sys.argv[1]
 config = AutoConfig.from_pretrained(folder, trust_remote_code=True)
 tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
 model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+made = model.generate(**tokenizer("Who", return_tensors="pt"), max_new_tokens=2, do_sample=False)
+assert made.shape == (1, 4)
 config.save_pretrained(sys.argv[2])
 model.save_pretrained(sys.argv[2])
 tokenizer.save_pretrained(sys.argv[2])
@@ -308,6 +312,25 @@ def test_a_space_before_the_first_word_counts_in_raw_text(exported: dict[str, Pa
     assert tokenizer.decode(ids) == word
 
 
+def test_a_space_before_a_sentence_is_read_in_exports_alone(exported: dict[str, Path]) -> None:
+    """As lm-evaluation-harness asks for pairs: ROOT, and the tokens of the sentence after a space."""
+    import torch
+
+    folder, text = exported["raw"], SENTENCES[0]
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    tokenizer = tokenizer_of(folder)
+
+    def total(text: str) -> float:
+        ids = torch.tensor([[1, *tokenizer(text, add_special_tokens=False)["input_ids"]]])
+        chosen = model(ids).logits[:, :-1].gather(2, ids[:, 1:, None])
+        return float(chosen.sum().detach())
+
+    table = pdtools.load(folder).surprisal([text, f" {text}"], nats=True)
+    ours = -table[table.token != "<eos>"].groupby("sentence_id").surprisal.sum()
+    assert ours.tolist() == pytest.approx([total(text)] * 2, abs=1e-4)
+    assert abs(total(f" {text}") - total(text)) > 0.01
+
+
 # --- rows -------------------------------------------------------------------------------------
 
 
@@ -350,7 +373,7 @@ def test_what_babylm_asks(exported: dict[str, Path], tmp_path: Path) -> None:
         begun, end = texts[0].rsplit(" ", 1)
         questions[str(folder)] = {
             "pairs": [(text, len(text) if i else len(text) - len(begun)) for i, text in enumerate(texts)],
-            "words": [(begun, " " + end.removesuffix("."))],
+            "words": [(begun, " " + end.removesuffix(".")), *[(begun, " doghouses")] * (name == "raw")],
             "alone": [texts[-1].split()[0]],
         }
     done = program([HELPERS / "babylm_calls.py"], tmp_path / "cache", given=json.dumps(questions))
@@ -360,13 +383,46 @@ def test_what_babylm_asks(exported: dict[str, Path], tmp_path: Path) -> None:
         assert found["loaded"] == ["PdtoolsTokenizer", "PdtoolsForCausalLM"]
         expected = [sum(after(folder, text, len(text) - length)) for text, length in asked["pairs"]]
         assert found["pairs"] == pytest.approx(expected, abs=1e-4), name
-        ((begun, word),) = asked["words"]
-        assert found["words"] == pytest.approx(after(folder, begun + word, len(begun))[:1], abs=1e-4), name
+        words = [sum(after(folder, begun + word, len(begun))) for begun, word in asked["words"]]
+        assert found["words"] == pytest.approx(words, abs=1e-4), name
         assert found["alone"] == pytest.approx([sum(after(folder, asked["alone"][0], 0))], abs=1e-4), name
         if name not in BEAMS:  # nothing is dropped
             table = pdtools.load(folder).surprisal(MODELS[name], nats=True)
             of_texts = table[table.token != "<eos>"].groupby("sentence_id").surprisal.sum()
             assert found["pairs"][1:] == pytest.approx((-of_texts).tolist()[1:], abs=1e-4), name
+
+
+def test_our_comparison_with_babylm_takes_whole_words(
+    exported: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a pipeline in its place that gives each token's log p after the tokens before it."""
+    import torch
+
+    monkeypatch.syspath_prepend(str(HELPERS.parents[1] / "benchmarks"))
+    import babylm
+
+    lengths = []
+
+    def pipeline(module: str, options: Any, *arguments: str | Path) -> None:
+        assert (module, arguments[0], arguments[2]) == ("reading.run", "--data_path", "--output_dir")
+        model = transformers.AutoModelForCausalLM.from_pretrained(options.model)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(options.model)
+        Path(arguments[3]).mkdir()
+        with open(arguments[1], newline="") as table, Path(arguments[3], "prediction.jsonl").open("w") as out:
+            for row in csv.DictReader(table):
+                word = tokenizer(row["word"], add_special_tokens=False)["input_ids"]
+                ids = torch.tensor([tokenizer(row["item"])["input_ids"] + word])
+                with torch.no_grad():
+                    logprobs = model(ids).logits.log_softmax(-1)[0, -1 - len(word) : -1]
+                value = logprobs[torch.arange(len(word)), word].sum().item()
+                lengths.append(len(word))
+                out.write(json.dumps({"Logprob": -value}) + "\n")
+
+    monkeypatch.setattr(babylm, "pipeline", pipeline)
+    found = babylm.words(SimpleNamespace(model=exported["raw"]), pdtools.load(exported["raw"]), tmp_path)
+    assert found["compared"] == len(lengths) > 20
+    assert max(lengths) > 1
+    assert found["difference"] < 1e-4
 
 
 # --- harnesses that may be installed ----------------------------------------------------------

@@ -35,7 +35,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     special = {"vocab_size": tokenizer.vocab_size, "pad_id": 0, "root_id": 1, "eos_id": 2}
     recurrent = build_model("rnn", RecurrentConfig(**special, hidden_size=8))
     save_checkpoint(folder / "rnn", recurrent, tokenizer, shards=SHARDS)
-    return {**found, "tg": folder / "tg", "rnn": folder / "rnn"}
+    gilt = tiny_model("gilt", vocab_size=tokenizer.vocab_size, feature_width=6)
+    save_checkpoint(folder / "gilt", gilt, tokenizer, shards=SHARDS)
+    return {**found, **{name: folder / name for name in ("tg", "rnn", "gilt")}}
 
 
 def load(folder: Path, **options: Any) -> tuple[Any, Any]:
@@ -98,6 +100,51 @@ def test_rows_without_root_and_without_a_mask(folders: dict[str, Path]) -> None:
     assert not after_the_end[4:].any()
     with pytest.raises(PdtoolsError, match="goes on after its end-of-sentence"):
         model(torch.tensor([[1, 3, 2, 4]]))
+
+
+KINDS = ["base", "head", "pushdown", "tg", "rnn", "gilt"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_needs_no_mask(folders: dict[str, Path], kind: str) -> None:
+    """On either side, also if a mask of ones says that it is none; not in a text."""
+    model, _ = load(folders[kind], beam=50)
+    ids = torch.tensor([[0, 0, 0, 1, 3, 4, 5], [0, 1, 4, 4, 3, 0, 0], [1, 3, 4, 5, 2, 0, 0]])
+    with torch.no_grad():
+        expected = model(ids, attention_mask=(ids != 0).long()).logits
+        for mask in (None, torch.ones_like(ids)):
+            torch.testing.assert_close(model(ids, attention_mask=mask).logits, expected)
+        alone = model(ids[:1, 3:]).logits
+        torch.testing.assert_close(expected[:1, 3:], alone)
+        assert not expected[ids == 0].any()
+        for mask in (None, torch.ones(1, 5, dtype=torch.int64)):
+            with pytest.raises(PdtoolsError, match="padding tokens in a text"):
+                model(torch.tensor([[1, 3, 0, 4, 0]]), attention_mask=mask)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("token", [6, -1, 2**32 + 3])
+def test_tokens_that_the_model_does_not_have(folders: dict[str, Path], kind: str, token: int) -> None:
+    model, _ = load(folders[kind], beam=50)
+    with pytest.raises(IndexError, match=f"token {token} is none of the model's 6"):
+        model(torch.tensor([[1, 3, token, 4]]))
+    hidden = model(torch.tensor([[1, 3, token]]), attention_mask=torch.tensor([[1, 1, 0]]))
+    assert hidden.logits.isfinite().all()  # what a mask hides is not read
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"use_cache": True}, {"num_beams": 2}])
+def test_generation_asks_for_no_layers(folders: dict[str, Path], kind: str, options: dict[str, Any]) -> None:
+    """A cache of transformers has a number of layers, which our configurations do not tell."""
+    model, tokenizer = load(folders[kind], beam=5)
+    assert not hasattr(model.config, "num_hidden_layers")
+    begun = tokenizer(["a b", "c"], padding=True, padding_side="left", return_tensors="pt")
+    made = model.generate(**begun, max_new_tokens=2, do_sample=False, **options)
+    assert torch.equal(made[:, : begun["input_ids"].shape[1]], begun["input_ids"])
+    # Transformers 5 makes a cache unless the configuration of generation says not to.
+    model.generation_config.use_cache = True
+    again = model.generate(**begun, max_new_tokens=2, do_sample=False, **options)
+    assert torch.equal(made, again)
 
 
 def test_what_a_beam_drops_is_missing_from_logits(folders: dict[str, Path]) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from pdtools.errors import InputError
 from pdtools.files import read_bytes, read_lines
@@ -14,12 +14,45 @@ from pdtools.files import read_bytes, read_lines
 Lines = Iterator[tuple[int, Mapping[str, Any] | None]]
 
 
-class _Plain(pickle.Unpickler):
-    """An unpickler of dict, list, tuple and str: everything that calls functions by name is refused."""
+class _Named(dict[str, Any]):
+    """A dict whose keys are strings. Hashing a deeply nested tuple would overflow the stack of C."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if not isinstance(key, str):
+            raise pickle.UnpicklingError("a key that is no string")
+        super().__setitem__(key, value)
+
+
+def _load_dict(unpickler: Any) -> None:
+    items, made = unpickler.pop_mark(), _Named()
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        made[key] = value
+    unpickler.append(made)
+
+
+def _refuse_set(_: Any) -> NoReturn:
+    raise pickle.UnpicklingError("a set, which is no plain data")
+
+
+class _Plain(pickle._Unpickler):
+    """An unpickler of dict, list, tuple and str: everything that calls functions by name is refused.
+
+    The one of Python, since that of C allocates as much memory as a damaged file says.
+    """
 
     def find_class(self, module: str, name: str) -> NoReturn:
         """Refuse every name."""
         raise pickle.UnpicklingError(f"{module}.{name}, which is no plain data")
+
+    dispatch: ClassVar[dict[int, Any]] = {
+        **pickle._Unpickler.dispatch,
+        pickle.EMPTY_DICT[0]: lambda self: self.append(_Named()),
+        pickle.DICT[0]: _load_dict,
+        pickle.EMPTY_SET[0]: _refuse_set,
+        pickle.FROZENSET[0]: _refuse_set,
+    }
 
 
 def lm_syneval(name: str) -> Lines:
@@ -39,7 +72,7 @@ def lm_syneval(name: str) -> Lines:
             if not isinstance(each, tuple) or len(each) < 2 or not all(isinstance(s, str) for s in each):
                 raise InputError("not conditions with tuples of sentences", file=name, line=number)
             for which, wrong in enumerate(each[1:], start=1):
-                about = {"condition": str(condition), "right": each[0], "wrong": wrong, "which": str(which)}
+                about = {"condition": condition, "right": each[0], "wrong": wrong, "which": str(which)}
                 yield number, about
 
 

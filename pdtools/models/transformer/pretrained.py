@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from pdtools.errors import InputError
-from pdtools.files import Kind, check_kind, read_json, utf8_name
+from pdtools.files import Kind, check_kind, check_no_pointers, read_json, utf8_name
 from pdtools.model_names import check_no_hub_name
 
 # The kind among our models that these models are.
@@ -99,6 +99,7 @@ def _read_config(folder: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
     check_no_hub_name(folder)
     file = Path(folder, "config.json")
     check_kind(folder, Kind.HUGGING_FACE)
+    check_no_pointers(folder)
     config = read_json(file)
     kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in ("gpt2", "roberta"):

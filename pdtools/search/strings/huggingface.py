@@ -18,7 +18,7 @@ from torch import Tensor
 
 from pdtools.devices import warn_of_slow_bf16, widest_float
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
-from pdtools.files import read_json
+from pdtools.files import check_no_pointers, read_json
 from pdtools.search import encoding
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows
@@ -114,6 +114,7 @@ def _load(folder: str) -> tuple[Any, Any]:
         from transformers.utils import logging
     except ImportError as error:
         raise MissingDependencyError("transformers", "hf") from error
+    check_no_pointers(folder)
     # Without the second option transformers may ask on the terminal whether to run a folder's code.
     options = {"local_files_only": True, "trust_remote_code": False}
     verbosity, has_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

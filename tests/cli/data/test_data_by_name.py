@@ -43,6 +43,8 @@ class Server(ThreadingHTTPServer):
     Attributes:
         ranges: whether it knows them.
         shift: how many bytes further its ranges begin than was asked for.
+        most: the bytes of its longest range.
+        leads: where it sends who asks, instead of an answer.
         cut: after how many bytes of an answer each connection ends; of the following ones, the next number.
         stall: whether it waits there instead, until it is released.
     """
@@ -53,6 +55,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.ranges, self.shift, self.stall = True, 0, threading.Event()
+        self.most, self.leads = 1 << 30, ""
         self.cut: list[int] = []
         self.asked: list[tuple[str, str | None]] = []
         self.stall.set()
@@ -74,6 +77,11 @@ class _Handler(BaseHTTPRequestHandler):
         path, asked = self.path[1:], self.headers.get("Range")
         self.server.asked.append((path, asked))
         data = self.server.files.get(path)
+        if self.server.leads:
+            self.send_response(302)
+            self.send_header("Location", self.server.leads)
+            self.end_headers()
+            return
         if data is None:
             self.send_error(404)
             return
@@ -83,11 +91,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(416)
             return
         self.send_response(206 if begin else 200)
+        stop = min(len(data), begin + self.server.most) if begin else len(data)
         if begin:
-            self.send_header("Content-Range", f"bytes {begin}-{len(data) - 1}/{len(data)}")
-        self.send_header("Content-Length", str(len(data) - begin))
+            self.send_header("Content-Range", f"bytes {begin}-{stop - 1}/{len(data)}")
+        self.send_header("Content-Length", str(stop - begin))
         self.end_headers()
-        end = begin + self.server.cut.pop(0) if self.server.cut else len(data)
+        end = begin + self.server.cut.pop(0) if self.server.cut else stop
         self.wfile.write(data[begin:end])
         self.wfile.flush()
         self.server.stall.wait(20)
@@ -219,18 +228,78 @@ def test_a_file_that_is_not_the_one(server: Server, capfd: pytest.CaptureFixture
     assert "x.trees: HTTP 404 Not Found" in failed(capfd, mine)
     assert os.listdir() == ["mine.toml"]
     server.files["x.trees"] = TREES[:1000]
-    assert f"only 1000 of {len(TREES)} bytes came: the file there is shorter" in failed(capfd, mine)
+    assert f"shorter than the {len(TREES)} bytes that it should have" in failed(capfd, mine)
+    assert os.listdir() == ["mine.toml"]
 
 
-def test_a_range_that_was_not_asked_for(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("shift", [44, len(TREES)])
+def test_a_server_that_answers_another_range(
+    server: Server, shift: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Or that has none there: it is asked for all of the file."""
     mine = record(server, x_trees=TREES)
-    server.cut, server.shift = [300_000], 44
-    said = failed(capfd, mine)
-    assert f"only 300000 of {len(TREES)} bytes came: the server sends another part of it" in said
-    server.shift = 0
+    server.cut, server.shift = [300_000], shift
     assert run(["data", "get", mine]) == 0
-    assert server.asked[-1] == ("x.trees", "bytes=300000-")
+    assert [asked for _, asked in server.asked] == [None, "bytes=300000-", None]
     assert Path("mine/x.trees").read_bytes() == TREES
+
+
+def test_a_server_of_short_ranges(server: Server) -> None:
+    mine = record(server, x_trees=TREES)
+    server.cut, server.most = [300_000], 250_000
+    assert run(["data", "get", mine]) == 0
+    asked = [asked for _, asked in server.asked]
+    assert asked == [None, "bytes=300000-", "bytes=550000-", "bytes=800000-"]
+    assert Path("mine/x.trees").read_bytes() == TREES
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("http://[::1", "not an address, or one that leads to none: Invalid IPv6 URL"),
+        ("http://a..b/y", "not an address, or one that leads to none: "),
+        ("http://" + "a" * 70 + "/y", "not an address, or one that leads to none: "),
+        ("http://127.0.0.1:port/y", "only 0 of 880000 bytes came: nonnumeric port: 'port'"),
+        ("file:///etc/passwd", "HTTP 302 "),
+    ],
+)
+def test_a_redirection_to_nowhere(
+    server: Server, place: str, said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mine = record(server, x_trees=TREES)
+    server.leads = place
+    assert said in failed(capfd, mine)
+    assert os.listdir() == ["mine.toml"]
+
+
+@pytest.mark.parametrize("there", ["nothing", "too short", "another", "too long", "a link", "the file"])
+def test_a_file_of_its_name_is_not_trusted(server: Server, there: str, tmp_path: Path) -> None:
+    mine = record(server, x_trees=TREES)
+    Path("mine.download").mkdir()
+    file = Path("mine.download", hashlib.sha256(TREES).hexdigest())
+    found = {"nothing": b"", "too short": TREES[:5000], "another": TREES.replace(b"dog", b"cat")}
+    found |= {"too long": TREES + b" ", "a link": TREES[:7], "the file": TREES}
+    (tmp_path / "somebody's" if there == "a link" else file).write_bytes(found[there])
+    if there == "a link":
+        file.symlink_to(tmp_path / "somebody's")
+    assert run(["data", "get", mine]) == 0
+    wanted = {"too short": ["bytes=5000-"], "the file": []}
+    assert [asked for _, asked in server.asked] == wanted.get(there, [None])
+    assert Path("mine/x.trees").read_bytes() == TREES
+    assert not Path("mine/x.trees").is_symlink()
+    assert not Path("mine.download").exists()
+    if there == "a link":
+        assert (tmp_path / "somebody's").read_bytes() == TREES[:7]
+
+
+def test_a_linked_folder_of_downloads(
+    server: Server, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mine = record(server, x_trees=TREES)
+    (tmp_path / "elsewhere").mkdir()
+    Path("mine.download").symlink_to("elsewhere")
+    assert "mine.download: a symbolic link, which is not followed (delete it)" in failed(capfd, mine)
+    assert not list(Path("elsewhere").iterdir())
 
 
 def test_no_network(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
@@ -243,7 +312,7 @@ def test_no_network(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
     assert os.listdir() == ["mine.toml"]
 
 
-@pytest.mark.parametrize("ending", [".part", ".trees"])
+@pytest.mark.parametrize("ending", [hashlib.sha256(TREES).hexdigest(), ".trees"])
 def test_a_full_disk(
     server: Server, ending: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

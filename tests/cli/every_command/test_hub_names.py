@@ -29,16 +29,37 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize("name", ["gpt2", "EleutherAI/pythia-70m"])
+@pytest.mark.parametrize("name", ["gpt2", "EleutherAI/pythia-70m", "englsh"])
 def test_one_line_says_what_to_write(command: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("data").mkdir()
     Path("data/a.txt").write_text("a\n")
     Path("times.tsv").write_text("item\tword_number\tword\tsubject\ttime\n1\t1\ta\ts\t300\n")
     option = {"train": "--init", "blocks": "--tokenizer"}.get(command, "--model")
     assert run([*COMMANDS[command], option, name]) == 1
-    said = f"{name} is not a folder; for the model of that name on the Hugging Face hub write hf:{name}"
+    said = f"or the model of that name on the Hugging Face hub write hf:{name}"
+    ours = "did you mean english, the Pushdown LM of English? If not, f"
+    said = f"{name} is not a folder; " + (ours if name == "englsh" else "f") + said
     assert capsys.readouterr() == ("", f"pdtools: {said}\n")
     assert not Path("out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("English", "english"),
+        ("english_base", "english-base"),
+        ("enlgish-base", "english-base"),
+        ("demobase", "demo-base"),
+        ("my-model", None),
+        ("runs", None),
+    ],
+)
+def test_what_was_meant(name: str, meant: str | None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["surprisal", "--text", "a", "--model", name]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert (f"; did you mean {meant}, " in said) == (meant is not None)
+    assert f"write hf:{name}" in said
 
 
 def test_a_misspelled_path_is_no_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -324,6 +326,41 @@ def test_a_pickle_that_calls_something_is_refused(tmp_path: Path, capsys: pytest
         with pytest.raises(InputError):
             Items(tmp_path, read_benchmark("lm-syneval"))
     assert "it ran" not in capsys.readouterr().out
+
+
+NESTED = b")" + b"\x85" * 200_000  # a tuple in a tuple in a tuple
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (b"\x80\x02}" + NESTED + b"]s.", "a key that is no string"),
+        (b"\x80\x02(" + NESTED + b"]d.", "a key that is no string"),
+        (b"\x80\x02}(" + NESTED + b"]u.", "a key that is no string"),
+        (b"\x80\x04\x8f(" + NESTED + b"\x90.", "a set, which is no plain data"),
+        (b"\x80\x04(" + NESTED + b"\x91.", "a set, which is no plain data"),
+        (b"\x80\x02}X\x01\x00\x00\x00a](" + NESTED + b"X\x01\x00\x00\x00btas.", "not conditions with tuples"),
+        (
+            b"\x80\x02}X\x01\x00\x00\x00a" + b"]" * 200_000 + b"a" * 199_999 + b"s.",
+            "not conditions with tuples",
+        ),
+        (b"\x80\x02}r\xff\xff\xff\x7fK\x01s.", "not a pickle of plain data"),  # a memo of 16 GB, for C
+    ],
+)
+def test_pickles_that_would_end_the_process(tmp_path: Path, bad: bytes, reason: str) -> None:
+    """In a process of its own, which must live to say why."""
+    write(tmp_path, {"a.pickle": bad})
+    code = (
+        "import sys; from pdtools.evaluation.benchmark.readers import lm_syneval\n"
+        "try: list(lm_syneval(sys.argv[1]))\nexcept Exception as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "a.pickle")], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"InputError {tmp_path / 'a.pickle'}:")
+    assert reason in done.stdout
+    assert done.stdout.count("\n") == 1
 
 
 @pytest.mark.parametrize(

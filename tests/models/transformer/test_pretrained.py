@@ -114,6 +114,13 @@ def test_new_tokens_take_no_probability_from_those_that_are_known(tmp_path: Path
     torch.testing.assert_close(found, logits.log_softmax(-1), rtol=0, atol=0.01)
 
 
+def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:
+    saved("gpt2", tmp_path)
+    (tmp_path / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\nsize 12345\n")
+    with pytest.raises(PdtoolsError, match=r"model\.safetensors: a Git LFS pointer, not the file itself"):
+        read_pretrained(tmp_path)
+
+
 def test_weights_in_several_files(tmp_path: Path) -> None:
     theirs = saved("gpt2", tmp_path / "one")
     theirs.save_pretrained(tmp_path / "many", safe_serialization=True, max_shard_size="4KB")
