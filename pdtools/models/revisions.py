@@ -14,12 +14,11 @@ from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, remove_stale, write_json
-from pdtools.files.manifest import MANIFEST, growing
+from pdtools.files.manifest import MANIFEST, growing, paths_below
 from pdtools.models.checkpoint import BEST_FOLDER, CONFIG_FILE, checkpoint_folder
 
 MAIN, RECORD = "main", "revisions.json"
 _KEPT = re.compile(r"step-(\d+)")
-_PARTS = rf"{re.escape(RECORD)}|{MAIN}|chck_\d+[Mk]?|step-\d+"
 
 
 def revisions_of(run: str | Path) -> dict[str, Path]:
@@ -69,11 +68,11 @@ def revisions_to_write(output: str | Path, names: Sequence[str], about: Mapping[
         if read_json(folder / RECORD) != recorded:
             reason = "revisions that were made of something else, or otherwise"
             raise PdtoolsError(f"{output}: holds {reason} (delete it, or choose another name)")
-    elif folder.is_dir() and any(path.name != MANIFEST for path in folder.iterdir()):
+    elif {*paths_below(folder)} - {MANIFEST}:
         raise PdtoolsError(f"{output}: exists already (choose another name)")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / MANIFEST, growing("exported revisions", _PARTS))
+        write_json(folder / MANIFEST, growing("exported revisions"))
         write_json(folder / RECORD, recorded)
     for name in names:
         remove_stale(folder / name)

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from pdtools import __version__
 from pdtools.cli.main import run
+from pdtools.revision import code_digest
 
 EARLIER = Path(__file__).parents[1] / "earlier"
 CPU = ("--device", "cpu", "--threads", "1", "--quiet")
@@ -72,7 +74,8 @@ def test_a_stopped_run_resumes(earlier: Path) -> None:
 
 def test_an_unfinished_job_is_merged(earlier: Path) -> None:
     job = Path("blimp.job/job.json")
-    job.write_text(job.read_text().replace("FOLDER", str(earlier)))
+    code = f"{__version__}, code {code_digest()}"  # the same chunks, as if this code had made them
+    job.write_text(job.read_text().replace("FOLDER", str(earlier)).replace('"0.1.0"', json.dumps(code)))
     blimp = ["eval-blimp", "pairs.jsonl", "--model", "checkpoints/pushdown", "--beam", "4", *CPU]
     assert run([*blimp, "--shard", "1/2", "-o", "blimp"]) == 0
     assert run(["merge", "blimp"]) == 0

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import killed_at
 from node_pages import evaluate, needs_node, save_page
 from toy_hub import running_hub, use_hub
 
@@ -40,6 +44,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid
 
 def exported(source: Path, output: Path, *more: str) -> int:
     return run(["export", str(source), "-o", str(output), "--revisions", *more])
+
+
+@pytest.mark.linux
+def test_killed_at_each_operation_up_to_the_first_revision(trained: Path, tmp_path: Path) -> None:
+    for operation in itertools.count(step=2):
+        folder = tmp_path / f"{operation}"
+        folder.mkdir()
+        begin = partial(exported, trained, folder / "out", "-q")
+        if not killed_at(operation, folder, begin) or (folder / "out" / NAMES[0]).is_dir():
+            break
+        assert begin() == 0
+        assert sorted(os.listdir(folder / "out")) == sorted([*NAMES, "pdtools.json", "revisions.json"])
+    assert operation > 5
 
 
 def test_each_kept_checkpoint_is_a_folder_of_its_own(
