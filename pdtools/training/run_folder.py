@@ -222,7 +222,7 @@ class RunFolder:
         A file beside the folder is locked, so that the folder can be replaced meanwhile.
 
         Raises:
-            PdtoolsError: if another process holds it, or the file system has no locks.
+            PdtoolsError: if another process holds it. Where there are no locks, a warning says so.
         """
         lock = self._beside("lock")
         try:
@@ -233,7 +233,7 @@ class RunFolder:
                 f"{self.path}: no folder can be made there ({error.filename}: {reason}): choose another -o"
             ) from error
         refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
-        with locked(lock, refusal, required=True):
+        with locked(lock, refusal, warns=True):
             yield
 
     def _beside(self, suffix: str) -> Path:
