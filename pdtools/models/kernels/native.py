@@ -68,7 +68,7 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
 
 
 def _place() -> str | None:
-    """The folder to compile in: that of temporary files, or of kept ones; None if neither lets files be run."""
+    """The folder to compile in, of temporary files or kept ones; None if neither lets files be run."""
     for folder in (tempfile.gettempdir(), kept_folder()):
         with contextlib.suppress(OSError):
             if folder and not (hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_NOEXEC):
