@@ -222,7 +222,7 @@ class RunFolder:
         A file beside the folder is locked, so that the folder can be replaced meanwhile.
 
         Raises:
-            PdtoolsError: if another process holds it. Where there are no locks, a warning says so.
+            PdtoolsError: if another process holds it; without locks there is a warning instead.
         """
         lock = self._beside("lock")
         try:

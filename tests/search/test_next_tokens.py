@@ -45,7 +45,7 @@ def same(one: SentenceScore, other: SentenceScore) -> None:
     for name in ("text", "tokens", "words", "starts", "ends", "n_unknown", "eos", "first_token", "seen"):
         assert getattr(one, name) == getattr(other, name), name
     np.testing.assert_allclose(one.logprobs, other.logprobs, rtol=2e-6, atol=1e-5)
-    assert one.dropped == pytest.approx(other.dropped, rel=2e-6, abs=1e-6)
+    assert one.dropped == pytest.approx(other.dropped, abs=1e-6)  # a share, or None
 
 
 @pytest.mark.parametrize("name", models())
