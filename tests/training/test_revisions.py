@@ -16,6 +16,7 @@ from forked import killed_at
 from node_pages import evaluate, needs_node, save_page
 from toy_hub import running_hub, use_hub
 
+from pdtools import __version__
 from pdtools.cli.main import run
 from pdtools.files import read_json
 from pdtools.files.checksums import check_checksums
@@ -122,6 +123,9 @@ def test_an_export_that_was_stopped_goes_on(
     capsys.readouterr()
     assert exported(trained, output, "--dtype", "float16") == 1  # two kinds are not mixed
     assert "made of something else, or otherwise" in capsys.readouterr().err
+    monkeypatch.setattr("pdtools.models.revisions.code_digest", lambda: "0123456789ab")
+    assert exported(trained, output) == 1
+    assert f"and this is {__version__}, code 0123456789ab (delete it" in capsys.readouterr().err
 
 
 def test_what_has_no_revisions_is_refused(
