@@ -69,7 +69,7 @@ def test_a_stopped_run_resumes(earlier: Path) -> None:
         return [tuple(json.loads(line).get(key) for key in keys) for line in lines]
 
     for one, other in zip(losses("stopped"), losses("finished"), strict=True):
-        assert one == pytest.approx(other, rel=2e-6, abs=1e-4)
+        assert one == pytest.approx(other, abs=1e-4)  # losses of a token, small; and the kind, which is text
 
 
 def test_an_unfinished_job_is_merged(earlier: Path) -> None:
