@@ -22,7 +22,13 @@ PICTURES = (".svg", ".png", ".pdf")
 
 
 def check_target(
-    output: str | None, *, folder: bool, overwrite: bool, inputs: Sequence[str | None], quiet: bool = False
+    output: str | None,
+    *,
+    folder: bool,
+    overwrite: bool,
+    inputs: Sequence[str | None],
+    quiet: bool = False,
+    watched: bool = True,
 ) -> None:
     """Refuse an output that must not be written, report what it replaces, and watch its inputs.
 
@@ -32,6 +38,7 @@ def check_target(
         overwrite: whether it may exist.
         inputs: all files and folders that the command reads; None: one that is not given.
         quiet: whether to print nothing.
+        watched: whether the inputs must stay unchanged; a run in training does not.
 
     Raises:
         PdtoolsError: see :func:`pdtools.files.check_output`.
@@ -41,7 +48,8 @@ def check_target(
         replaced = check_output(output, overwrite=overwrite, folder=folder, inputs=read)
         if replaced is not None:
             message(f"replacing {replaced} in {output}", quiet=quiet)
-    watch_inputs(read)
+    if watched:
+        watch_inputs(read)
 
 
 def check_picture(

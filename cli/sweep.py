@@ -180,6 +180,8 @@ class Progress:
             self._tell(f"{run.name}: {f'resuming from step {step}' if step else 'starting'}")
         if opened.initialized is not None:
             self._tell(f"{run.name}: {opened.initialized}")
+        if opened.other_code is not None:
+            self._tell(opened.other_code)
         self._move(step)
 
     def closed(self, outcome: Outcome) -> None:

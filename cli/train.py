@@ -188,6 +188,8 @@ def train(
             progress.recipe = run.recipe
             if run.initialized is not None:
                 message(str(run.initialized), quiet=quiet)
+            if run.other_code is not None:
+                message(run.other_code, quiet=quiet)
             if run.relabelled:
                 message(
                     f"{run.relabelled} validation sentences have labels that the training shards lack:"

@@ -121,8 +121,16 @@ def view(
         raise typer.BadParameter("name folders of results or of runs, or sentences and a --model")
     given = [*(paths or []), *models, *([gold] if gold else [])]
     check_different(*(name for name in (output, figures) if name))
-    check_target(output, folder=False, overwrite=options.overwrite, inputs=given, quiet=options.quiet)
-    check_target(figures, folder=True, overwrite=options.overwrite, inputs=given, quiet=options.quiet)
+    are_runs = not models and all(Path(each, "run.json").is_file() for each in given)
+    for name, is_folder in ((output, False), (figures, True)):
+        check_target(
+            name,
+            folder=is_folder,
+            overwrite=options.overwrite,
+            inputs=given,
+            quiet=options.quiet,
+            watched=not are_runs,
+        )
 
     from pdtools.files import atomic_text
     from pdtools.provenance import provenance

@@ -19,6 +19,7 @@ DISTRIBUTION = "pushdown-tools"
 _PACKAGE = Path(__file__).resolve().parent
 # Folders of a checkout whose code makes results.
 _CODE = ("pdtools", "cli", "configs", "data", "studies")
+_SOURCES = (".py", ".c", ".h")
 _GIT_SECONDS = 10
 
 
@@ -37,6 +38,24 @@ def code() -> dict[str, Any]:
         modified = True if commit != _FIRST_COMMIT else _differs_from_head(_PACKAGE.parent)
         return {"version": __version__, "commit": _FIRST_COMMIT, "modified": modified}
     return {"version": __version__, **_installed()}
+
+
+@lru_cache(maxsize=1)
+def code_digest() -> str:
+    """A digest of the package's own code, the same for a checkout and an installation of it.
+
+    Documentation, tests and bundled data are not part of it. It is computed once, in some 10 ms.
+    """
+    commands = _PACKAGE / "cli"  # in a checkout it stands beside the package
+    places = {"pdtools": _PACKAGE, "cli": commands if commands.is_dir() else _PACKAGE.parent / "cli"}
+    found = {
+        f"{name}/{path.relative_to(place).as_posix()}": path
+        for name, place in places.items()
+        for path in place.rglob("*")
+        if path.suffix in _SOURCES and (name == "cli" or commands not in path.parents)
+    }
+    listing = "".join(f"{_sha256(path)}  {name}\n" for name, path in sorted(found.items()))
+    return hashlib.sha256(listing.encode()).hexdigest()[:12]
 
 
 def _head(root: Path) -> str | None:

@@ -1,4 +1,5 @@
-# What the studies share; read by each study.sh.
+# What the studies share; read by each study.sh. A long study is run from an installed copy of pdtools of its own: after a
+# change of the code, evaluations that were stopped are not resumed.
 
 # settled FOLDER SETTINGS [FILE]: writes down what the results in the folder are made with, or ends the study if they
 # were made with other settings, since both would end up in the same table.

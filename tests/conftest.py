@@ -38,10 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
+def _few_threads() -> None:
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("PDTOOLS_TEST_THREADS", "1")))
 
 
 @pytest.fixture(scope="module", autouse=True)

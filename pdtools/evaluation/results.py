@@ -149,7 +149,7 @@ class Results:
             provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
                 also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran
                 from, or that pip installed it from; null if none) and ``modified`` (whether files differ from
-                that; null if unknown).
+                that; null if unknown); in ``run.json`` also ``digest``, of the code.
         """
         document: dict[str, Any] = {
             "format": FORMAT,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from hashlib import sha256
@@ -58,8 +59,9 @@ def keep(content: bytes, name: str, made_from: str) -> None:
         except OSError:
             os.unlink(part)
             raise
-        for each in folder.glob(f"{stem}-*{suffix}"):
-            if each.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+        ours = re.compile(rf"{re.escape(stem)}-[0-9a-f]{{32}}-[0-9a-f]{{64}}{re.escape(suffix)}")
+        for each in folder.iterdir():
+            if ours.fullmatch(each.name) and each.stat().st_mtime < time.time() - _UNUSED_SECONDS:
                 each.unlink(missing_ok=True)
 
 
@@ -71,7 +73,8 @@ def kept_folder() -> Path | None:
     try:
         home = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
         caches = Path(home or Path.home() / ".cache")
-        folder = Path(given) if given else caches / "pdtools"
+        # Not relative: a library named without a folder would be looked for among the system's.
+        folder = Path(given).absolute() if given else caches / "pdtools"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except (OSError, RuntimeError):  # the latter: the user has no known home

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +28,8 @@ except ImportError:  # not Windows
 OPEN_FILES_STAY = fcntl is None
 # Bytes of a locked file on Windows, where locks are of single bytes: each process that shares it has one.
 _BYTES = 1024
-# Some network file systems are mounted without locks.
-_NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
+# Some network file systems are mounted without locks; 524 is ENOTSUPP of Linux, which has no name in Python.
+_NO_LOCKS_HERE = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL, 524}
 
 
 class LockedError(PdtoolsError):
@@ -37,22 +37,21 @@ class LockedError(PdtoolsError):
 
 
 @contextlib.contextmanager
-def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bool = False) -> Iterator[None]:
-    """Hold the lock of a file while the block runs.
+def locked(path: str | Path, refusal: str, *, shared: bool = False, warns: bool = False) -> Iterator[None]:
+    """Hold the lock of a file while the block runs; where the system or file system has no locks, none.
 
     Args:
         path: the file; made if it is not there, and left there: its existence says nothing.
         refusal: the error's message if another process holds the lock.
         shared: whether others may hold it too, if they share it as well.
-        required: whether to fail where the system, or the file system, has no locks; else none is held there.
+        warns: whether to warn where there are no locks.
 
     Raises:
         LockedError: if another process holds it.
-        PdtoolsError: if there are no locks, but one is required.
     """
     if fcntl is None and msvcrt is None:
-        if required:
-            raise PdtoolsError(f"{path}: no locks on this system ({sys.platform})")
+        if warns:
+            _warn(path, "this system has no locks")
         yield
         return
     # Not through a link: one in somebody else's folder might make a file anywhere.
@@ -68,13 +67,20 @@ def locked(path: str | Path, refusal: str, *, shared: bool = False, required: bo
         except OSError as error:
             if error.errno not in _NO_LOCKS_HERE:
                 raise
-            if required:
-                raise PdtoolsError(f"{path}: no locks on this file system: {error.strerror}") from error
+            if warns:
+                _warn(path, f"this file system has no locks ({error.strerror})")
         if not _is(descriptor, path):
             raise LockedError(refusal)  # it has just ended its work, and deleted the file
         yield
     finally:
         os.close(descriptor)
+
+
+def _warn(path: str | Path, reason: str) -> None:
+    warnings.warn(
+        f"{path}: {reason}, so a second process that writes there is not noticed: start no other one",
+        stacklevel=5,
+    )
 
 
 def _lock_bytes(descriptor: int, *, shared: bool) -> None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.checksums import CHECKSUMS_FILE, read_checksums
@@ -17,6 +17,13 @@ from pdtools.files.system import MAKER
 
 MANIFEST = "pdtools.json"
 _FORMAT = "pdtools folder"
+# Kinds of folders that grow: a pattern of the relative paths in each. A file says its kind only: a pattern in
+# a stranger's file could allow any path. Subfolders that appear whole have lists of their own.
+_GROWING = {
+    "training run": r"run\.json|(metrics|samples|rejects)\.jsonl|best|last|step-\d+"
+    r"|tensorboard(/events\.out\.tfevents\.[^/]*)?",
+    "exported revisions": r"revisions\.json|main|chck_\d+[Mk]?|step-\d+",
+}
 # Reasons why a file is not from pdtools.
 NOT_WRITTEN = "which pdtools did not write there"
 OTHERWISE = "which is not as pdtools wrote it"
@@ -34,8 +41,7 @@ class Manifest:
     Attributes:
         kind: the folder's kind, such as ``results``.
         files: ``size`` and ``sha256`` of each file, by relative path; empty for a folder that grows.
-        parts: for a folder that grows, a pattern of the relative paths allowed in it. Subfolders that appear
-            whole have lists of their own.
+        parts: for a folder that grows, a pattern of the relative paths allowed in it.
         list_file: the name of the list file.
     """
 
@@ -114,14 +120,9 @@ def write_manifest(folder: Path, kind: str, sums: Mapping[str, str]) -> None:
     (folder / MANIFEST).write_text(text, encoding="utf-8", newline="\n")
 
 
-def growing(kind: str, parts: str) -> dict[str, Any]:
-    """The content of ``pdtools.json`` in a folder that grows; the first file written there.
-
-    Args:
-        kind: the folder's kind.
-        parts: a regular expression, see :class:`Manifest`.
-    """
-    return {"format": _FORMAT, "kind": kind, "parts": parts}
+def growing(kind: Literal["training run", "exported revisions"]) -> dict[str, Any]:
+    """The content of ``pdtools.json`` in a folder that grows; the first file written there."""
+    return {"format": _FORMAT, "kind": kind}
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -132,15 +133,13 @@ def read_manifest(folder: Path) -> Manifest | None:
         return None
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
         return None
-    kind, files, parts = document.get("kind"), document.get("files"), document.get("parts")
+    kind, files = document.get("kind"), document.get("files")
     if not isinstance(kind, str):
         return None
     if isinstance(files, dict) and all(map(is_listed, files.values())):
         return Manifest(kind=kind, files=files)
-    try:
-        return Manifest(kind=kind, parts=re.compile(parts)) if isinstance(parts, str) else None
-    except (re.error, RecursionError, OverflowError):
-        return None
+    parts = _GROWING.get(kind) if files is None else None
+    return None if parts is None else Manifest(kind=kind, parts=re.compile(parts))
 
 
 def is_listed(entry: Any) -> bool:

@@ -49,6 +49,7 @@ from pdtools.files.written import check_all_ours, holds_others
 from pdtools.files.zstd import compress_zstd, open_zstd
 from pdtools.hub import PREFIX, pinned
 from pdtools.jobs.plan import Plan, Slice
+from pdtools.revision import code_digest
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"
@@ -341,7 +342,7 @@ def _files(path: Path) -> dict[str, list[int]]:
 
 def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
     """Record the settings that the chunks depend on, or compare them with the recorded ones."""
-    wanted = json.loads(json.dumps({"pdtools": __version__, **settings}))
+    wanted = json.loads(json.dumps({"pdtools": f"{__version__}, code {code_digest()}", **settings}))
     folder = job_path(output)
     path = folder / _JOB_FILE
     if not path.exists():
@@ -363,8 +364,10 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
             f"{key} was {_shown(found.get(key))}, now {_shown(wanted.get(key))}" for key in differing
         )
         before = _shown(found.get("model"))
-        again = f"name {before} to go on, or delete" if before.startswith(PREFIX) else "delete"
-        raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again} it to start again)")
+        ways = [f"name {before} to go on"] if before.startswith(PREFIX) else []
+        ways += ["resume with the code that began it"] if "pdtools" in differing else []
+        again = ", or ".join([*ways, "delete it to start again"])
+        raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again})")
 
 
 def _shown(value: Any) -> str:

@@ -12,14 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, remove_stale, write_json
-from pdtools.files.manifest import MANIFEST, growing
+from pdtools.files.manifest import MANIFEST, growing, paths_below
 from pdtools.models.checkpoint import BEST_FOLDER, CONFIG_FILE, checkpoint_folder
+from pdtools.revision import code_digest
 
 MAIN, RECORD = "main", "revisions.json"
 _KEPT = re.compile(r"step-(\d+)")
-_PARTS = rf"{re.escape(RECORD)}|{MAIN}|chck_\d+[Mk]?|step-\d+"
 
 
 def revisions_of(run: str | Path) -> dict[str, Path]:
@@ -64,16 +65,20 @@ def revisions_to_write(output: str | Path, names: Sequence[str], about: Mapping[
     Raises:
         PdtoolsError: if the folder holds something else.
     """
-    folder, recorded = Path(output), {**about, "revisions": list(names)}
+    now = f"{__version__}, code {code_digest()}"
+    folder, recorded = Path(output), {**about, "revisions": list(names), "pdtools": now}
     if (folder / RECORD).is_file():
-        if read_json(folder / RECORD) != recorded:
-            reason = "revisions that were made of something else, or otherwise"
-            raise PdtoolsError(f"{output}: holds {reason} (delete it, or choose another name)")
-    elif folder.is_dir() and any(path.name != MANIFEST for path in folder.iterdir()):
+        found = read_json(folder / RECORD)
+        if found != recorded:
+            reason = "that were made of something else, or otherwise"
+            if isinstance(found, dict) and {**found, "pdtools": now} == recorded:
+                reason = f"of pdtools {found.get('pdtools')}, and this is {now}"
+            raise PdtoolsError(f"{output}: holds revisions {reason} (delete it, or choose another name)")
+    elif {*paths_below(folder)} - {MANIFEST}:
         raise PdtoolsError(f"{output}: exists already (choose another name)")
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / MANIFEST, growing("exported revisions", _PARTS))
+        write_json(folder / MANIFEST, growing("exported revisions"))
         write_json(folder / RECORD, recorded)
     for name in names:
         remove_stale(folder / name)

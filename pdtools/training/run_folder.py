@@ -20,7 +20,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +28,7 @@ from typing import Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, json_text, read_json, recover_directory, replace_directory, write_json
 from pdtools.files.locks import OPEN_FILES_STAY, locked
-from pdtools.files.manifest import MANIFEST, growing
+from pdtools.files.manifest import MANIFEST, growing, paths_below
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
 from pdtools.hub import PREFIX
@@ -39,11 +38,6 @@ from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
 _NEW = "new.tmp"
-# Files in a run's folder; its checkpoints have lists of their own.
-_PARTS = (
-    r"run\.json|(metrics|samples|rejects)\.jsonl|best|last|step-\d+"
-    r"|tensorboard(/events\.out\.tfevents\.[^/]*)?"
-)
 
 
 class RunFolder:
@@ -90,7 +84,7 @@ class RunFolder:
         """
         check_output(self.path, overwrite=overwrite, folder=True)
         self.remove_stale()
-        if not self.path.is_dir() or not any(self.path.iterdir()):
+        if self._is_empty():
             self.path.mkdir(parents=True, exist_ok=True)
             return self._begin()
         if OPEN_FILES_STAY:
@@ -103,8 +97,12 @@ class RunFolder:
         return RunFolder(beside, replaces=self.path.resolve())._begin()
 
     def _begin(self) -> RunFolder:
-        write_json(self.path / MANIFEST, growing("training run", _PARTS))
+        write_json(self.path / MANIFEST, growing("training run"))
         return self
+
+    def _is_empty(self) -> bool:
+        """Return whether the folder holds nothing but the first file, or what a killed process left of it."""
+        return not {*paths_below(self.path)} - {MANIFEST}
 
     def settle(self) -> RunFolder:
         """Replace the earlier run; to be called when there is a checkpoint."""
@@ -127,9 +125,10 @@ class RunFolder:
             PdtoolsError: if the folder holds anything but a run.
         """
         self.remove_stale()
-        for left_over in hidden_beside(self.path / _RUN, (".tmp",)):
-            left_over.unlink()
-        if self.path.is_dir() and {*os.listdir(self.path)} - {MANIFEST} and not self.exists():
+        for name in (MANIFEST, _RUN):
+            for left_over in hidden_beside(self.path / name, (".tmp",)):
+                left_over.unlink()
+        if not self._is_empty() and not self.exists():
             raise PdtoolsError(
                 f"{self.path}: not a training run ({_RUN} is missing), so it cannot be resumed"
             )
@@ -199,6 +198,16 @@ class RunFolder:
             {**started.as_json(), "config": {**setting_defaults(started.model), **started.options}}
         )
 
+    def other_code(self, provenance: Mapping[str, Any]) -> str | None:
+        """A line for a run that goes on under other code than it was last trained with; None for the same."""
+        run = self.record()
+        before = [run.get("provenance", {}), *run.get("resumed", [])][-1]
+        was, now = (
+            f"{code.get('version')}, code {code.get('digest', 'unknown')}"
+            for code in (before.get("code", {}), provenance["code"])
+        )
+        return None if was == now else f"{self.name}: trained so far by pdtools {was}; goes on under {now}"
+
     def record_resumption(self, step: int, recipe: Recipe, provenance: Mapping[str, Any]) -> None:
         """Record in ``run.json`` that the run resumed from a step, its new last step, and the provenance."""
         run = self.record()
@@ -213,7 +222,7 @@ class RunFolder:
         A file beside the folder is locked, so that the folder can be replaced meanwhile.
 
         Raises:
-            PdtoolsError: if another process holds it, or the file system has no locks.
+            PdtoolsError: if another process holds it; without locks there is a warning instead.
         """
         lock = self._beside("lock")
         try:
@@ -224,7 +233,7 @@ class RunFolder:
                 f"{self.path}: no folder can be made there ({error.filename}: {reason}): choose another -o"
             ) from error
         refusal = f"{self.path}: another run is writing there (wait for it, or choose another folder)"
-        with locked(lock, refusal, required=True):
+        with locked(lock, refusal, warns=True):
             yield
 
     def _beside(self, suffix: str) -> Path:

@@ -26,6 +26,7 @@ from pdtools.models import (
 from pdtools.models.initial import Initialized, initialize_from, options_for, read_initial
 from pdtools.models.scaffold import ScaffoldConfig
 from pdtools.provenance import fingerprint, provenance
+from pdtools.revision import code_digest
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.protocols import TrainingInput
@@ -63,6 +64,7 @@ class OpenRun:
         relabelled: validation sentences with labels that training lacks; each such label is scored as the
             rarest one.
         initialized: the weights that a new run took from its initial model; None without one.
+        other_code: a line that says so if the run goes on under other code of pdtools than before.
     """
 
     loop: TrainingLoop
@@ -75,6 +77,7 @@ class OpenRun:
     rejects: Rejects
     relabelled: int
     initialized: Initialized | None
+    other_code: str | None
 
     def train(self) -> dict[str, Any]:
         """Train until the end or a stop; see :func:`train`."""
@@ -282,15 +285,18 @@ def open_run(
             _log_samples(loop, recipe, valid_set, options.parse_samples)
         resumed_from = loop.state.step if resumes else None
         already_finished = loop.state.finished is not None
+        other_code = None
         if isinstance(options.stop, Interruption):
             options.stop.begin_noting()
         if ranks.is_main:
             made = provenance(files)
+            made["code"]["digest"] = code_digest()
             unchanged.check()  # from now on their contents are in memory
             if not resumes:
                 folder = loop.folder = folder.create(overwrite=options.overwrite or options.resume)
                 folder.describe(recipe, identity, made, initialized)
             elif not already_finished:
+                other_code = folder.other_code(made)
                 folder.record_resumption(loop.state.step, recipe, made)
             if len(rejects):
                 rejects.write(folder.path / REJECTS_FILE)
@@ -306,6 +312,7 @@ def open_run(
                 rejects=rejects,
                 relabelled=valid_set.shards.relabelled if isinstance(valid_set, Sentences) else 0,
                 initialized=initialized,
+                other_code=other_code,
             )
         finally:
             if ranks.is_main and loop.folder.replaces is not None:

@@ -15,7 +15,7 @@ def test_student_of_one_two_and_many_degrees_of_freedom() -> None:
         assert student_p(t, 1) == pytest.approx(1 - 2 * math.atan(t) / math.pi, abs=1e-12)  # Cauchy's
         assert student_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-12)
         for freedom in (math.inf, 2e6):
-            assert student_p(-t, 9.9e5) == pytest.approx(student_p(t, freedom), abs=1e-6)
+            assert student_p(-t, 9.9e5) == pytest.approx(student_p(t, freedom), rel=2e-6, abs=1e-6)
             assert student_p(-t, freedom) == student_p(t, freedom)
     assert [round(student_quantile(0.975, n), 3) for n in (1, 2, 5, 30, 1e7)] == [
         *(12.706, 4.303, 2.571, 2.042, 1.960)  # the tables of every textbook

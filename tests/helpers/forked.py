@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 
@@ -29,6 +31,49 @@ def run_script(script: str, *arguments: str) -> subprocess.CompletedProcess[str]
             stream.seek(0)
         returncode = os.waitstatus_to_exitcode(status)
         return subprocess.CompletedProcess(command, returncode, output.read(), errors.read())
+
+
+_CHANGES = {
+    *("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.truncate", "shutil.rmtree"),
+    *("tempfile.mkstemp", "tempfile.mkdtemp"),
+}
+
+
+def killed_at(operation: int, folder: Path, work: Callable[[], object]) -> bool:
+    """Do some work in a fork, which is killed just before an operation that changes files below a folder.
+
+    Args:
+        operation: the operation's number, from 0.
+        folder: the folder.
+        work: the work.
+
+    Returns:
+        Whether it was killed; False if it ended before.
+    """
+    if child := os.fork():
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, -signal.SIGKILL), f"the work ended with {status}"
+        return status != 0
+    left, place = operation, str(folder)
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal left
+        flags = arguments[2] if event == "open" else 0
+        is_written = isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR)
+        if not (is_written or event in _CHANGES) or not os.fsdecode(str(arguments[0])).startswith(place):
+            return
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    try:
+        sys.addaudithook(hook)
+        work()
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(70)
 
 
 def _run_and_end(script: str, arguments: tuple[str, ...], output: int, errors: int) -> NoReturn:

@@ -98,22 +98,22 @@ def test_it_is_what_one_computes_by_hand(kind: str, models: dict[str, LoadedMode
     assert list(scores) == ["det", "noun", "inner", "(root)"]
     for region, score in scores.items():
         wanted = torch.stack([torch.stack([one[region] for one in item]).mean(0) for item in every]).mean(0)
-        np.testing.assert_allclose(score[kind]["by_head"], wanted.numpy(), atol=1e-6)
-        np.testing.assert_allclose(score[kind]["by_layer"], wanted.mean(1).numpy(), atol=1e-6)
-        assert score[kind]["mean"] == pytest.approx(float(wanted.mean()), abs=1e-6)
+        np.testing.assert_allclose(score[kind]["by_head"], wanted.numpy(), rtol=2e-6, atol=1e-6)
+        np.testing.assert_allclose(score[kind]["by_layer"], wanted.mean(1).numpy(), rtol=2e-6, atol=1e-6)
+        assert score[kind]["mean"] == pytest.approx(float(wanted.mean()), rel=2e-6, abs=1e-6)
         assert score[kind]["low"] <= score[kind]["mean"] + 1e-9
         assert score[kind]["mean"] <= score[kind]["high"] + 1e-9
     rows = found.table("items").to_pylist()
     assert len(rows) == 2 * 2 * 4
     (row,) = (r for r in rows if (r["item"], r["condition"], r["region"]) == (2, "mismatch", "inner"))
-    np.testing.assert_allclose(row["by_head"], every[1][1]["inner"].numpy(), atol=1e-6)
+    np.testing.assert_allclose(row["by_head"], every[1][1]["inner"].numpy(), rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.usefixtures("by_folder")
 @pytest.mark.parametrize("kind", ["pushdown", "window", "stack-attention", "tg", "plm", "plm-mask"])
 def test_all_models_give_shares_that_make_up_one(kind: str, tmp_path: Path) -> None:
     scores = look(suite_file(tmp_path / "toy.json"), {kind: [kind]}).scores["by_suite"]["toy"]
-    assert sum(score[kind]["mean"] for score in scores.values()) == pytest.approx(1, abs=1e-6)
+    assert sum(score[kind]["mean"] for score in scores.values()) == pytest.approx(1, rel=2e-6, abs=1e-6)
     assert ("(structure)" in scores) == (kind in ("tg", "plm", "plm-mask"))
 
 
@@ -153,11 +153,11 @@ def test_an_action_model_is_asked_at_the_position_that_generates(
     weights = attention_weights(loaded.model, batch).weights[0, :, :, 9]
     scores = found.scores["by_suite"]["toy"]
     assert scores["inner"]["plm"]["mean"] == pytest.approx(
-        float(weights[:, :, [7, 8]].sum(2).mean()), abs=1e-6
+        float(weights[:, :, [7, 8]].sum(2).mean()), rel=2e-6, abs=1e-6
     )
-    assert scores["noun"]["plm"]["mean"] == pytest.approx(float(weights[:, :, 4].mean()), abs=1e-6)
+    assert scores["noun"]["plm"]["mean"] == pytest.approx(float(weights[:, :, 4].mean()), rel=2e-6, abs=1e-6)
     structure = weights[:, :, [1, 2, 5, 6, 9]].sum(2).mean()
-    assert scores["(structure)"]["plm"]["mean"] == pytest.approx(float(structure), abs=1e-6)
+    assert scores["(structure)"]["plm"]["mean"] == pytest.approx(float(structure), rel=2e-6, abs=1e-6)
     assert found.settings["derivation"] == "given trees"
 
 

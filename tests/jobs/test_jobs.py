@@ -6,15 +6,18 @@ import errno
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import killed_at
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_work import Doubling
@@ -40,6 +43,7 @@ from pdtools.jobs import (
     only_merging,
     read_job,
 )
+from pdtools.revision import code_digest
 
 NUMBERS = list(range(20))
 CHUNKS = list(cut(NUMBERS, 3))
@@ -136,6 +140,20 @@ def test_going_on_does_nothing_twice(tmp_path: Path, work: Doubling) -> None:
     assert not begun(out)
 
 
+@pytest.mark.linux
+def test_killed_at_each_operation_up_to_the_first_chunk(tmp_path: Path, work: Doubling) -> None:
+    for operation in itertools.count():
+        folder = tmp_path / f"{operation}"
+        folder.mkdir()
+        begin = partial(make, folder / "out", work, Plan(resume=True))
+        assert killed_at(operation, folder, begin)
+        if list(folder.glob("*.job/*/*.zst")):
+            break
+        assert begin() == DOUBLED
+        assert os.listdir(folder) == ["out"]
+    assert operation > 5
+
+
 def test_other_content_is_done_again(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)
@@ -143,6 +161,24 @@ def test_other_content_is_done_again(tmp_path: Path, work: Doubling) -> None:
     assert make(out, work, Plan(resume=True), mended) == [2 * x for chunk in mended for x in chunk]
     assert work.done()["100-101"] == "once\n"
     assert work.done()["0-1-2"] == "once\n"
+
+
+@pytest.mark.parametrize("plan", [Plan(resume=True), Plan(slice=Slice(0, 2))])
+def test_other_code_does_not_go_on(
+    plan: Plan, tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the output would be made of chunks of two versions."""
+    out = tmp_path / "out"
+    monkeypatch.setattr("pdtools.jobs.folder.code_digest", lambda: "0123456789ab")
+    interrupt(out, work, 4)
+    monkeypatch.undo()
+    now = re.escape(f"now '{__version__}, code {code_digest()}'")
+    resume = r"\(resume with the code that began it, or delete it to start again\)"
+    with pytest.raises(PdtoolsError, match=rf"pdtools was '.*, code 0123456789ab', {now} {resume}"):
+        make(out, work, plan)
+    with only_merging(), pytest.raises(PdtoolsError, match="code 0123456789ab"):
+        make(out, work)
+    assert len(work.done()) == 4
 
 
 def test_an_unfinished_run_is_not_overwritten_by_mistake(tmp_path: Path, work: Doubling) -> None:
@@ -438,7 +474,7 @@ def job_without_record(out: Path, work: Doubling, chunks: Sequence[list[int]]) -
         "folder": str(out.parent),
         "output": str(out),
         "replaces": None,
-        "settings": {"pdtools": __version__, "factor": 2},
+        "settings": {"pdtools": f"{__version__}, code {code_digest()}", "factor": 2},
     }
     (folder / "job.json").write_text(json.dumps(job, indent=2) + "\n")
     (folder / "lock").touch()
@@ -613,18 +649,26 @@ def test_slices_that_begin_at_the_same_moment(
 
 
 @pytest.mark.linux
-def test_no_locks_on_this_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL, 524])
+def test_no_locks_on_this_file_system(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    """524 is what Linux says where a network file system has none."""
+
     def flock(descriptor: int, operation: int) -> None:
-        raise OSError(errno.ENOSYS, "not here")
+        raise OSError(number, "not here")
 
     monkeypatch.setattr("pdtools.files.locks.fcntl.flock", flock)
     with locked(tmp_path / "lock", "busy"):
         pass
-    with (
-        pytest.raises(PdtoolsError, match="no locks on this file system"),
-        locked(tmp_path / "lock", "busy", required=True),
-    ):
+    assert not recwarn.list
+    with locked(tmp_path / "lock", "busy", warns=True):
         pass
+    (said,) = recwarn.list
+    assert str(said.message) == (
+        f"{tmp_path}/lock: this file system has no locks (not here), so a second process that writes there is"
+        " not noticed: start no other one"
+    )
 
 
 @pytest.mark.linux

@@ -314,6 +314,28 @@ def test_chunks_of_other_formats_are_refused(
         assert not command.made()
 
 
+@pytest.mark.parametrize("name", ["decode", "surprisal", "eval-blimp", "tapes", "split"])
+def test_merging_from_another_folder(
+    name: str, case: Cases, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs and outputs are named from where the jobs ran."""
+    command = case(name)
+    here, there = command.output.parent, tmp_path / "there"
+    there.mkdir()
+    relative = [os.path.relpath(each, here) if each[:1] == "/" else each for each in command.arguments]
+    monkeypatch.chdir(here)
+    wanted = plain(dataclasses.replace(command, arguments=tuple(relative)))
+    for shard in ("0/2", "1/2") * (1 + (name == "tapes")):
+        monkeypatch.chdir(here)
+        assert pdtools([*relative, "--shard", shard]) == 0
+    monkeypatch.chdir(there)
+    assert (
+        pdtools([os.path.relpath(each, there) if each[:1] == "/" else each for each in merge(command)]) == 0
+    )
+    assert command.made() == wanted
+    assert not list(there.iterdir())
+
+
 def test_merging_makes_no_other_output(case: Cases, capsys: pytest.CaptureFixture[str]) -> None:
     command = case("decode")
     assert pdtools(command("--shard", "0/1")) == 0

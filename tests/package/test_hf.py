@@ -66,12 +66,12 @@ def test_logits_are_what_our_scorers_expect(folders: dict[str, Path], kind: str,
     for row, found, mask in zip(logits, scorer.next_tokens(TEXTS), batch["attention_mask"], strict=True):
         own = row[mask == 1][:-1].double().detach().numpy()
         finite = np.maximum(found.logprobs, np.finfo(np.float32).min)
-        np.testing.assert_allclose(own, finite, atol=1e-5)
+        np.testing.assert_allclose(own, finite, rtol=2e-6, atol=1e-5)
         assert not row[mask == 0].any()
     surprisals = pdtools.load(folders[kind], beam=50).surprisal(TEXTS, nats=True).surprisal
     chosen = logits[:, :-1].gather(2, batch["input_ids"][:, 1:, None])[:, :, 0]
     real = (batch["attention_mask"] * (batch["input_ids"] != 1))[:, 1:].bool()
-    assert (-chosen[real]).tolist() == pytest.approx(surprisals.tolist(), abs=1e-5)
+    assert (-chosen[real]).tolist() == pytest.approx(surprisals.tolist(), rel=2e-6, abs=1e-5)
 
 
 def test_logits_of_strings_are_the_models_own_and_have_gradients(folders: dict[str, Path]) -> None:
@@ -151,11 +151,11 @@ def test_what_a_beam_drops_is_missing_from_logits(folders: dict[str, Path]) -> N
     narrow, tokenizer = load(folders["pushdown"], beam=1)
     batch = tokenizer("b b a a c<eos>", return_tensors="pt")
     mass = narrow(**batch).logits.exp().sum(-1)[0, :-1]
-    assert mass[0].item() == pytest.approx(1, abs=1e-5)
+    assert mass[0].item() == pytest.approx(1, rel=2e-6, abs=1e-5)
     assert (mass[2:] < 0.999).any()
     wide, _ = load(folders["pushdown"])
     assert wide.config.beam == hf.BEAM
-    assert wide(**batch).logits.exp().sum(-1)[0, :-1].tolist() == pytest.approx([1] * 6, abs=1e-5)
+    assert wide(**batch).logits.exp().sum(-1)[0, :-1].tolist() == pytest.approx([1] * 6, rel=2e-6, abs=1e-5)
 
 
 def test_words_are_split_as_ours_and_unknown_ones_are_refused(folders: dict[str, Path]) -> None:
@@ -199,8 +199,10 @@ def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None
     (score,) = load_scorer(windows["base"]).score(["a b"])
     assert isinstance(score, SentenceScore)
     chosen = [logits[i, token].item() for i, token in enumerate(batch["input_ids"][0, 1:])]
-    assert chosen == pytest.approx(score.logprobs.tolist(), abs=1e-5)
-    assert logits.exp().sum(-1)[:3].tolist() == pytest.approx([1] * 3, abs=1e-5)  # the end is there once
+    assert chosen == pytest.approx(score.logprobs.tolist(), rel=2e-6, abs=1e-5)
+    assert logits.exp().sum(-1)[:3].tolist() == pytest.approx(
+        [1] * 3, rel=2e-6, abs=1e-5
+    )  # the end is there once
     masked = tiny_model("transformer", objective="masked", positions="learned")
     save_checkpoint(tmp_path / "masked", masked, load_checkpoint(windows["base"]).tokenizer, shards=SHARDS)
     with pytest.raises(PdtoolsError, match="masked"):
@@ -216,8 +218,10 @@ def test_minicons_says_what_we_say(ours: Any) -> None:
     minicons = pytest.importorskip("minicons.scorer", reason="minicons is not installed")
     theirs = minicons.IncrementalLMScorer(str(data.model("demo")), "cpu")
     totals = theirs.sequence_score(SENTENCES, reduction=lambda values: -values.sum().item(), eos_token=True)
-    assert totals == pytest.approx(ours.groupby("sentence_id").surprisal.sum().tolist(), abs=1e-4)
+    assert totals == pytest.approx(ours.groupby("sentence_id").surprisal.sum().tolist(), rel=2e-6, abs=1e-4)
     tokens = [row for sentence in theirs.token_score(SENTENCES, surprisal=True) for row in sentence[1:]]
     before_the_end = ours[ours.token != "<eos>"]
     assert [token for token, _ in tokens] == before_the_end.token.tolist()
-    assert [value for _, value in tokens] == pytest.approx(before_the_end.surprisal.tolist(), abs=1e-4)
+    assert [value for _, value in tokens] == pytest.approx(
+        before_the_end.surprisal.tolist(), rel=2e-6, abs=1e-4
+    )

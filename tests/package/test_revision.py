@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
-import pdtools
+import pdtools.cli
 from pdtools.provenance import provenance
+from pdtools.revision import code_digest
 
 VERSION = pdtools.__version__
 ASK = "import json; from pdtools.provenance import provenance; print(json.dumps(provenance()['code']))"
@@ -136,6 +137,29 @@ def test_an_installed_package(tmp_path: Path, commit: str | None) -> None:
         (Path(pdtools.__file__).parent / "errors.py").read_text() + "#\n"
     )
     assert code(folder) == {"version": VERSION, "commit": commit, "modified": True}
+
+
+@pytest.mark.parametrize(
+    ("file", "is_code"),
+    [
+        *(("pdtools/errors.py", True), ("pdtools/models/kernels/numbers.h", True), ("cli/new.py", True)),
+        *(("pdtools/models/kernels/gelu.c", True), ("pdtools/note.md", False), ("docs/note.py", False)),
+    ],
+)
+def test_the_digest_of_code(file: str, is_code: bool, tmp_path: Path) -> None:
+    """It is the same in any place, whether the commands stand beside the package or in it."""
+    ask = "import json; from pdtools.revision import code_digest; print(json.dumps(code_digest()))"
+    checkout, installed = copy(tmp_path / "checkout"), copy(tmp_path / "installed")
+    commands, ignored = Path(pdtools.cli.__file__).parent, shutil.ignore_patterns("__pycache__")
+    shutil.copytree(commands, checkout / "cli", ignore=ignored)
+    shutil.copytree(commands, installed / "pdtools" / "cli", ignore=ignored)
+    before = code(checkout, ask=ask)
+    assert before == code(installed, ask=ask) == code_digest()
+    changed = installed / "pdtools" / file if file.startswith("cli/") else installed / file
+    changed.parent.mkdir(exist_ok=True)
+    with changed.open("a") as stream:
+        stream.write("\n")
+    assert (code(installed, ask=ask) != before) == is_code
 
 
 def test_it_is_looked_up_once() -> None:

@@ -145,7 +145,7 @@ def test_scores(name: str, rows: list[dict[str, Any]], drawn: dict[str, ElementT
         for key, field in (("score", "score"), ("from", "low"), ("to", "high")):
             text = said[key]
             value = float(text.removesuffix("%")) / 100 if shares else float(text)
-            assert value == pytest.approx(row[field], abs=1e-6)
+            assert value == pytest.approx(row[field], rel=2e-6, abs=1e-6)
         assert (said["of"], said["model"], said["items"]) == (row["name"], row["series"], str(row["n"]))
     # Names from above in the order of rows, the models of each in theirs.
     expected = sorted(heights, key=lambda key: (order.index(key[0]), MODELS.index(key[1])))

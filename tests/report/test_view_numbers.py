@@ -371,13 +371,15 @@ def test_differences_of_two_models(task: str, two: Any) -> None:
         only = [sum(x and not y for x, y in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))]
         assert list(map(int, counts)) == only
         ps[name] = mcnemar(*only)
-        assert number(p) == pytest.approx(ps[name], abs=5.1e-5)
+        assert number(p) == pytest.approx(ps[name], rel=2e-6, abs=5.1e-5)
     within = sorted(UNITS[task][coarse], key=lambda name: ps[name])
     holm = {"overall": ps["overall"]}
     for k, name in enumerate(within):
         before = holm[within[k - 1]] if k else 0.0
         holm[name] = min(1.0, max(before, (len(within) - k) * ps[name]))
-    assert [number(row[-1]) for row in rows] == pytest.approx([holm[row[0]] for row in rows], abs=5.1e-5)
+    assert [number(row[-1]) for row in rows] == pytest.approx(
+        [holm[row[0]] for row in rows], rel=2e-6, abs=5.1e-5
+    )
     assert task == "sg" or ps["morphology"] < 0.05 < holm["morphology"]
     assert shown["marked"] == [holm[row[0]] < 0.05 for row in rows]
 
@@ -402,7 +404,7 @@ def test_means_over_seeds(seeds: Any, folder: Path) -> None:
             pair = pairs[task, row[0]]
             assert pair.over_seeds is not None
             assert [number(x) for x in row[2].split(" to ")] == pytest.approx(pair.over_seeds, abs=0.0051)
-            assert number(row[3]) == pytest.approx(pair.p, abs=5.1e-5)
+            assert number(row[3]) == pytest.approx(pair.p, rel=2e-6, abs=5.1e-5)
         assert "only" not in "".join(seeds[task]["differences"]["cells"][0])
         assert "after it (one run against several: it is taken" in seeds[task]["differences"]["caption"]
 
@@ -602,7 +604,7 @@ def test_differences_of_three_models(task: str, three: Any) -> None:
         only_b = sum(y and not x for x, y in zip(right[a], right[b], strict=True))
         assert only == [str(only_a), str(only_b)]
         ps[name, a, b] = mcnemar(only_a, only_b)
-        assert number(p) == pytest.approx(ps[name, a, b], abs=5.1e-5)
+        assert number(p) == pytest.approx(ps[name, a, b], rel=2e-6, abs=5.1e-5)
     holm: dict[tuple[str, str, str], float] = {}
     for overall in (True, False):
         family = sorted((key for key in ps if (key[0] == "overall") == overall), key=ps.__getitem__)
@@ -610,7 +612,7 @@ def test_differences_of_three_models(task: str, three: Any) -> None:
             before = holm[family[k - 1]] if k else 0.0
             holm[key] = min(1.0, max(before, (len(family) - k) * ps[key]))
     expected = [holm[row[0], row[1], row[2]] for row in rows]
-    assert [number(row[-1]) for row in rows] == pytest.approx(expected, abs=5.1e-5)
+    assert [number(row[-1]) for row in rows] == pytest.approx(expected, rel=2e-6, abs=5.1e-5)
     assert three[task]["marked"] == [p < 0.05 for p in expected]
     families = f"for the 3 comparisons of overall scores, and separately the {3 * (len(groups) - 1)}"
     assert f"{families} comparisons by {coarse}. Shaded" in three[task]["caption"]
@@ -673,7 +675,7 @@ def test_groups_of_seeds_are_one_dot(task: str, folder: Path) -> None:
                 continue
             group = scores[task, level, row["name"]].groups[1]
             low, high = (min(max(x / 100, 0), 1) for x in group.over_seeds or 2 * (group.mean,))
-            assert ends == pytest.approx([group.mean / 100, low, high], abs=5.1e-5)
+            assert ends == pytest.approx([group.mean / 100, low, high], rel=2e-6, abs=5.1e-5)
             assert row["n"] == scores[task, level, row["name"]].items
     figures = results.figures(page)
     for level, rows in grouped["levels"].items():
@@ -892,7 +894,7 @@ def test_a_sample_of_items_of_which_some_models_have_no_score(tmp_path: Path) ->
     scored = {name: [right for right in of if right is not None] for name, of in outcomes.items()}
     assert {name: row["n"] for name, row in rows.items()} == {name: len(of) for name, of in scored.items()}
     for name, of in scored.items():
-        assert rows[name]["score"] == pytest.approx(fmean(of), abs=1e-4)
+        assert rows[name]["score"] == pytest.approx(fmean(of), rel=2e-6, abs=1e-4)
 
 
 def test_items_without_a_drawing_of_their_own() -> None:
@@ -1030,7 +1032,7 @@ def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
     (row, _) = page.document["benchmarks"][0]["levels"]["paradigm"][:2]
     left = [right for key, right in list(BLIMP["one"].items())[5:] if key[0] == "agr_1" and right is not None]
     assert (row["name"], row["series"], row["n"]) == ("agr_1", "one", len(left))
-    assert row["score"] == pytest.approx(fmean(left), abs=1e-4)
+    assert row["score"] == pytest.approx(fmean(left), rel=2e-6, abs=1e-4)
 
 
 def test_models_of_other_items_are_excluded_from_differences_and_said(tmp_path: Path) -> None:

@@ -532,7 +532,9 @@ def test_stacks_bars_and_trees_of_models_with_other_tokens(tmp_path: Path) -> No
         alike = [m, *(i for i in range(3) if i != m and traces[i].tokens == one.tokens)]
         pictures = [alike, *([i] for i in range(3) if i not in alike)]
         assert len(shown["bars"]) == len(pictures)
-        for picture, of in zip(shown["bars"], pictures, strict=True):
+        for n, (picture, of) in enumerate(zip(shown["bars"], pictures, strict=True)):
+            # Of the first picture a token is chosen; those after it are grey, and those before it pale.
+            chosen = k - len(one.tokens) + len(picture["columns"])
             bits = [traces[i].surprisals[-len(picture["columns"]) :] for i in of]
             most = max(1.0, *(x for each in bits for x in each if x is not None))
             ticks = [number(tick) for tick in picture["ticks"]]
@@ -542,7 +544,11 @@ def test_stacks_bars_and_trees_of_models_with_other_tokens(tmp_path: Path) -> No
                 for (fill, stroke, y, height), (x, i) in zip(column["bars"], known, strict=True):
                     assert (height, y + height) == pytest.approx((110 * x / most, 126), abs=0.01)
                     assert (i == of[0]) == (fill != "none") == (stroke == "none")
-                    assert i == of[0] or stroke in (COLOURS[i], "#c4c4c4")
+                    if i == of[0]:
+                        pale, later = n == 0 and c < chosen, n == 0 and c > chosen
+                        assert fill == ("#e3e3e3" if later else COLOURS[i] + "80" * pale)
+                    else:
+                        assert stroke == (COLOURS[i] if c <= chosen else "#c4c4c4")
                 assert not known or shows(column["texts"][0], known[0][0], 1)
         rows = [
             [names[i], str(j), traces[i].tokens[j], bits]

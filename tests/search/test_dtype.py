@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
+from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore, load_scorer, load_searcher
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings.huggingface import HuggingFaceScorer
+from pdtools.trees import read_trees
 
 TEXTS = ["a b c", "b", "c c a b"]
 
@@ -63,5 +66,11 @@ def test_commands_take_it(
     for command, out in (("decode", "out.trees"), ("surprisal", "out.tsv")):
         assert run([command, *common, "-o", str(tmp_path / out), "--json", "--quiet"]) == 0
         assert json.loads(capsys.readouterr().out)["settings"]["dtype"] == "bfloat16"
-        assert (tmp_path / out).stat().st_size
+    trees = read_trees([str(tmp_path / "out.trees")], Rejects("fail"))
+    assert [" ".join(each.tree.words) for each in trees] == TEXTS
+    _, *rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
+    exact = load_scorer(folders["pushdown"]).score(TEXTS)
+    wanted = [-x / math.log(2) for each in exact for x in each.logprobs]  # bits
+    differences = [float(row[-1]) - x for row, x in zip(rows, wanted, strict=True)]
+    assert 0 < max(map(abs, differences)) < 0.15
     assert run(["decode", *common[:-4], "--dtype", "int4", "-o", "-"]) == 2

@@ -60,8 +60,8 @@ def test_every_row_is_exact_with_an_exhaustive_beam(
             prefixes = token[0].cumsum()
         else:
             prefixes = np.array(exhaustive_prefixes(loaded.model, ids))
-        assert found == pytest.approx(-np.diff(prefixes) / size, abs=1e-5)
-        assert sum(found) == pytest.approx(-prefixes[-1] / size, abs=1e-5)
+        assert found == pytest.approx(-np.diff(prefixes) / size, rel=2e-6, abs=1e-5)
+        assert sum(found) == pytest.approx(-prefixes[-1] / size, rel=2e-6, abs=1e-5)
 
 
 texts = st.lists(
@@ -84,7 +84,7 @@ def test_nothing_else_in_the_file_matters(
     shuffled = data.draw(st.permutations(texts))
     together = rows(folders[kind], shuffled, max_batch=data.draw(st.sampled_from([None, 1, 2, 5])))
     for text, found in zip(shuffled, together, strict=True):
-        assert found == pytest.approx(alone[text], abs=1e-5)
+        assert found == pytest.approx(alone[text], rel=2e-6, abs=1e-5)
 
 
 def strings(count: int) -> list[list[int]]:
@@ -105,7 +105,7 @@ def test_half_precision_is_close_in_search(seed: int, settings: dict[str, str]) 
         strict=True,
     ):
         assert np.abs(one.logprobs - other.logprobs).max() < BF16_TOLERANCE
-        assert other.logprobs.sum() == pytest.approx(other.marginal, abs=1e-6)
+        assert other.logprobs.sum() == pytest.approx(other.marginal, rel=2e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["pushdown", "transformer"])

@@ -112,7 +112,7 @@ def test_estimates_are_unbiased_and_exact_with_enough_particles(
     make, ids = MODELS[name]
     model = make()
     wanted = exact(model, ids)
-    np.testing.assert_allclose(draw(model, ids, EVERY), wanted, atol=1e-5)
+    np.testing.assert_allclose(draw(model, ids, EVERY), wanted, rtol=2e-6, atol=1e-5)
     deviations = []
     for number in (2, 6):
         ratio = np.exp(draws(model, ids, number, 400) - wanted)  # (S, n + 2)
@@ -171,7 +171,7 @@ def test_what_is_drawn_together_changes_nothing(name: str) -> None:
             model, [*others, ids, ids], Particles(number=2, seed=seed), max_batch=max_batch
         )
         for found in together[-2:]:
-            np.testing.assert_allclose(found.prefix_logprobs, alone, atol=1e-5)
+            np.testing.assert_allclose(found.prefix_logprobs, alone, rtol=2e-6, atol=1e-5)
     assert np.array_equal(draw(model, ids, 2, seed=7), alone)
     assert len({float(draw(model, ids, 2, seed)[-1]) for seed in range(6)}) > 1
 
@@ -201,8 +201,8 @@ def test_rows_have_their_own_estimates(name: str) -> None:
     scored = with_particles(model, rows, known, Particles(number=EVERY))
     for score, found, end in zip(scored, searched, ends, strict=True):
         assert (score.given_tree, score.joint, score.marginal, score.end_given_tree) == (-1, -2, None, -0.5)
-        assert score.particles == pytest.approx(found.marginal, abs=1e-5)
-        assert score.end_particles == pytest.approx(end, abs=1e-5)
+        assert score.particles == pytest.approx(found.marginal, rel=2e-6, abs=1e-5)
+        assert score.end_particles == pytest.approx(end, rel=2e-6, abs=1e-5)
 
 
 def test_what_cannot_be_asked_for() -> None:

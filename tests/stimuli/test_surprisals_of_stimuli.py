@@ -88,7 +88,9 @@ def test_regions_add_up_tokens(kind: str, words: bool, tmp_path: Path) -> None:
         parts = [part.strip() for part in glued.split("|")]
         text = BORDER.sub(lambda border: " " * any(map(str.isspace, border[0])), glued)
         tokens = model.surprisal(text)
-        assert math.fsum(own.surprisal.dropna()) == pytest.approx(tokens.surprisal.sum(), abs=1e-4), item
+        assert math.fsum(own.surprisal.dropna()) == pytest.approx(
+            tokens.surprisal.sum(), rel=2e-6, abs=1e-4
+        ), item
         assert own.n_tokens.sum() == len(tokens)
         assert own.region_text.drop_duplicates().tolist() == list(
             dict.fromkeys(parts if not words else filter(None, parts))
@@ -103,7 +105,7 @@ def test_regions_add_up_tokens(kind: str, words: bool, tmp_path: Path) -> None:
         for place, row in enumerate(own[own.region_text != ""].itertuples()):
             mine = tokens[inside == place]
             total = mine.surprisal.sum() if len(mine) else math.nan
-            assert row.surprisal == pytest.approx(total, abs=1e-4, nan_ok=True)
+            assert row.surprisal == pytest.approx(total, rel=2e-6, abs=1e-4, nan_ok=True)
             crossing = sum(bool(text[ends[place] : end].strip()) for end in mine.end)
             assert (row.n_tokens, row.crossing) == (len(mine), crossing)
 
@@ -165,7 +167,7 @@ def test_what_trees_add(models: dict[str, Path]) -> None:
         found = pdtools.load(models["pushdown"], beam=5).surprisal(frame, nats=nats)
         for name, scale in (("attachment", a_nat), ("closed", 1.0)):
             (a, b, c, _), (d, e, f, _) = (each.measures[name] * scale for each in whole)
-            assert found[name].tolist() == pytest.approx([a + b, c, d, e + f], abs=1e-5)
+            assert found[name].tolist() == pytest.approx([a + b, c, d, e + f], rel=2e-6, abs=1e-5)
 
 
 def test_unknown_tokens_are_counted(tmp_path: Path) -> None:
@@ -192,7 +194,9 @@ def test_spaces_are_corrected_as_for_reading_times(models: dict[str, Path], tmp_
         assert (plain.surprisal - corrected.surprisal).abs().min() > 1e-6
         out = tmp_path / f"{name}.csv"
         surprisal(tmp_path / "t.csv", "--model", models[name], "--correct-spaces", "-o", out)
-        assert pd.read_csv(out).surprisal.tolist() == pytest.approx(corrected.surprisal.tolist(), abs=1e-5)
+        assert pd.read_csv(out).surprisal.tolist() == pytest.approx(
+            corrected.surprisal.tolist(), rel=2e-6, abs=1e-5
+        )
 
 
 # --- the same items in every form -------------------------------------------------------------
@@ -234,7 +238,7 @@ def test_wide_long_and_suite_are_the_same(name: str, models: dict[str, Path], tm
     assert of_long[[*key, "text"]].to_numpy().tolist() == long.to_numpy().tolist()  # the order of its rows
     for found in (of_wide, of_long.sort_values(key)):
         assert found[key].to_numpy().tolist() == regions[key].to_numpy().tolist()
-        assert found.surprisal.to_numpy() == pytest.approx(regions.surprisal.to_numpy(), abs=1e-5)
+        assert found.surprisal.to_numpy() == pytest.approx(regions.surprisal.to_numpy(), rel=2e-6, abs=1e-5)
         assert found.n_tokens.tolist() == regions.tokens.tolist()
     assert of_wide.region_text.tolist() == regions.content.tolist()
 
@@ -288,7 +292,7 @@ def test_several_models(models: dict[str, Path], tmp_path: Path, capsys: pytest.
     for name in ("pushdown", "gpt2"):
         alone = pdtools.load(models[name], beam=3).surprisal(pd.read_csv(tmp_path / "t.csv"))
         assert found.surprisal[found.model == name].tolist() == pytest.approx(
-            alone.surprisal.tolist(), abs=1e-7
+            alone.surprisal.tolist(), rel=2e-6, abs=1e-7
         )
     surprisal(tmp_path / "t.csv", *named, "-o", tmp_path / "two.csv", "--workers", 2, "--quiet")
     assert (tmp_path / "two.csv").read_bytes() == (tmp_path / "o.csv").read_bytes()

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import killed_at
 from node_pages import evaluate, needs_node, save_page
 from toy_hub import running_hub, use_hub
 
+from pdtools import __version__
 from pdtools.cli.main import run
 from pdtools.files import read_json
 from pdtools.files.checksums import check_checksums
@@ -40,6 +45,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory, toy_train: Path, toy_valid
 
 def exported(source: Path, output: Path, *more: str) -> int:
     return run(["export", str(source), "-o", str(output), "--revisions", *more])
+
+
+@pytest.mark.linux
+def test_killed_at_each_operation_up_to_the_first_revision(trained: Path, tmp_path: Path) -> None:
+    for operation in itertools.count(step=2):
+        folder = tmp_path / f"{operation}"
+        folder.mkdir()
+        begin = partial(exported, trained, folder / "out", "-q")
+        if not killed_at(operation, folder, begin) or (folder / "out" / NAMES[0]).is_dir():
+            break
+        assert begin() == 0
+        assert sorted(os.listdir(folder / "out")) == sorted([*NAMES, "pdtools.json", "revisions.json"])
+    assert operation > 5
 
 
 def test_each_kept_checkpoint_is_a_folder_of_its_own(
@@ -105,6 +123,9 @@ def test_an_export_that_was_stopped_goes_on(
     capsys.readouterr()
     assert exported(trained, output, "--dtype", "float16") == 1  # two kinds are not mixed
     assert "made of something else, or otherwise" in capsys.readouterr().err
+    monkeypatch.setattr("pdtools.models.revisions.code_digest", lambda: "0123456789ab")
+    assert exported(trained, output) == 1
+    assert f"and this is {__version__}, code 0123456789ab (delete it" in capsys.readouterr().err
 
 
 def test_what_has_no_revisions_is_refused(

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from search_oracle import save_checkpoints
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import make_config
@@ -31,6 +32,26 @@ def test_a_file_and_settings(tmp_path: Path) -> None:
     assert recipe.train == TrainConfig(steps=7, betas=(0.9, 0.95), learning_rate=1.0)
     assert isinstance(recipe.train.learning_rate, float)
     assert isinstance(recipe.train.steps, int)
+
+
+@pytest.mark.parametrize("of_file", [None, "pushdown", "transformer"])
+@pytest.mark.parametrize("of_init", ["pushdown", "transformer"])
+@pytest.mark.parametrize("given", [None, "pushdown", "transformer"])
+def test_the_kind_of_model_of_a_file_a_checkpoint_and_an_option(
+    given: str | None, of_file: str | None, of_init: str, tmp_path: Path
+) -> None:
+    """The option's, else the file's, else the checkpoint's; sizes are the checkpoint's, unless set."""
+    folders, _ = save_checkpoints(tmp_path, d_model=12)
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        (f'model = "{of_file}"\n' if of_file else "") + "[config]\nd_model = 20\nattention_dropout = 0.5\n"
+    )
+    init = folders["pushdown" if of_init == "pushdown" else "base"]
+    recipe = read_recipe(str(file), model=given, init=init)
+    assert recipe.model == (given or of_file or of_init)
+    assert (recipe.options["d_model"], recipe.options["attention_dropout"]) == (12, 0.5)
+    set_ = read_recipe(str(file), model=given, init=init, settings=["config.d_model=8"])
+    assert (set_.model, set_.options["d_model"]) == (recipe.model, 8)
 
 
 def test_another_model_leaves_out_what_it_does_not_have() -> None:

@@ -8,21 +8,23 @@ import os
 import shutil
 import signal
 import struct
+import sys
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from forked import run_script
+from forked import killed_at, run_script
 from safetensors.torch import load_file, save_file
 from search_oracle import tiny_model
 from stopping import StopAfter
 from tensorboardX.proto.event_pb2 import Event
 from toy_language import WORDS, toy_tokenizer
 
-from pdtools import devices
+from pdtools import __version__, devices
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import build_model, load_checkpoint
 from pdtools.shards import ShardSet
@@ -31,8 +33,10 @@ from pdtools.training import (
     Recipe,
     Sentences,
     TrainConfig,
+    TrainOptions,
     complete_recipe,
     evaluate,
+    open_run,
     run_state,
     train,
 )
@@ -59,6 +63,9 @@ SHORT = TrainConfig(
 def recipe(model: str = "pushdown", options: Mapping[str, Any] | None = None, **changes: Any) -> Recipe:
     given = {**TINY, **(options or {})}
     return Recipe(model=model, options=given, train=dataclasses.replace(SHORT, **changes))
+
+
+OPENING = sys.modules["pdtools.training.train"]  # the package has the function of that name
 
 
 class DieAfter(NullListener):
@@ -139,6 +146,60 @@ def test_killed_and_resumed(
     report = train(toy_train, run, None if step > 4 else wanted, valid=toy_valid, resume=True)
     assert report["resumed_from"] == (None if step < 4 else 4)
     assert_same_run(run, uninterrupted)
+
+
+@pytest.mark.linux
+def test_killed_at_each_operation_up_to_the_first_checkpoint(toy_train: Path, tmp_path: Path) -> None:
+    wanted = recipe(steps=1)
+    train(toy_train, tmp_path / "whole", wanted)
+    operation = 0
+    while True:
+        folder = tmp_path / f"{operation}"
+        folder.mkdir()
+        begin = partial(train, toy_train, folder / "run", wanted, resume=True)
+        if not killed_at(operation, folder, begin) or (folder / "run" / "last").is_dir():
+            break
+        step = 3 if (folder / "run" / "run.json").exists() else 1
+        assert begin()["finished"] == "steps"
+        assert not [path.name for path in (folder / "run").iterdir() if path.name.startswith(".")]
+        assert sorted(os.listdir(folder)) == [".run.lock", "run"]
+        assert_same_run(folder / "run", tmp_path / "whole")
+        operation += step
+    assert operation > 10
+
+
+@pytest.mark.parametrize(
+    "name", ["mine", ".mine.tmp", ".pdtools.json", ".run.json.mine.tmp", "pdtools.json.tmp"]
+)
+def test_a_folder_that_holds_other_files_is_not_empty(name: str, toy_train: Path, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).write_text("ten years")
+    with pytest.raises(PdtoolsError, match=r"not a training run \(run\.json is missing\)"):
+        train(toy_train, tmp_path / "run", recipe(steps=1), resume=True)
+    assert (tmp_path / "run" / name).read_text() == "ten years"
+
+
+def test_other_code_goes_on_and_is_recorded(
+    toy_train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, stop = tmp_path / "run", StopAfter(1)
+    monkeypatch.setattr(OPENING, "code_digest", lambda: "0123456789ab")
+    train(toy_train, run, recipe(steps=3), listener=stop, stop=stop)
+    options = TrainOptions(resume=True, stop=lambda: True)
+    with open_run(toy_train, run, None, options) as same:
+        assert same.other_code is None
+    monkeypatch.setattr(OPENING, "code_digest", lambda: "ba9876543210")
+    with open_run(toy_train, run, None, options) as other:
+        assert other.other_code == (
+            f"{run}: trained so far by pdtools {__version__}, code 0123456789ab;"
+            f" goes on under {__version__}, code ba9876543210"
+        )
+    train(toy_train, run, resume=True)
+    record = json.loads((run / "run.json").read_text())
+    codes = [each["code"]["digest"] for each in (record["provenance"], *record["resumed"])]
+    assert codes == ["0123456789ab"] * 2 + ["ba9876543210"] * 2
+    with open_run(toy_train, run, None, options) as finished:
+        assert finished.other_code is None
 
 
 def test_muon_stopped_and_resumed(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
@@ -472,7 +533,7 @@ def test_the_rate_that_plateau_has_come_to_is_the_one_of_the_steps(
     first, second, third = weights
     assert any((first[name] - second[name]).abs().max() > 1e-3 for name in first)
     for name in second:  # nothing to be seen is learned after the second evaluation
-        torch.testing.assert_close(third[name], second[name], rtol=0, atol=1e-6)
+        torch.testing.assert_close(third[name], second[name], rtol=2e-6, atol=1e-6)
 
 
 def test_plateau_needs_validation(toy_train: Path, tmp_path: Path) -> None:

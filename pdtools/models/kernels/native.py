@@ -26,7 +26,7 @@ from pathlib import Path
 
 import torch
 
-from pdtools.files.kept import digest, keep, kept_file
+from pdtools.files.kept import digest, keep, kept_file, kept_folder
 from pdtools.models.kernels.processor import processor
 
 COMPILERS = ("cc", "gcc", "clang")
@@ -53,25 +53,42 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
         functions: the names of its functions.
         options: for the compiler.
     """
+    if (place := _place()) is None:
+        folder = tempfile.gettempdir()
+        _say_that_there_is_none(
+            f"files in {folder} may not be run (noexec; name another folder with TMPDIR or PDTOOLS_CACHE)"
+        )
+        return None
     for compiler, told in product(filter(None, map(shutil.which, COMPILERS)), flags()):
-        # A full or read-only disk, libraries that may not be loaded from it, flags that are not known, …
+        # A full or read-only disk, flags that are not known, …
         with contextlib.suppress(OSError, subprocess.SubprocessError, AttributeError):
-            return _compiled((compiler, *told, *options), package, name, functions)
-    _say_that_there_is_none()
+            return _compiled(place, (compiler, *told, *options), package, name, functions)
+    _say_that_there_is_none(f"no C compiler that works ({', '.join(COMPILERS)})")
+    return None
+
+
+def _place() -> str | None:
+    """The folder to compile in, of temporary files or kept ones; None if neither lets files be run."""
+    for folder in (tempfile.gettempdir(), kept_folder()):
+        with contextlib.suppress(OSError):
+            if folder and not (hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_NOEXEC):
+                return str(folder)
     return None
 
 
 @cache
-def _say_that_there_is_none() -> None:
-    """Warn once in a process that there is no compiler: a user misses one thing, whatever needs it."""
+def _say_that_there_is_none(reason: str) -> None:
+    """Warn once in a process that nothing is compiled: a user misses one thing, whatever needs it."""
     warnings.warn(
-        f"no C compiler that works ({', '.join(COMPILERS)}): functions in C are replaced by torch's"
-        " operations; results are the same up to rounding, and training and search take longer",
+        f"{reason}: functions in C are replaced by torch's operations; results are the same up to rounding,"
+        " and training and search take longer",
         stacklevel=3,
     )
 
 
-def _compiled(told: tuple[str, ...], package: str, name: str, functions: tuple[str, ...]) -> ctypes.CDLL:
+def _compiled(
+    place: str, told: tuple[str, ...], package: str, name: str, functions: tuple[str, ...]
+) -> ctypes.CDLL:
     files = resources.files(package).iterdir()
     wanted = [file for file in files if file.name == f"{name}.c" or file.name.endswith(".h")]
     sources = {file.name: file.read_bytes() for file in wanted}
@@ -80,7 +97,7 @@ def _compiled(told: tuple[str, ...], package: str, name: str, functions: tuple[s
     if made_from is not None and (kept := kept_file(f"{name}.so", made_from)) is not None:
         with contextlib.suppress(OSError, AttributeError):  # compiled on another system with the same home
             return _loaded(kept, functions)
-    with tempfile.TemporaryDirectory(prefix="pdtools-", ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="pdtools-", dir=place, ignore_cleanup_errors=True) as folder:
         for file_name, content in sources.items():
             Path(folder, file_name).write_bytes(content)
         file = Path(folder, f"{name}.so")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -17,11 +18,13 @@ import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forked import killed_at
 
 import pdtools.data
 from pdtools.cli.main import run
@@ -367,6 +370,24 @@ def test_members_that_lead_elsewhere(
     mine = record(server, pairs_zip=archive("data/a.jsonl", name))
     assert "leads out of the folder" in failed(capfd, mine)
     assert not list(tmp_path.rglob("*.jsonl"))
+
+
+@pytest.mark.linux
+def test_killed_at_each_operation(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
+    mine = Path(record(server, x_trees=TREES[:440], pairs_zip=archive("data/a.jsonl"))).absolute()
+    top = Path.cwd()
+    for operation in itertools.count():
+        folder = top / f"{operation}"
+        folder.mkdir()
+        get = partial(run, ["data", "get", str(mine), "-q", "-o", str(folder / "got")])
+        was_killed = killed_at(operation, folder, get)
+        if (folder / "got").is_dir():
+            break
+        assert was_killed
+        assert get() == 0, capfd.readouterr().err
+        assert os.listdir(folder) == ["got"]
+        assert (folder / "got" / "data" / "a.jsonl").read_bytes() == PAIRS
+    assert operation > 8
 
 
 def test_members_that_are_links_or_bombs(server: Server, capfd: pytest.CaptureFixture[str]) -> None:

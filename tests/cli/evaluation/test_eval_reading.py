@@ -79,7 +79,7 @@ def test_results_and_tables(folder: Path, tmp_path: Path, capsys: pytest.Capture
         assert run([*given, "--beam", "3", "--overwrite", "--device", "cpu", "--quiet"]) == 0
         rows = pandas.read_csv(surprisals, sep="\t", quoting=3, keep_default_na=False)
         expected = rows[(rows.word_id <= 6)].surprisal.to_numpy()
-        np.testing.assert_allclose(items[f"surprisal_{name}"][:24], expected, atol=1e-4)
+        np.testing.assert_allclose(items[f"surprisal_{name}"][:24], expected, rtol=2e-6, atol=1e-4)
     observations = pandas.read_parquet(out / "observations.parquet")
     pandas.testing.assert_frame_equal(
         pandas.read_csv(table, dtype={"item": str}), observations, check_dtype=False, rtol=1e-9

@@ -64,7 +64,8 @@ def suite(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def shards(tmp_path: Path, models: dict[str, Path]) -> Path:
-    texts = ["(S (X a) (NP (X b) (X c)))", "(S (X b) (X c))", "(S (X b) (X b))"]
+    # Of the first sentence the less probable tree: the sum over both is well above it.
+    texts = ["(S (NP (X a) (X b)) (X c))", "(S (X b) (X c))", "(S (X b) (X b))"]
     sourced = [SourcedTree(Tree.from_brackets(text), "toy", i, text) for i, text in enumerate(texts, start=1)]
     tokenizer = load_checkpoint(models["pushdown"]).tokenizer
     build_shards(sourced, tokenizer, ShardSettings(), tmp_path / "shards", Rejects())
@@ -91,7 +92,7 @@ def test_surprisals(
     second.write_text("(S (X a) (NP (X b) (X c)))\n")
     joints = [total(models["pushdown"], "--trees", str(file), capsys=capsys) for file in (first, second)]
     both = total(models["pushdown"], "--trees", str(trees), capsys=capsys)
-    assert both == pytest.approx(math.log(sum(map(math.exp, joints))), abs=1e-5)
+    assert both == pytest.approx(math.log(sum(map(math.exp, joints))), rel=2e-6, abs=1e-5)
     assert both < total(models["pushdown"], "--beam", "50", capsys=capsys)
 
 
@@ -179,7 +180,7 @@ def test_perplexity(
     assert (one["counts"]["sentences"], one["counts"]["sentences_left_out"]) == (2, 1)
     assert one["settings"]["marginal"] == "sum over given trees: a lower bound of log p(x)"
     assert one["settings"]["given_trees_used"]["derivations"] == 5
-    assert one["scores"]["ppl_token_marginal"] < one["scores"]["ppl_token_joint"]
+    assert one["scores"]["ppl_token_marginal"] < 0.9 * one["scores"]["ppl_token_joint"]
 
 
 @pytest.mark.parametrize(

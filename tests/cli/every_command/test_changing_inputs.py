@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 from search_oracle import save_checkpoints
+from view_pages import write_run
 
 from pdtools.cli import console
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.files import Unchanged, unchanged_inputs, watch_inputs
 from pdtools.files.outputs import atomic_text
+from pdtools.report.view import page
 
 
 @pytest.fixture
@@ -103,6 +105,29 @@ COMMANDS = {
     "eval-ppl, no output": (["eval-ppl", "{shards}", "--model", "{base}", "-o", ""], "shards/manifest.json"),
     "eval-parse": (["eval-parse", "{x.trees}", "{lines.txt}"], "x.trees"),
 }
+
+
+@pytest.mark.parametrize("more", [[], ["--figures", "{figures}"]])
+def test_runs_in_training_are_viewed(
+    more: list[str], inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """Their checkpoints and records change all the time; as the model of sentences, a run must stay."""
+    write_run(tmp_path / "a", 8)
+    shutil.copytree(inputs / "pushdown", tmp_path / "a" / "best")
+    real = page.render
+
+    def render(*arguments: Any) -> Any:
+        for name in ("metrics.jsonl", "best/model.safetensors"):
+            append(tmp_path / "a" / name)
+        return real(*arguments)
+
+    monkeypatch.setattr(page, "render", render)
+    view = ["view", *(each.format(figures=tmp_path / "figures") for each in more), "--device", "cpu", "-q"]
+    assert run([*view, str(tmp_path / "a"), "-o", str(tmp_path / "runs.html")]) == 0, capsys.readouterr().err
+    shutil.copytree(inputs / "pushdown", tmp_path / "a" / "best", dirs_exist_ok=True)
+    text = ["view", "--model", str(tmp_path / "a"), "--text", "a b", "--device", "cpu", "-q"]
+    assert run([*text, "-o", str(tmp_path / "x.html")]) == 1
+    assert "changed while the command was running" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", COMMANDS)

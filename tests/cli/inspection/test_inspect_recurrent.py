@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from stopping import StopAfter
 
 from pdtools.cli.main import run
 from pdtools.inspection.history import action_history, shares_of
@@ -231,7 +232,15 @@ def test_a_history_of_actions(tmp_path: Path, toy_shards: str) -> None:
     assert len(history) == 3
     shares = shares_of(history, ["push", "pop"])
     assert shares[0] != shares[1] != shares[2]
-    assert all(0 < share < 1 for row in shares for share in row)
+    # The same run stopped at each of these steps, and looked at by hand.
+    for step, row in zip((2, 4, 5), shares, strict=True):
+        stop = StopAfter(step)
+        alone = tmp_path / f"{step}"
+        train(toy_shards, alone, recipe, listener=stop, stop=stop)
+        view = inspect_run(load_checkpoint(alone / "last"), "a b")
+        push, pop = (view.actions.index(kind) for kind in ("push", "pop"))
+        assert row == [view.shares[0][push], view.shares[1][pop]]
+        assert all(0 < share < 1 for share in row)
     draw_history(tmp_path / "history.svg", shares, label="look")
     assert (tmp_path / "history.svg").stat().st_size > 1000
 

@@ -106,7 +106,8 @@ def test_results_of_three_models(
         rows = {row["name"]: row for row in blimp["levels"]["paradigm"] if row["series"] == name}
         expected = [wilson(int(right.sum()), 10) for right in RIGHT[m]]
         assert [(row["low"], row["high"]) for _, row in sorted(rows.items())] == [
-            (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4)) for low, high in expected
+            (pytest.approx(low, rel=2e-6, abs=1e-4), pytest.approx(high, rel=2e-6, abs=1e-4))
+            for low, high in expected
         ]
     overall = [row for row in blimp["pairs"]["rows"] if row["level"] == "overall"]
     ps = [

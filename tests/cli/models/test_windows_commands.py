@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from window_oracle import window_attachments, window_joints
 
 from pdtools.cli import main
 from pdtools.models import load_checkpoint
@@ -106,9 +107,24 @@ def test_a_sentence_is_scored_by_itself(trained: Path) -> None:
 def test_parses_are_whole_trees(shards: Path, trained: Path) -> None:
     if trained.name.endswith("transformer"):
         pytest.skip("no parses")
-    done = run("decode", "--text", "the dog barks", "--model", trained, "--beam", "8")
+    model, tokens = load_checkpoint(trained).model, ShardSet.open(shards).tokens(0)[:4].tolist()
+    derivations = list(window_attachments([3]))
+    joints = np.sum([part.sum(1) for part in window_joints(model, tokens, derivations)], axis=0)
+    trees = {
+        1: "(X (X (XX the) (XX dog)) (XX barks))",  # the second word attaches to the first
+        2: "(X (XX the) (X (XX dog) (XX barks)))",
+    }
+    scored = shards.parent / "decoded.tsv"
+    done = run(
+        *("decode", "--text", "the dog barks", "--model", trained, "--beam", "8", "--k-best", "2", "-q"),
+        *("--scores", scored),
+    )
     assert done.exit_code == 0, done.output
-    assert [word in done.stdout for word in ("the", "dog", "barks")] == [True] * 3
+    order = np.argsort(-joints)
+    assert done.stdout == trees[derivations[order[0]][2]] + "\n"
+    header, *rows = [line.split("\t") for line in scored.read_text().splitlines()]
+    found = [float(row[header.index("joint")]) for row in rows]
+    assert found == pytest.approx(joints[order].tolist(), rel=2e-6, abs=1e-5)
 
 
 @pytest.mark.parametrize(

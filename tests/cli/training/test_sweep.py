@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
-from forked import run_script
+from forked import killed_at, run_script
 from options import with_options
 
 from pdtools.cli.main import run
@@ -45,6 +47,20 @@ def arguments(data: Path, output: Path, *more: str) -> list[str]:
         *SMALL,
         *more,
     ]
+
+
+@pytest.mark.linux
+def test_killed_at_each_operation_up_to_the_first_checkpoint(data: Path, tmp_path: Path) -> None:
+    for operation in itertools.count(step=3):  # its runs are those of pdtools train
+        folder = tmp_path / f"{operation}"
+        folder.mkdir()
+        begin = partial(run, arguments(data, folder / "runs", "--quiet", "--set", "train.steps=1"))
+        if not killed_at(operation, folder, begin) or list(folder.glob("runs/*/last")):
+            break
+        assert begin() == 0
+        assert len(list(folder.glob("runs/*/best"))) == 2
+        assert not list(folder.glob("runs/*/.*"))
+    assert operation > 10
 
 
 def test_a_table_the_best_first(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

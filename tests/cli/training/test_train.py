@@ -229,6 +229,18 @@ def test_signals_end_the_run_after_the_step(
     assert "cannot be resumed" in capfd.readouterr().err
 
 
+@pytest.mark.linux
+def test_without_locks_it_trains_and_says_so(
+    shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(524, "Unknown error 524")
+
+    monkeypatch.setattr("pdtools.files.locks.fcntl.flock", flock)
+    with pytest.warns(match=r"this file system has no locks \(Unknown error 524\), so a second process"):
+        assert run(arguments(shards, tmp_path / "run", "--set", "train.steps=1", "--quiet")) == 0
+
+
 def test_a_bar_where_someone_sees_it(
     shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -105,7 +105,7 @@ def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
         texts = table[side]
         contexts = [text[:start] for text, start in zip(texts, table[f"start_{side}"], strict=True)]
         whole, before = (np.array(transformers_losses(folder, of)) for of in (texts, contexts))
-        assert table[f"logprob_{side}"] == pytest.approx(before - whole, abs=1e-4)
+        assert table[f"logprob_{side}"] == pytest.approx(before - whole, rel=2e-6, abs=1e-4)
 
 
 def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]) -> None:
@@ -128,7 +128,9 @@ def test_it_is_what_the_whole_has_less_what_the_context_has(tmp_path: Path, name
         for text, start, found in zip(
             table[side], table[f"start_{side}"], table[f"logprob_{side}"], strict=True
         ):
-            assert found == pytest.approx(logprob(scorer, text) - logprob(scorer, text[:start]), abs=1e-5)
+            assert found == pytest.approx(
+                logprob(scorer, text) - logprob(scorer, text[:start]), rel=2e-6, abs=1e-5
+            )
 
 
 @pytest.mark.parametrize("bos", [True, False])
@@ -146,7 +148,7 @@ def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
         expected = theirs.conditional_score(
             contexts, texts, reduction=lambda scores: scores.sum(0).item(), bos_token=bos
         )
-        assert table[f"logprob_{side}"] == pytest.approx(expected, abs=1e-4)
+        assert table[f"logprob_{side}"] == pytest.approx(expected, rel=2e-6, abs=1e-4)
 
 
 OPTIONS: dict[str, Any] = {

@@ -132,7 +132,7 @@ def test_right_attachments(loaded: LoadedModel) -> None:
     assert row["attachments_right"] == right
     if loaded.model.derivation_kind.conditions_tokens:
         lead = parts([0, *best, 0])[0] - parts([0, *own.tolist(), 0])[0]
-        assert row["lead"] == pytest.approx(lead, abs=1e-4)
+        assert row["lead"] == pytest.approx(lead, rel=2e-6, abs=1e-4)
         assert lead > 0
         assert results.scores["by_set"]["one"]["lost_by_beam"] == 0
     assert row["open"] == len(prefix.tokens) - 2 * len(closers)

@@ -328,4 +328,4 @@ def test_saps_means_of_bits(tmp_path: Path, member: str, means: dict[str, tuple[
     first = [each for each in found["scores"]["effects"] if each["roi"] == 0]
     assert [each["contrast"] for each in first] == [pair.replace(",", " − ") for pair in means]
     for each, expected in zip(first, means.values(), strict=True):
-        assert each["bits"] == pytest.approx(expected, abs=1e-4)
+        assert each["bits"] == pytest.approx(expected, rel=2e-6, abs=1e-4)

@@ -104,7 +104,7 @@ def test_beginnings_have_the_surprisals_of_the_whole(
     needed = data.draw(st.integers(0, len(contents)))
     part = replace(presented, needed=needed)
     whole, beginning = map(from_score, (presented, part), scorer.score([presented.sentence, part.asked]))
-    assert list(beginning.regions[:needed]) == pytest.approx(list(whole.regions[:needed]), abs=1e-4)
+    assert list(beginning.regions[:needed]) == pytest.approx(list(whole.regions[:needed]), rel=2e-6, abs=1e-4)
     assert beginning.tokens[:needed] == whole.tokens[:needed]
     assert set(beginning.regions[needed:]) <= {None}
     assert sum(beginning.tokens[needed:]) <= 1  # where no region is needed that has words

@@ -65,7 +65,7 @@ def test_what_has_ended_and_what_has_not_add_up_to_one(continuing: int, max_open
             found = enumerate_derivations(model, [1, *tokens, 2]).prefix_logprobs
             under_way += math.exp(found[-2])
             ending += math.exp(found[-1])
-        assert under_way + ended == pytest.approx(1, abs=1e-5)
+        assert under_way + ended == pytest.approx(1, rel=2e-6, abs=1e-5)
         ended += ending
 
 
@@ -87,7 +87,7 @@ def test_action_by_action_is_one_pass(shape: dict[str, Any]) -> None:
         assert batch.lengths.tolist() == [model.row_length(*row) for row in rows]
         parts = model.forward_parts(batch)
         joint = (parts.token_logprobs + parts.attach_logprobs).sum(1)
-        torch.testing.assert_close(joint, torch.tensor(joints), atol=2e-5, rtol=0)
+        torch.testing.assert_close(joint, torch.tensor(joints), atol=2e-5, rtol=2e-6)
         assert (parts.token_logprobs[batch.ends(2)] < 0).all()
         with torch.no_grad():
             loss = model.loss(batch)
@@ -153,7 +153,7 @@ def test_padding_and_neighbours_change_nothing() -> None:
         n = alone.token_logprobs.shape[1]
         for name in ("token_logprobs", "attach_logprobs"):
             of_all = getattr(together, name)[b]
-            torch.testing.assert_close(of_all[:n], getattr(alone, name)[0], atol=1e-5, rtol=0)
+            torch.testing.assert_close(of_all[:n], getattr(alone, name)[0], atol=1e-5, rtol=2e-6)
             assert not of_all[n:].any()
     with torch.no_grad():
         nothing = model.loss(model.pack([]))

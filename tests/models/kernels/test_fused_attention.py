@@ -230,7 +230,7 @@ def test_more_heads_of_sentences_than_cuda_counts_across() -> None:
     for one, other in zip(
         with_gradients(ours, inputs, grad), with_gradients(theirs, inputs, grad), strict=True
     ):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=2e-6)
 
 
 @runs_kernels

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,18 +149,68 @@ def test_where_nothing_is_kept(
 def test_libraries_unused_for_90_days_are_deleted(cache: Path) -> None:
     build()
     (first,) = cache.iterdir()
-    names = ("stack_attention-0-0.so", "stack_attention-0-1.so", "gelu-0-0.so")
-    unused, used, other = files = [first.with_name(name) for name in names]
+    zeros, ones = "0" * 32, "1" * 64
+    names = (f"stack_attention-{zeros}-{ones}.so", f"stack_attention-{zeros}-{'2' * 64}.so")
+    others = (f"gelu-{zeros}-{ones}.so", "stack_attention-mine.so")  # the last is somebody's
+    unused, used, other, mine = files = [first.with_name(name) for name in (*names, *others)]
     for file in files:
         file.write_bytes(b"")
-    for file, days in ((first, 91), (unused, 91), (used, 89), (other, 91)):
+    for file, days in ((first, 91), (unused, 91), (used, 89), (other, 91), (mine, 91)):
         os.utime(file, (time.time() - days * 86400,) * 2)
     assert build()._name == str(first)  # which is used again
     build("-DOTHER")
     left = set(cache.iterdir())
-    assert {first, used, other} < left
+    assert {first, used, other, mine} < left
     assert unused not in left
-    assert len(left) == 4
+    assert len(left) == 5
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("cache_runs", [True, False, None])
+def test_temporary_files_that_may_not_be_run(
+    cache_runs: bool | None, cache: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where TMPDIR is mounted with noexec; the cache may be, too, or there is none."""
+    if cache_runs is None:
+        monkeypatch.setenv("PDTOOLS_CACHE", "off")
+    statvfs = os.statvfs
+
+    def noexec(path: str) -> Any:
+        is_run = cache_runs and str(path).startswith(str(cache))
+        return statvfs(path) if is_run else SimpleNamespace(f_flag=os.ST_NOEXEC)
+
+    def refused(path: str) -> Any:
+        if not path.startswith(str(cache)):
+            raise OSError("failed to map segment from shared object")
+        return load(path)
+
+    load = ctypes.CDLL
+    monkeypatch.setattr(os, "statvfs", noexec)
+    monkeypatch.setattr(ctypes, "CDLL", refused)
+    native._say_that_there_is_none.cache_clear()
+    if cache_runs:
+        build()
+        (file,) = cache.iterdir()
+        assert build()._name == str(file)
+        assert len(compiled) == 1
+        return
+    with pytest.warns(UserWarning, match=r"may not be run \(noexec; name another folder with TMPDIR") as said:
+        found = [native.native_library.__wrapped__("pdtools.models.kernels", "gelu", ()) for _ in range(2)]
+    assert (found, len(said), compiled) == ([None, None], 1, [])
+    native._say_that_there_is_none.cache_clear()
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("given", [".", "kept", "kept/", "../kept"])
+def test_a_cache_named_from_the_working_folder(
+    given: str, tmp_path: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("PDTOOLS_CACHE", given)
+    build()
+    build()
+    assert len(compiled) == 1
 
 
 @pytest.mark.linux

@@ -121,9 +121,11 @@ def test_with_a_compiler_and_without_it_is_that_of_all_logits(
 
 
 @pytest.mark.skipif(native._library() is None, reason="no C compiler")
-def test_threads_divide_the_rows_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("classes", [30, 2500])
+def test_threads_divide_the_rows_in_c(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     random = torch.Generator().manual_seed(1)
-    logits, targets = torch.randn(7, 30, generator=random), torch.randint(30, (7,), generator=random)
+    logits, targets = 4 * torch.randn(7, classes, generator=random), torch.arange(7)
+    logits[:, 3] = -torch.inf  # a class that is ruled out, which is one row's target
     alone, together = logits.clone(), logits.clone()
     nll = native.native_cross_entropy(alone, targets)
     monkeypatch.setattr(native, "_WORTH_A_THREAD", 1)

@@ -111,13 +111,19 @@ def test_rows_that_are_copied_go_on_by_themselves() -> None:
 
 
 @needs_compiler
-def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = stack_of(2, 3)
-    actions = torch.randn(12, 5, stack.action_size, generator=generator(), dtype=torch.float64)
-    alone = done(NativeNondeterministicRun, stack, actions)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("window", [0, 4])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_rows_are_divided_among_threads(
+    normalized: bool, window: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = stack_of(2, 3, window, normalized=normalized)
+    actions = torch.randn(12, 5, stack.action_size, generator=generator(), dtype=torch.float64).to(dtype)
+    chunks = 2 if window else 1
+    alone = done(NativeNondeterministicRun, stack, actions, chunks)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr(native_nondeterministic, "PRODUCTS_OF_A_THREAD", 1)
-    for one, other in zip(done(NativeNondeterministicRun, stack, actions), alone, strict=True):
+    for one, other in zip(done(NativeNondeterministicRun, stack, actions, chunks), alone, strict=True):
         assert torch.equal(one, other)
 
 

@@ -55,9 +55,9 @@ def test_step_by_step_is_the_whole_row(variant: dict[str, Any]) -> None:
     for k in range(1, length + 2):
         following = model.next_token_logprobs(state)
         got = following.gather(1, tokens[order, k, None])[:, 0]
-        torch.testing.assert_close(got, parts.token_logprobs[order, k], rtol=0, atol=1e-5)
+        torch.testing.assert_close(got, parts.token_logprobs[order, k], rtol=2e-6, atol=1e-5)
         asked = model.token_logprobs(state, tokens[order, k])
-        torch.testing.assert_close(asked, got, rtol=0, atol=1e-5)
+        torch.testing.assert_close(asked, got, rtol=2e-6, atol=1e-5)
         if k == length + 1:
             break
         rows = {3: torch.tensor([3, 1, 1, 0, 2, 3]), 6: torch.tensor([5, 4, 0])}.get(k)
@@ -71,7 +71,7 @@ def test_step_by_step_is_the_whole_row(variant: dict[str, Any]) -> None:
         dataclasses.replace(batch, tokens=tokens[:, :-1], attach=attach[:, :-1], lengths=batch.lengths - 1)
     )
     if not (model.config.as_released and model.config.positions == "sincos"):  # counts from the end
-        torch.testing.assert_close(following[order], model.next_token_logprobs(state), rtol=0, atol=1e-5)
+        torch.testing.assert_close(following[order], model.next_token_logprobs(state), rtol=2e-6, atol=1e-5)
 
 
 @torch.no_grad()
@@ -82,7 +82,7 @@ def test_padding_changes_nothing(variant: dict[str, Any]) -> None:
     rng = random.Random(0)
     random_row(6, 11, rng)
     alone = model.forward_parts(collate([random_row(3, 11, rng)], PAD))
-    torch.testing.assert_close(together.token_logprobs[1, :5], alone.token_logprobs[0], rtol=0, atol=1e-5)
+    torch.testing.assert_close(together.token_logprobs[1, :5], alone.token_logprobs[0], rtol=2e-6, atol=1e-5)
 
 
 @torch.no_grad()

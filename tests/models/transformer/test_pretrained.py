@@ -92,7 +92,7 @@ def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
         for block in model.blocks:
             if block.stack is not None:  # all that differs is what the stack adds
                 block.stack.forward = lambda x, cache=None: torch.zeros_like(x)
-        torch.testing.assert_close(our_logprobs(model, ours).log_softmax(-1), wanted, rtol=0, atol=1e-4)
+        torch.testing.assert_close(our_logprobs(model, ours).log_softmax(-1), wanted, rtol=2e-6, atol=1e-4)
     with_stack = our_logprobs(loaded(tmp_path / "hf", stack_layers="all"), ours).log_softmax(-1)
     assert not torch.allclose(with_stack, wanted, atol=0.01)
 

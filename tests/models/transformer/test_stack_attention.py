@@ -240,11 +240,13 @@ def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence, plain
     assert torch.tensor(1e-40) * 0.5 > 0
 
 
-def test_rows_are_divided_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 12, 33])
+def test_rows_are_divided_among_threads(n: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     if stack_library() is None:
         pytest.skip("no C compiler")
-    actions = random_actions(5, 12).requires_grad_()
-    weight = torch.randn(5, 12, 12, dtype=torch.float64)
+    actions = random_actions(5, n).to(dtype).requires_grad_()
+    weight = torch.randn(5, n, n, dtype=dtype)
     alone = native_stack_attention(actions)
     (wanted,) = torch.autograd.grad((alone * weight).sum(), actions)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)

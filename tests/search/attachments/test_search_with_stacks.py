@@ -23,8 +23,8 @@ def test_a_beam_with_all_derivations_is_exact(settings: dict[str, str]) -> None:
     derivations = list(all_attachments(len(tokens)))
     joints = sum(part.sum(1) for part in parts(model, tokens, derivations))
     (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(len(derivations)))
-    assert found.marginal == pytest.approx(logsumexp(joints), abs=1e-5)
-    assert found.derivations[0][0] == pytest.approx(max(joints), abs=1e-5)
+    assert found.marginal == pytest.approx(logsumexp(joints), rel=2e-6, abs=1e-5)
+    assert found.derivations[0][0] == pytest.approx(max(joints), rel=2e-6, abs=1e-5)
 
 
 @pytest.mark.parametrize("as_released", [False, True])
@@ -34,7 +34,7 @@ def test_strings_read_token_by_token_are_those_of_one_pass(as_released: bool) ->
     rows = [row(tokens) for tokens in STRINGS]
     shared, alone = (string_logprobs(loaded, rows, share_prefixes=share) for share in (True, False))
     for one, other in zip(shared, alone, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        np.testing.assert_allclose(one, other, rtol=2e-6, atol=1e-5)
 
 
 def test_what_a_state_takes_grows_with_the_length_of_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
