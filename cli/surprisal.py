@@ -8,6 +8,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
+from pdtools.files.tables import check_table_name
 
 from .arguments import sentence_files
 from .console import message, print_json, progress, warn
@@ -66,8 +67,8 @@ def surprisal(
         input_option(
             "--column",
             metavar="NAME=COLUMN",
-            help="Tables: the column of item, condition, sentence (A,B: several), region, number, "
-            "text or word.",
+            help="Tables: the column of item, condition, list, sentence (A,B: several), region, "
+            "number, text or word.",
         ),
     ] = None,
     glue: Annotated[
@@ -173,6 +174,7 @@ def surprisal(
     from pdtools.search.scores import Measure
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 
+    check_table_name(output)
     files = sentence_files(inputs, text, source.value)
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]

@@ -213,7 +213,7 @@ def known_by_files(source: str | Path) -> list[str]:
         patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
         with contextlib.suppress(InputError):
             files = data_files(source, replace(benchmark, files=patterns)) if patterns else []
-            named = [file for file in files if any(file.path.match(each) for each in patterns)]
+            named = [file for file in files if any(map(file.is_called, patterns))]
             if named and _begins_with_an_item(named[0], benchmark):
                 found.append(name)
     return found

@@ -15,6 +15,7 @@ from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
 from pdtools.files.archives import zip_lines
 from pdtools.files.json_input import parse_json, text_of
+from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
@@ -99,7 +100,7 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
 
 def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     """The content of every line: (file, number of the line, a JSON value or the cells by column)."""
-    if source.suffix == ".zip":
+    if has_ending(source, ".zip"):
         yield from _json_records(zip_lines(source, ".jsonl"))
         for member, lines in groupby(zip_lines(source, ".tsv"), key=itemgetter(0)):
             yield from _tsv_records(member, ((number, line) for _, number, line in lines))
@@ -107,7 +108,7 @@ def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
         if Path(file).name.startswith("."):
             continue
-        if _name(file).endswith(".tsv"):
+        if ending(file) == ".tsv":
             yield from _tsv_records(file, read_lines(file))
         else:
             yield from _json_records((file, number, line) for number, line in read_lines(file))
@@ -136,20 +137,12 @@ def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[
         yield file, number, dict(zip(columns, cells, strict=True))
 
 
-def _name(file: str, *endings: str) -> str:
-    """The name of a file without these endings, which a compression suffix may follow."""
-    name = Path(file).name
-    for ending in (".gz", ".zst", *endings):
-        name = name.removesuffix(ending)
-    return name
-
-
 def _pair(data: Any, place: str, number: int) -> Pair:
     try:
         good, bad = (data[name] for name in _SENTENCES)
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
-        paradigm = data.get("UID", _name(place, ".jsonl", ".tsv"))
+        paradigm = data.get("UID", without_ending(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
         return Pair(
             paradigm=sys.intern(text_of(paradigm)),  # names that thousands of pairs share
             phenomenon=_group(data.get("linguistics_term"), _PHENOMENON_NAMES),

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.sheets import ending
+from pdtools.files.names import ending
 from pdtools.files.tables import is_csv, read_table
 from pdtools.tokenization import Sentence, join_words
 
@@ -426,8 +426,8 @@ def _rows(file: str) -> Iterator[tuple[int, list[str]]]:
     In TSV, R's quotes are undone: around all cells (``write.table``), or (``readr``) around cells with
     quotes, which are then doubled.
     """
-    if (kind := ending(file)) in ("xlsx", "parquet"):
-        raise InputError(f".{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
+    if (kind := ending(file)) in (".xlsx", ".parquet"):
+        raise InputError(f"{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
     rows = ((line, cells) for line, cells in read_table(file) if any(cells))
     first = next(rows, None)
     if first is None:
