@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.workbooks import cell, rows_of, write_workbook
+from toy_workbooks import cell, rows_of, write_workbook
 
 from pdtools.errors import InputError
 from pdtools.files.workbooks import workbook_rows
