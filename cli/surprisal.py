@@ -111,7 +111,8 @@ def surprisal(
     quoting=3.
 
     A table of stimuli (.csv with , or ;, .tsv, .xlsx, .parquet) is written with its columns, in the order of
-    its rows, once for each --model (-o to .csv, .tsv or .parquet). Each row of it is a sentence (column
+    its rows, once for each --model (-o to .csv, .tsv or .parquet; in TSV a line break in a cell becomes a
+    blank). Sentences without a word are listed in OUTPUT.rejects.jsonl. Each row of it is a sentence (column
     sentence, with | or [ ] between regions, if any), a region (item, condition, region, text), or a word
     (word). The command adds the model, the region, its surprisal, and the numbers of its tokens, of unknown
     ones, and of tokens that cross its end. Such tokens count where they begin. Models with trees add the

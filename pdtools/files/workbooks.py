@@ -171,7 +171,8 @@ class _Workbook:
                 areas.append(attributes["ref"])
             elif tag == "c":
                 column = _place(cell["r"])[0] if "r" in cell else column + 1
-                if is_formula and value is None:
+                # An empty value is one of a formula of text; openpyxl writes one for each that it has not.
+                if is_formula and (value is None or (value == "" and cell.get("t") != "str")):
                     reason = f"the file does not hold the value of the formula in column {_letters(column)}"
                     hint = "open it in a spreadsheet program, and save it there"
                     raise InputError(reason, file=self._name, line=row, hint=hint)

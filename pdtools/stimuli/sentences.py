@@ -31,7 +31,7 @@ _HINT = "--column sentence=NAME says which one has them; a file of sentences alo
 _WORD = re.compile(r"\S+")
 _BREAKS = re.compile(r"\s*[\t\r\n]\s*")
 _WHOLE = re.compile(r"[-+]?\d+(\.0+)?")
-# What spreadsheets and R write in place of a text: errors of formulas, truth values, missing values.
+# Texts that spreadsheets and R write in place of another: errors of formulas, missing and truth values.
 _ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|DIV/0!|NUM!|NULL!|SPILL!|CALC!|FIELD!)|Err:\d{3}")
 _DOUBTFUL = {
     "NA": 'R writes missing values so, unless with na = ""',

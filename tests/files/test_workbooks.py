@@ -27,8 +27,9 @@ def test_texts(tmp_path: Path) -> None:
     """Escaped characters are themselves, and what is escaped to stay as it is stays; no phonetic texts."""
     strings = "<si><r><t>ab</t></r><r><t>_x000D_\ncd</t></r></si><si><t>x</t><rPh><t>y</t></rPh></si>"
     shared = ['<c t="s"><v>0</v></c>', '<c t="s"><v>1</v></c>', '<c t="str"><f>A1</f><v>a_x0009_b</v></c>']
+    shared += ['<c t="str"><f>""</f><v></v></c>']
     assert values(tmp_path, *shared, "_x005F_x000D_", "_x0000_ _xD83D_ _x00e9_", "", strings=strings) == [
-        *("ab\r\ncd", "x", "a\tb", "_x000D_", "_x0000_ _xD83D_ é", "")
+        *("ab\r\ncd", "x", "a\tb", "", "_x000D_", "_x0000_ _xD83D_ é", "")
     ]
 
 
@@ -83,6 +84,7 @@ def at(row: int, *cells: str) -> str:
             at(1048576, cell("x", "XFD1048576")),
             r"t\.xlsx:1048576: .* name above the cell XFD1048576 \(name it",
         ),
+        (rows_of([1, "<c><f>A1</f><v/></c>"]), r"t\.xlsx:2: the file does not hold the value"),
         (rows_of([1, "x", None, "note"]), r"t\.xlsx:2: no column has a name above the cell D2"),
         (at(10**9, cell("x")), "not a workbook: row 1000000000 after row 1; a sheet has 1048576 rows"),
         (at(1, cell("x")), "not a workbook: row 1 after row 1"),

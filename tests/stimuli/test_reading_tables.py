@@ -515,3 +515,34 @@ def test_numbers_among_texts_are_noted(tmp_path: Path) -> None:
         "word is a number in row 3 and 1 more, read as it stands: "
         "a spreadsheet may show 0.5 as 50%, and 7 as 007",
     )
+
+
+# Tables that were once misread: the sentences, or what is said of them.
+CASES = {
+    "s19_trailing.csv": ["The dog often barks.", "The cat often sleeps."],
+    "s20_lists.csv": ["The dog barks.", "The cat sleeps."] * 2,
+    "s1_x000d.xlsx": ["The dog the cats chased barks.", "The dog barks."],
+    "s2_cached.xlsx": ["The dog barks.", "The cats sleep."],
+    "s4_commas_long.csv": ["The dog barks."],
+    "S6.CSV": ["The dog, barks."],
+    "s2_formula.xlsx": ":2: the file does not hold the value of the formula in column D",
+    "s2_half.xlsx": ":3: the file does not hold the value of the formula in column B",
+    "s14_types.xlsx": ":4: word is True, a truth value, not text",
+    "s14_true.xlsx": ":4: word is True, a truth value, not text",
+    "s15_err.xlsx": ":3: sentence is #REF!, the error of a formula",
+    "s12_na.csv": "text is NA in row 6",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tables_that_were_misread(name: str, test_data: Path) -> None:
+    file, right = test_data.parent / "cases" / "4" / name, CASES[name]
+    if not file.exists():
+        pytest.skip("no such tables")
+    if isinstance(right, list):
+        assert read_stimuli(read_sheet(str(file))).texts == right
+    elif right[0] == ":":
+        with pytest.raises(InputError, match=right):
+            read_stimuli(read_sheet(str(file)))
+    else:
+        assert read_stimuli(read_sheet(str(file))).notes[0].startswith(right)
