@@ -56,16 +56,16 @@ class _Workbook:
         self._name, self._archive = name, archive
         self._texts: dict[str, str] = {}  # equal texts are kept once
         self._chars = 0
-        ((self._book, _),) = self._related("", "officeDocument").values()
+        (self._book,) = self._related("", "officeDocument").values()
 
-    def _related(self, part: str, kind: str) -> dict[str, tuple[str, str]]:
-        """The parts of a type that a part refers to, and their types, by the identifiers of the relations."""
+    def _related(self, part: str, kind: str) -> dict[str, str]:
+        """The parts of a type that a part refers to, by the identifiers of the relations."""
         folder, base = posixpath.split(part)
         found = {}
         for tag, attributes, _ in self._elements(posixpath.join(folder, "_rels", f"{base}.rels")):
             if tag == "Relationship" and attributes and attributes["Type"].endswith(f"/{kind}"):
-                target = posixpath.normpath(posixpath.join("/", folder, attributes["Target"])).lstrip("/")
-                found[attributes["Id"]] = target, attributes["Type"]
+                target = posixpath.normpath(posixpath.join("/", folder, attributes["Target"]))
+                found[attributes["Id"]] = target.lstrip("/")
         return found
 
     def _elements(self, part: str) -> Iterator[tuple[str, dict[str, str] | None, str]]:
@@ -90,7 +90,7 @@ class _Workbook:
     def _strings(self) -> list[str]:
         """The texts that cells refer to by their numbers."""
         strings: list[str] = []
-        for part, _ in self._related(self._book, "sharedStrings").values():
+        for part in self._related(self._book, "sharedStrings").values():
             parts: list[str] = []
             is_phonetic = False
             for tag, attributes, text in self._elements(part):
@@ -107,14 +107,14 @@ class _Workbook:
         """The numbers of the styles that show a number as a date or a time."""
         dates, own = {*_OF_DATES}, list[int]()
         is_own = False
-        for part, _ in self._related(self._book, "styles").values():
+        for part in self._related(self._book, "styles").values():
             for tag, attributes, _ in self._elements(part):
                 if tag == "cellXfs":
                     is_own = attributes is not None
                 elif attributes and tag == "numFmt":
                     shown = _NO_PART_OF_A_DATE.sub("", attributes["formatCode"])
-                    dates.discard(number := int(attributes["numFmtId"]))
-                    dates |= {number} if re.search("[dmyhs]", shown, re.IGNORECASE) else set()
+                    change = dates.add if re.search("[dmyhs]", shown, re.IGNORECASE) else dates.discard
+                    change(int(attributes["numFmtId"]))
                 elif attributes is not None and tag == "xf" and is_own:
                     own.append(int(attributes.get("numFmtId", 0)))
         return {i for i, number in enumerate(own) if number in dates}
@@ -129,7 +129,7 @@ class _Workbook:
                 is_1904 = attributes.get("date1904") in ("1", "true")
             elif tag == "sheet" and attributes:
                 relation = next(value for key, value in attributes.items() if key.endswith(":id"))
-                named += [(attributes["name"], known[relation][0])] if relation in known else []
+                named += [(attributes["name"], known[relation])] if relation in known else []
         title, part = named[0]
         rows, areas = self._cells(part, self._strings(), self._date_styles(), is_1904)
         form = "a workbook"

@@ -165,10 +165,7 @@ class _Columns:
         Raises:
             InputError: for the error of a formula.
         """
-        texts = [text.strip() for text in self.sheet.texts(place)]
-        if wrong := next((row for row, text in enumerate(texts) if _ERROR.fullmatch(text)), None):
-            raise self._not_text(place, wrong, f"{texts[wrong]}, the error of a formula", "mend it")
-        return texts
+        return self._checked(place, [text.strip() for text in self.sheet.texts(place)])
 
     def texts(self, place: int) -> list[str]:
         """The cells of a column of text, with notes on what may have been another text.
@@ -176,22 +173,29 @@ class _Columns:
         Raises:
             InputError: for the error of a formula, and a truth value, date or whatever else is no text.
         """
-        self.keys(place)
-        texts = self.sheet.texts(place)
-        numbers = []
-        for row, value in enumerate(self.sheet.cells[place]):
-            if isinstance(value, str) or not texts[row]:
+        texts = self._checked(place, self.sheet.texts(place))
+        doubts: dict[str, list[int]] = {}
+        numbers: list[int] = []
+        for row, (value, text) in enumerate(zip(self.sheet.cells[place], texts, strict=True)):
+            if text in _DOUBTFUL:
+                doubts.setdefault(text, []).append(row)
+            if isinstance(value, str) or not text:
                 continue
             if isinstance(value, bool) or not isinstance(value, Number):
                 kind = "a truth value" if isinstance(value, bool) else f"of the type {type(value).__name__}"
                 hint = "make the column one of text, and enter the cell again"
-                raise self._not_text(place, row, f"{texts[row]}, {kind}, not text", hint)
+                raise self._not_text(place, row, f"{text}, {kind}, not text", hint)
             numbers.append(row)
-        doubts = {"a number": (numbers, "a spreadsheet may show 0.5 as 50%, and 7 as 007")}
-        for word, why in _DOUBTFUL.items():
-            doubts[word] = [row for row, text in enumerate(texts) if text == word], why
-        for what, (rows, why) in doubts.items():
-            self.note(f"{self.called(place)} is {what} in", rows, f"read as it stands: {why}")
+        why = "a spreadsheet may show 0.5 as 50%, and 7 as 007"
+        self.note(f"{self.called(place)} is a number in", numbers, f"read as it stands: {why}")
+        for text, rows in doubts.items():
+            self.note(f"{self.called(place)} is {text} in", rows, f"read as it stands: {_DOUBTFUL[text]}")
+        return texts
+
+    def _checked(self, place: int, texts: list[str]) -> list[str]:
+        for row, text in enumerate(texts):
+            if text[:1] in ("#", "E") and _ERROR.fullmatch(text.strip()):
+                raise self._not_text(place, row, f"{text.strip()}, the error of a formula", "mend it")
         return texts
 
     def _not_text(self, place: int, row: int, what: str, hint: str) -> InputError:

@@ -480,10 +480,15 @@ def test_cells_that_are_no_text_are_refused(cell: object, said: str, tmp_path: P
     for sheet in made:
         with pytest.raises(InputError, match=rf":{sheet.numbers[1]}: {said}"):
             read_stimuli(sheet)
+        if isinstance(cell, str):  # in the first row, too
+            sheet.cells[1].reverse()
+            with pytest.raises(InputError, match=rf":{sheet.numbers[0]}: {said}"):
+                read_stimuli(sheet)
+            sheet.cells[1].reverse()
         for role in ("item", "condition"):
             if isinstance(cell, str):
                 with pytest.raises(InputError, match=rf":{sheet.numbers[1]}: .*the error of a formula"):
-                    read_stimuli(sheet, {"word": "note", role: "word"})
+                    read_stimuli(sheet, {"word": "item", role: "word"})
         kept = {"word": "item"} if isinstance(cell, str) else {"word": "item", "item": "note"}
         assert read_stimuli(sheet, kept).texts
 

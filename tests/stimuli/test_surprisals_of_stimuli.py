@@ -471,6 +471,9 @@ def test_names_of_tables_that_are_not_written(
         surprisal(tmp_path / file, *model, "-o", tmp_path / f"{file}.out.TXT")
         assert "\t" in (tmp_path / f"{file}.out.TXT").read_text()
     assert run(["generate", "dyck-prefixes", "--depths", "4-5", "-o", str(out)]) == 1
+    decode = ["decode", str(tmp_path / "t.txt"), "--model", str(models["pushdown"])]
+    assert run([*decode, "-o", str(tmp_path / "o.trees"), "--scores", str(out), "--quiet"]) == 1
+    assert not (tmp_path / "o.trees").exists()
     assert not out.exists()
     surprisal(tmp_path / "t.txt", *model, "-o", tmp_path / "x.parquet", code=1)
 
@@ -490,6 +493,8 @@ def test_sentences_without_a_score(
     assert found.n_tokens.isna().tolist() == [False, False, True, True]
     record = json.loads((tmp_path / "o.csv.rejects.jsonl").read_text())
     assert (record["line"], record["text"]) == (3, "x a")
+    with pytest.warns(UserWarning, match="table: an earlier row is there again in row 2, and counts again"):
+        pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a", "a"]}))
     with pytest.raises(InputError, match="table:2: "):
         pdtools.load(models["base"]).surprisal(pd.read_csv(tmp_path / "t.csv"))
 
