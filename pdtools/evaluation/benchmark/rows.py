@@ -245,8 +245,8 @@ def _cells_by_column(
 
 
 def _is_blank(cells: list[Any]) -> bool:
-    """Return whether a line has no cells, or only empty ones."""
-    return all(cell is None or not str(cell).strip() for cell in cells)
+    """Return whether a line has no cells, or a sheet's row has only empty ones."""
+    return all(cell is None for cell in cells)
 
 
 def _json_rows(name: str, *, lines: bool) -> Iterator[tuple[int, Cells]]:
