@@ -175,11 +175,11 @@ def surprisal(
     from pdtools.search.scores import Measure
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 
-    check_table_name(output)
     files = sentence_files(inputs, text, source.value)
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]
     table = Output.check(output, run, folder=False, inputs=read, beside=beside)
+    check_table_name(output)
     context = read_context(reading, documents=True)
     measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
     settings = model_settings(table.plan, one_model, run, context=context, measures=measures)
