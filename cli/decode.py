@@ -8,6 +8,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
+from pdtools.files.tables import check_table_name
 
 from .arguments import sentence_files
 from .console import message, print_json, progress, warn
@@ -114,6 +115,8 @@ def decode(
     trees = Output.check(
         output, run, folder=False, inputs=[*files, model], beside=beside, merge_options=merge_options
     )
+    if scores is not None:
+        check_table_name(scores)
     context = Context(of=DOCUMENT) if source is Source.parts and reads_windows(model) else NO_CONTEXT
     settings = model_settings(trees.plan, model, run, cky=cky, context=context)
     rejects = Rejects("skip")

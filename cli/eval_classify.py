@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pdtools.files import Rejects
+from pdtools.files.tables import check_table_name
 
 from .evaluating import Evaluating
 from .options import (
@@ -73,6 +74,8 @@ def eval_classify(
     evaluating = Evaluating.begin(
         output, run, {"shards": shards, "model": model}, beside=[predictions], latex=latex
     )
+    if predictions is not None:
+        check_table_name(predictions)
     rejects = Rejects(on_error.value)
     settings = model_settings(evaluating.plan, model, run)
     prompts = ShardSet.open(shards)

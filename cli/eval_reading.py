@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pdtools.errors import PdtoolsError
+from pdtools.files.tables import check_table_name
 from pdtools.hub import name_of_snapshot
 
 from .arguments import check_frequencies, named_columns, read_frequencies
@@ -203,6 +204,8 @@ def eval_reading(
         **{f"model {name_of_snapshot(each) or each}" if len(model) > 1 else "model": each for each in model},
     }
     evaluating = Evaluating.begin(output, run, read, also=[reading.preceding], beside=[table])
+    if table is not None:
+        check_table_name(table)
     frequency = read_frequencies(frequencies, wordfreq)
     found = read_times(times, format=format and format.value, columns=names, texts=texts)
     for note in found.notes:

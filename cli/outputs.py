@@ -12,6 +12,7 @@ import typer
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import STDIO, check_output, is_stream, recover_directory, watch_inputs
+from pdtools.files.names import has_ending
 
 from .console import message
 
@@ -58,7 +59,7 @@ def check_picture(
     """Refuse, before the work for it, a figure that could not be drawn."""
     from importlib.util import find_spec
 
-    if os.path.splitext(path)[1] not in PICTURES:
+    if not has_ending(path, PICTURES):
         raise typer.BadParameter(f"{path}: a picture's name ends in {', '.join(PICTURES)}")
     if output:  # the folder of results exists when its picture is drawn, and may hold it
         check_different(path, output, nested=True)

@@ -9,7 +9,9 @@ import typer
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, expand_inputs, rejects_path, write_rejects
-from pdtools.files.sheets import SHEETS, ending, read_sheet
+from pdtools.files.names import ending
+from pdtools.files.sheets import SHEETS, read_sheet
+from pdtools.files.tables import check_table_name
 
 from .arguments import check_frequencies, named_columns, read_frequencies
 from .console import message, print_json, progress, warn
@@ -25,7 +27,7 @@ def sheet_of(inputs: Sequence[str] | None, source: Source) -> str | None:
     """
     if source not in (Source.text, Source.tokens) or not any(ending(name) in SHEETS for name in inputs or ()):
         return None
-    first, *others = expand_inputs(inputs or (), [f".{kind}" for kind in SHEETS])
+    first, *others = expand_inputs(inputs or (), SHEETS)
     if others:
         raise InputError("a table of stimuli is read by itself", file=first, hint=f"leave out {others[0]}")
     return first
@@ -53,7 +55,7 @@ def surprisal_of_table(
 ) -> None:
     """Score the sentences of a table with models, and write its rows with their surprisals."""
     from pdtools.stimuli.sentences import read_stimuli
-    from pdtools.stimuli.written import check_name, make_table, new_columns, write
+    from pdtools.stimuli.written import TABLES, make_table, new_columns, write
 
     if rank:
         raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with a table")
@@ -62,7 +64,7 @@ def surprisal_of_table(
     if not words and (frequencies or wordfreq):
         raise typer.BadParameter("frequencies are given for words: add --words")
     check_frequencies(frequencies, wordfreq)
-    check_name(output)
+    check_table_name(output, TABLES)
     read = [file, *model, frequencies, reading.preceding]
     beside = [str(path)] if (path := rejects_path(output)) else []
     table = Output.check(output, run, folder=False, inputs=read, beside=beside)
@@ -71,7 +73,8 @@ def surprisal_of_table(
     )
     frequency = read_frequencies(frequencies, wordfreq)
     new_columns(stimuli, frequency=frequency is not None, parses=parses)
-    message(f"{file}: {stimuli.form}", quiet=run.quiet)
+    for note in (stimuli.form, *stimuli.notes):
+        message(f"{file}: {note}", quiet=run.quiet)
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.scoring import named_models, score_parts
@@ -106,7 +109,8 @@ def surprisal_of_table(
         for number, place, score in progress(scores, total=None, label="sentences", quiet=run.quiet):
             found[number].add(place, score)
         rows = make_table(stimuli, made, frequency=frequency)
-        write(rows, output)
+        n_breaks = write(rows, output)
+        stimuli.exclude_empty(rejects)
         write_rejects(output, rejects)
     for scorer in settings.values():
         warn(scorer)
@@ -126,6 +130,7 @@ def surprisal_of_table(
                     "unit": "nats" if nats else "bits",
                     "rows": "words" if words else "regions",
                     "table": stimuli.form,
+                    "notes": list(stimuli.notes),
                 },
                 "provenance": provenance({"table": file, **{each: each for each in model}}),
             }
@@ -135,5 +140,8 @@ def surprisal_of_table(
         message(
             f"{crossing} tokens reach over the end of a {what}: they count where they begin", quiet=run.quiet
         )
+    if n_breaks:
+        said = f"{n_breaks} cells with a line break, which TSV lacks: a blank stands for it"
+        message(f"{output}: {said}", quiet=run.quiet)
     for record in rejects:
         message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=run.quiet)

@@ -8,6 +8,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Rejects, rejects_path
+from pdtools.files.tables import check_table_name
 
 from .arguments import sentence_files
 from .console import message, print_json, progress, warn
@@ -66,8 +67,8 @@ def surprisal(
         input_option(
             "--column",
             metavar="NAME=COLUMN",
-            help="Tables: the column of item, condition, sentence (A,B: several), region, number, "
-            "text or word.",
+            help="Tables: the column of item, condition, list, sentence (A,B: several), region, "
+            "number, text or word.",
         ),
     ] = None,
     glue: Annotated[
@@ -110,7 +111,8 @@ def surprisal(
     quoting=3.
 
     A table of stimuli (.csv with , or ;, .tsv, .xlsx, .parquet) is written with its columns, in the order of
-    its rows, once for each --model (-o to .csv, .tsv or .parquet). Each row of it is a sentence (column
+    its rows, once for each --model (-o to .csv, .tsv or .parquet; in TSV a line break in a cell becomes a
+    blank). Sentences without a word are listed in OUTPUT.rejects.jsonl. Each row of it is a sentence (column
     sentence, with | or [ ] between regions, if any), a region (item, condition, region, text), or a word
     (word). The command adds the model, the region, its surprisal, and the numbers of its tokens, of unknown
     ones, and of tokens that cross its end. Such tokens count where they begin. Models with trees add the
@@ -177,6 +179,7 @@ def surprisal(
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]
     table = Output.check(output, run, folder=False, inputs=read, beside=beside)
+    check_table_name(output)
     context = read_context(reading, documents=True)
     measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
     settings = model_settings(table.plan, one_model, run, context=context, measures=measures)

@@ -11,7 +11,8 @@ import typer
 from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
-from pdtools.files.sheets import SHEETS, ending
+from pdtools.files.names import ending
+from pdtools.files.sheets import SHEETS
 
 from .arguments import sentence_files
 from .console import message, print_json, progress

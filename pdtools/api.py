@@ -10,6 +10,7 @@ Tables are pandas DataFrames with the columns of the commands' files (docs/refer
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import tee
@@ -190,6 +191,8 @@ class Model:
             sheet = sheet_of_pandas(cast("pd.DataFrame", sentences))
             names = {role: str(name) for role, name in (columns or {}).items()}
             stimuli = read_stimuli(sheet, names, words=words, glue=glue)
+            for note in stimuli.notes:
+                warnings.warn(f"{sheet.name}: {note}", stacklevel=2)
             new_columns(stimuli, frequency=frequency is not None, parses=parses)
             measured: tuple[Measure, ...] = measures or (() if self._loaded is None else ("structure",))
             measured = (*measured, "spaces") if correct_spaces else measured

@@ -22,7 +22,6 @@ _OPTIONAL = {
     "matplotlib": ("plot", "drawings of inspect, eval-cfl and studies"),
     "vl-convert-python": ("view", "view --figures"),
     "wordfreq": ("reading", "eval-reading --wordfreq"),
-    "openpyxl": ("xlsx", "tables from .xlsx files"),
     "dask": ("cluster", "--scheduler"),
 }
 

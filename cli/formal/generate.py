@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pdtools.files import STDIO
+from pdtools.files.tables import check_table_name
 
 from ..arguments import parse_range
 from ..console import message, print_json
@@ -150,6 +151,7 @@ def dyck_prefixes(
     if dependency is not None and dependency > max_length:
         raise typer.BadParameter(f"no prefix of {max_length} tokens (--max-length) has such a --dependency")
     check_json_output(options.as_json, output)
+    check_table_name(output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=())
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])

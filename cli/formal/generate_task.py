@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from pdtools.files import STDIO
+from pdtools.files.tables import check_table_name
 
 from ..arguments import parse_range
 from ..console import message, print_json, progress
@@ -55,6 +56,7 @@ def task(
     wanted = parse_range(lengths)
     drawn_task.check_length(wanted.start)
     check_json_output(options.as_json, output)
+    check_table_name(output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=())
     shown = progress(wanted, total=len(wanted), label="lengths", quiet=options.quiet)
     drawn = (block for length in shown for block in drawn_task.test_blocks(length, number, seed=seed))

@@ -12,9 +12,8 @@ from pdtools.errors import InputError
 from pdtools.files import zips
 from pdtools.files.inputs import STDIO
 from pdtools.files.kinds import Kind, check_kind
+from pdtools.files.names import COMPRESSED, has_ending
 from pdtools.files.system import recover_directory
-
-_COMPRESSED = (".gz", ".zst")
 
 
 def expand_inputs(
@@ -37,7 +36,7 @@ def expand_inputs(
         InputError: if a path does not exist, a glob matches nothing, or a folder or archive holds no such
             file.
     """
-    wanted = tuple(s + c for s in suffixes for c in ("", *_COMPRESSED))
+    wanted = tuple(s + c for s in suffixes for c in ("", *COMPRESSED))
     files: list[str] = []
     for name in inputs:
         path = Path(name)
@@ -45,7 +44,7 @@ def expand_inputs(
         if name == STDIO:
             files.append(STDIO)
         elif path.is_dir():
-            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and p.name.endswith(wanted))
+            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and has_ending(p, wanted))
             found = [each for each in found if only is None or only(each)]
             if not found:
                 if kind is not None:
@@ -53,7 +52,7 @@ def expand_inputs(
                 reason = f"no files ending in {', '.join(suffixes)} in this folder"
                 raise InputError(reason, file=name, hint=_other_files(path))
             files += found
-        elif path.is_file() and name.endswith(zips.SUFFIX) and zips.SUFFIX not in suffixes:
+        elif path.is_file() and has_ending(name, zips.SUFFIX) and zips.SUFFIX not in suffixes:
             members = [each for each in zips.list_zip(name, wanted) if only is None or only(each)]
             if not members:
                 reason = f"no files ending in {', '.join(suffixes)} in this archive"

@@ -19,6 +19,7 @@ from typing import IO, Any, Protocol, cast
 from pdtools.errors import InputError
 from pdtools.files import zips
 from pdtools.files.json_input import parse_json
+from pdtools.files.names import has_ending
 from pdtools.files.zstd import open_zstd
 
 STDIO = "-"
@@ -61,9 +62,9 @@ def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
         yield sys.stdin.buffer
         return
     raw = _open_raw(name)
-    if name.endswith(".gz"):
+    if has_ending(name, ".gz"):
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    elif name.endswith(".zst"):
+    elif has_ending(name, ".zst"):
         stream = open_zstd(raw)
     else:
         stream = raw

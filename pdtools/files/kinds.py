@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import is_stream, open_binary
+from pdtools.files.names import has_ending
 from pdtools.files.unchanged import identifying_files
 
 _HEAD = 1 << 14
@@ -185,7 +186,7 @@ def _of_folder(folder: Path) -> Kind | None:
     files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
     kinds = {path: kind_of(path) for path in islice(files, _MOST_FILES)}
     found = set(kinds.values()) - {None, Kind.TEXT}
-    if not found and any(kind and path.suffix in _TEXT_FILES for path, kind in kinds.items()):
+    if not found and any(kind and has_ending(path, _TEXT_FILES) for path, kind in kinds.items()):
         return Kind.TEXT
     return found.pop() if len(found) == 1 else None
 
@@ -210,10 +211,10 @@ def _of_file(path: Path) -> Kind | None:
     if head.startswith(b"PK\x03\x04"):
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if "__MACOSX" not in name]
-        endings = {os.path.splitext(name)[1] for name in names}
+        endings = {os.path.splitext(name)[1].lower() for name in names}
         found = {_OF_MEMBERS[ending] for ending in endings & _OF_MEMBERS.keys()}
         return found.pop() if len(found) == 1 else None
-    if b"\0" in head or path.suffix == ".zip":
+    if b"\0" in head or has_ending(path, ".zip"):
         return None
     return _of_text(getincrementaldecoder("utf-8")().decode(head))  # which may end in the middle of a letter
 

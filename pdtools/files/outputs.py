@@ -21,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from pdtools.errors import PdtoolsError
 from pdtools.files.inputs import STDIO, is_stream
 from pdtools.files.manifest import write_manifest
+from pdtools.files.names import has_ending
 from pdtools.files.system import (
     CANNOT,
     IS_THERE,
@@ -296,7 +297,7 @@ def atomic_text(path: str | Path, *, overwrite: bool = True) -> Iterator[IO[str]
             yield stream
         return
     with atomic_path(path, overwrite=overwrite) as temporary:
-        if name.endswith(".gz"):
+        if has_ending(name, ".gz"):
             # A fixed time stamp, so that the same command writes the same bytes.
             with (
                 open(temporary, "wb") as raw,
@@ -304,7 +305,7 @@ def atomic_text(path: str | Path, *, overwrite: bool = True) -> Iterator[IO[str]
                 io.TextIOWrapper(cast(IO[bytes], packed), encoding="utf-8", newline="\n") as stream,
             ):
                 yield stream
-        elif name.endswith(".zst"):
+        elif has_ending(name, ".zst"):
             with open_zstd_text(temporary) as stream:
                 yield stream
         else:

@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import IO, Any
+from typing import Any
 
-from pdtools.errors import InputError, how_to_install
+from pdtools.errors import InputError
 from pdtools.files.inputs import read_bytes, read_lines
+from pdtools.files.names import ending
+from pdtools.files.workbooks import workbook_rows
 
-_COMPRESSED = (".gz", ".zst")
 _DELIMITERS = {"tsv": "\t", "csv": ","}
-
-
-def ending(name: str) -> str:
-    """The file name's ending in lower case, before any compression suffix: ``csv``."""
-    return plain_name(name).rpartition(".")[2].lower()
-
-
-def plain_name(name: str) -> str:
-    """A file name without its compression suffix."""
-    for each in _COMPRESSED:
-        name = name.removesuffix(each)
-    return name
+_DELIMITER_LINE = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # which Excel reads before the header
 
 
 class Delimited:
@@ -35,7 +24,8 @@ class Delimited:
     Args:
         name: a file.
         kind: ``csv`` or ``tsv``, or another one, which is read as the latter.
-        delimiter: between cells; None: the kind's own, or for CSV a semicolon if the header has more.
+        delimiter: between cells; None: the kind's own, or for CSV the one that a first line ``sep=;`` names,
+            or a semicolon if the header has more.
         quoted: whether cells may be in quotes; None: only in CSV, and quotes around a whole cell of TSV are
             undone.
         skip: lines before the header.
@@ -61,6 +51,9 @@ class Delimited:
         self._quoted = kind == "csv" if quoted is None else quoted
         self._undone = kind == "tsv" and quoted is None
         self._number, self._first = next(self._lines, (1, ""))
+        if kind == "csv" and (said := _DELIMITER_LINE.fullmatch(self._first)):
+            delimiter = delimiter or said[1]
+            self._number, self._first = next(self._lines, (2, ""))
         self.delimiter = delimiter or _DELIMITERS.get(kind, "\t")
         if kind == "csv" and delimiter is None and self._first.count(";") > self._first.count(","):
             self.delimiter = ";"
@@ -85,55 +78,6 @@ class Delimited:
         for number, line in self._lines:
             self._number = number
             yield line + "\n"
-
-
-def workbook_rows(name: str) -> tuple[list[list[Any]], str]:
-    """The rows of a workbook's first sheet: values, also of formulas; None in an empty cell.
-
-    A merged cell's value is repeated in each cell that it covers.
-
-    Returns:
-        The rows, and a description of what was read: the sheet's name if there are several.
-
-    Raises:
-        InputError: if it is no workbook, or the package openpyxl is not installed.
-    """
-    try:
-        import openpyxl
-    except ImportError as error:
-        hint = f"{how_to_install('xlsx')}; or save it as .csv"
-        raise InputError("this needs the package openpyxl", file=name, hint=hint) from error
-    try:
-        book = openpyxl.load_workbook(io.BytesIO(read_bytes(name)), read_only=True, data_only=True)
-        sheet = book.worksheets[0]
-        sheet.reset_dimensions()  # some programs write them wrong
-        rows = [[*row] for row in sheet.iter_rows(values_only=True)]
-        with sheet._get_source() as source:  # openpyxl does not read the areas of merged cells in this mode
-            merged = _merged_areas(source)
-    except InputError:
-        raise
-    except Exception as error:  # whatever a damaged archive of XML makes of it
-        raise InputError(f"not a workbook: {error}", file=name) from error
-    width = max(map(len, rows), default=0)
-    for row in rows:
-        row += [None] * (width - len(row))
-    for area in merged:
-        first, top, last, bottom = openpyxl.utils.range_boundaries(area.decode())
-        value = rows[top - 1][first - 1] if top <= len(rows) and first <= width else None
-        for row in rows[top - 1 : bottom]:
-            row[first - 1 : min(last, width)] = [value] * (min(last, width) - first + 1)
-    form = "a workbook"
-    if len(book.worksheets) > 1:
-        form += f", of whose {len(book.worksheets)} sheets the first ({sheet.title}) is read"
-    return rows, form
-
-
-def _merged_areas(source: IO[bytes]) -> list[bytes]:
-    """The areas of merged cells, such as ``A1:B2``, which stand behind all cells in a sheet's XML."""
-    held = b""
-    while block := source.read(1 << 20):
-        held = (held if b"mergeCells" in held else held[-16:]) + block
-    return re.findall(rb'mergeCell\s[^>]*?ref="([A-Z0-9:]+)"', held)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +105,7 @@ class Sheet:
         return [cell_text(value) for value in self.cells[column]]
 
 
-SHEETS = ("csv", "tsv", "xlsx", "parquet")
+SHEETS = (".csv", ".tsv", ".xlsx", ".parquet")
 """Endings of files that are tables."""
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _DECIMAL = re.compile(r"[-+]?\d+(,\d+)?")
@@ -179,7 +123,7 @@ def cell_text(value: Any) -> str:
 
 
 def read_sheet(name: str) -> Sheet:
-    """A table whose file ends in one of :data:`SHEETS`. Rows without any cell are passed over.
+    """A table whose file ends in one of :data:`SHEETS`. Blank rows are passed over.
 
     In CSV with semicolons, columns of numbers with decimal commas get points. In TSV, quotes around a whole
     cell are undone.
@@ -188,17 +132,18 @@ def read_sheet(name: str) -> Sheet:
         InputError: with the row, for one that does not fit the header, or without a header.
     """
     kind = ending(name)
-    if kind == "parquet":
+    if kind == ".parquet":
         return _parquet(name)
     rows: Iterator[tuple[int, list[Any]]]
-    if kind == "xlsx":
+    if kind == ".xlsx":
         of_sheet, form = workbook_rows(name)
         rows = enumerate(of_sheet, start=1)
     else:
-        found = Delimited(name, kind)
-        form = "TSV" if kind == "tsv" else "CSV with semicolons" if found.delimiter == ";" else "CSV"
+        found = Delimited(name, kind[1:])
+        form = "TSV" if kind == ".tsv" else "CSV with semicolons" if found.delimiter == ";" else "CSV"
         rows = enumerate((cells for _, cells in found), start=1)
-    _, header = next(((n, cells) for n, cells in rows if any(map(cell_text, cells))), (1, []))
+    rows = ((number, row) for number, row in rows if any(cell_text(value).strip() for value in row))
+    _, header = next(rows, (1, []))
     if not header:
         raise InputError("there is no header", file=name)
     columns = tuple(cell_text(each).strip() for each in header)
@@ -206,8 +151,6 @@ def read_sheet(name: str) -> Sheet:
     numbers: list[int] = []
     same: list[dict[Any, Any]] = [{} for _ in columns]  # equal texts are kept once
     for number, row in rows:
-        if not row or (kind == "xlsx" and not any(map(cell_text, row))):
-            continue
         if len(row) != len(columns):
             reason = f"{len(row)} cells, where the header has {len(columns)}"
             raise InputError(reason, file=name, line=number)

@@ -9,14 +9,28 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pdtools.errors import InputError
-from pdtools.files.inputs import read_lines
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files.inputs import is_stream, read_lines
+from pdtools.files.names import ending
 from pdtools.files.outputs import atomic_text
+
+_BREAK = re.compile(r"\r?\n")
 
 
 def is_csv(path: str | Path) -> bool:
     """Return whether a table's file name ends in ``.csv``, also before a compression suffix."""
-    return str(path).removesuffix(".gz").removesuffix(".zst").endswith(".csv")
+    return ending(path) == ".csv"
+
+
+def check_table_name(path: str | Path, kinds: Sequence[str] = (".csv", ".tsv")) -> None:
+    """Refuse a file name whose ending is of no kind of table that is written; none, and ``.txt``, mean TSV.
+
+    Raises:
+        PdtoolsError: naming ``kinds``.
+    """
+    if not is_stream(path) and ending(path) not in (*kinds, ".txt", ""):
+        *first, last = kinds
+        raise PdtoolsError(f"{path}: tables are written as {', '.join(first)} or {last}")
 
 
 @contextlib.contextmanager
@@ -25,13 +39,14 @@ def atomic_table(
 ) -> Iterator[Callable[[Sequence[object]], object]]:
     """A function that writes a row's cells to a table with a header, whole or not at all.
 
-    In TSV nothing is quoted, and a tab or carriage return in a cell is written ``\\t`` or ``\\r``; in CSV
-    cells are quoted where they need to be. For ``overwrite`` see :func:`pdtools.files.atomic_path`.
+    In TSV nothing is quoted: a line break in a cell becomes a blank, and a tab or carriage return ``\\t`` or
+    ``\\r``. In CSV cells are quoted where they need to be. For ``overwrite`` see
+    :func:`pdtools.files.atomic_path`.
     """
     with atomic_text(path, overwrite=overwrite) as stream:
 
         def write_tsv(cells: Sequence[object]) -> None:
-            texts = (str(cell).replace("\t", "\\t").replace("\r", "\\r") for cell in cells)
+            texts = (_BREAK.sub(" ", str(cell)).replace("\t", "\\t").replace("\r", "\\r") for cell in cells)
             stream.write("\t".join(texts) + "\n")
 
         write = csv.writer(stream, lineterminator="\n").writerow if is_csv(path) else write_tsv

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import os
+import re
 import stat
 import struct
 import zipfile
@@ -16,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from pdtools.errors import InputError
+from pdtools.files.names import has_ending
 
 SUFFIX = ".zip"
 _MANIFEST = "pdtools.json"  # pdtools.files.manifest has it, and needs this module
@@ -34,7 +36,7 @@ def members_of(archive: zipfile.ZipFile, suffixes: str | tuple[str, ...]) -> lis
     return [
         member
         for member in sorted(archive.infolist(), key=lambda member: member.filename)
-        if member.filename.endswith(suffixes) and is_data(member.filename)
+        if has_ending(member.filename, suffixes) and is_data(member.filename)
     ]
 
 
@@ -120,13 +122,8 @@ def open_member(name: str) -> IO[bytes] | None:
 
 def archive_of(name: str) -> str | None:
     """The zip archive in a path of :func:`list_zip`; None if there is none."""
-    end = name.find(f"{SUFFIX}/")
-    while end >= 0:
-        source = name[: end + len(SUFFIX)]
-        if os.path.isfile(source):
-            return source
-        end = name.find(f"{SUFFIX}/", end + 1)
-    return None
+    ends = (found.end() - 1 for found in re.finditer(rf"\{SUFFIX}/", name, re.IGNORECASE))
+    return next((name[:end] for end in ends if os.path.isfile(name[:end])), None)
 
 
 @lru_cache(maxsize=1)

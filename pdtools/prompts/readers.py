@@ -8,6 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from glob import escape
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects, read_lines, recover_directory
 from pdtools.files.inputs import MAX_DOCUMENT_BYTES
 from pdtools.files.json_input import parse_json
+from pdtools.files.names import COMPRESSED, ending, has_ending
 from pdtools.files.zips import check_packed
 from pdtools.tokenization import join_words
 from pdtools.trees import normalize, read_trees, unescape
@@ -46,12 +49,13 @@ def data_file(data: str, split: str) -> str:
     recover_directory(Path(data))
     if not os.path.isdir(data):
         return data
-    wanted = [f"{split}{ending}{packed}" for ending in _ENDINGS for packed in ("", ".gz", ".zst")]
-    for name in wanted:
-        if os.path.isfile(os.path.join(data, name)):
-            return os.path.join(data, name)
+    there = sorted(each for each in Path(data).glob(f"{escape(split)}.*") if each.is_file())
+    for kind, packed in product(_ENDINGS, ("", *COMPRESSED)):
+        for each in there:
+            if each.name[len(split) :].lower() == kind + packed:
+                return str(each)
     hint = "name the file itself, or another --split"
-    raise InputError(f"no {', '.join(split + ending for ending in _ENDINGS)} in it", file=data, hint=hint)
+    raise InputError(f"no {', '.join(split + kind for kind in _ENDINGS)} in it", file=data, hint=hint)
 
 
 def read_records(
@@ -72,10 +76,9 @@ def read_records(
     Raises:
         InputError: if the file is none of these, or lacks a column.
     """
-    name = file.removesuffix(".gz").removesuffix(".zst")
-    if name.endswith(".parquet"):
+    if ending(file) == ".parquet":
         yield from _parquet(file, names, columns)
-    elif name.endswith((".jsonl", ".json")):
+    elif ending(file) in (".jsonl", ".json"):
         yield from _json(file, rejects)
     else:
         first = next((line for _, line in read_lines(file) if line.strip()), "")
@@ -196,7 +199,7 @@ def label_names_of(file: str, columns: Sequence[str]) -> list[str] | None:
         file: a data file of any kind.
         columns: possible names of the label column.
     """
-    if not file.endswith(".parquet"):
+    if not has_ending(file, ".parquet"):
         return None
     import pyarrow as pa
     import pyarrow.parquet as pq

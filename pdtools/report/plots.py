@@ -126,7 +126,7 @@ def style(font_size: float) -> dict[str, Any]:
 
 def save_figure(figure: Any, path: str | Path) -> None:
     """Write a figure of matplotlib, whole or not at all; the suffix names its kind."""
-    kind = Path(path).suffix[1:]
+    kind = Path(path).suffix[1:].lower()
     with atomic_path(path) as temporary:
         # Without a date, equal numbers make equal files.
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else None)

@@ -9,6 +9,7 @@ from itertools import tee
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
+from pdtools.files.names import ending
 from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Unscorable
@@ -90,7 +91,7 @@ class DecodeCounts:
 
 def is_conllu(output: str) -> bool:
     """Return whether a file is to be in CoNLL-U, by its name."""
-    return output.removesuffix(".gz").removesuffix(".zst").endswith(".conllu")
+    return ending(output) == ".conllu"
 
 
 def write_decoded(

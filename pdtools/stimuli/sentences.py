@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from numbers import Number
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import Rejects
 from pdtools.files.sheets import Sheet
 
 # Roles of columns, and their default names.
 ROLES = {
     "item": ("item", "item_number"),
     "condition": ("condition", "condition_name"),
+    "list": ("list",),
     "sentence": ("sentence",),
     "region": ("region", "region_name"),
     "number": ("region_number", "word_number", "number"),
@@ -29,6 +33,13 @@ MISSING_IN_PANDAS = "pandas reads null, NA and empty cells as missing: read_csv(
 _WORD = re.compile(r"\S+")
 _BREAKS = re.compile(r"\s*[\t\r\n]\s*")
 _WHOLE = re.compile(r"[-+]?\d+(\.0+)?")
+# Texts that spreadsheets and R write in place of another: errors of formulas, missing and truth values.
+_ERROR = re.compile(r"#(?:REF!|N/A|VALUE!|NAME\?|DIV/0!|NUM!|NULL!|SPILL!|CALC!|FIELD!)|Err:\d{3}")
+_DOUBTFUL = {
+    "NA": 'R writes missing values so, unless with na = ""',
+    "TRUE": "spreadsheets write true so",
+    "FALSE": "spreadsheets write false so",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,7 @@ class Stimuli:
         renamed: columns given for ``item`` and ``condition``, if the table has no columns of these names.
         new: the columns that identify units and are not in the table: ``region`` and the like.
         words: whether units are words.
+        notes: doubts about the table, each a line for people.
     """
 
     sheet: Sheet
@@ -68,6 +80,13 @@ class Stimuli:
     renamed: Mapping[str, int]
     new: tuple[str, ...]
     words: bool
+    notes: tuple[str, ...]
+
+    def exclude_empty(self, rejects: Rejects) -> None:
+        """Record the sentences without a word, which have no score."""
+        for text, row in zip(self.texts, self.row.tolist(), strict=True):
+            if not text.strip():
+                rejects.exclude("no words", file=self.sheet.name, line=self.sheet.numbers[row], text=text)
 
     def spans(self, sentence: int) -> list[tuple[int, int]]:
         """The character spans of a sentence's units."""
@@ -96,6 +115,7 @@ class _Columns:
 
     sheet: Sheet
     given: Mapping[str, str]
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if unknown := set(self.given) - ROLES.keys():
@@ -137,26 +157,63 @@ class _Columns:
         """Return whether there is a column with this role, or several."""
         return role in self.given or any(map(self.named, ROLES[role]))
 
-    def written(self, place: int) -> list[str]:
-        """The cells of a column of sentences, or their parts, as text.
-
-        Raises:
-            InputError: if cells of a pandas table are missing, or neither texts nor numbers.
-        """
-        sheet, name = self.sheet, self.called(place)
-        rows = list(zip(sheet.numbers, sheet.cells[place], strict=True)) if sheet.form == "pandas" else []
-        if missing := [str(number) for number, cell in rows if cell is None]:
-            some = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
-            reason = f"{name!r} is missing in {len(missing)} of {len(rows)} rows: {some}"
-            raise InputError(reason, file=sheet.name, hint=MISSING_IN_PANDAS)
-        for number, cell in rows:
-            if isinstance(cell, bool) or not isinstance(cell, (str, int, float)):
-                raise InputError(f"{name} is {cell!r}, which is no text", file=sheet.name, line=number)
-        return sheet.texts(place)
-
     def called(self, place: int) -> str:
         """A column's name, for people."""
         return self.sheet.columns[place]
+
+    def keys(self, place: int) -> list[str]:
+        """The cells of a column that says which sentence a row belongs to, without spaces around them.
+
+        Raises:
+            InputError: for the error of a formula.
+        """
+        return self._checked(place, [text.strip() for text in self.sheet.texts(place)])
+
+    def texts(self, place: int) -> list[str]:
+        """The cells of a column of text, with notes on what may have been another text.
+
+        Raises:
+            InputError: for the error of a formula, and a truth value, date or whatever else is no text.
+        """
+        texts = self._checked(place, self.sheet.texts(place))
+        doubts: dict[str, list[int]] = {}
+        numbers: list[int] = []
+        for row, (value, text) in enumerate(zip(self.sheet.cells[place], texts, strict=True)):
+            if text in _DOUBTFUL:
+                doubts.setdefault(text, []).append(row)
+            if isinstance(value, str) or not text:
+                continue
+            if isinstance(value, bool) or not isinstance(value, Number):
+                kind = "a truth value" if isinstance(value, bool) else f"of the type {type(value).__name__}"
+                hint = "make the column one of text, and enter the cell again"
+                raise self._not_text(place, row, f"{text}, {kind}, not text", hint)
+            numbers.append(row)
+        why = "a spreadsheet may show 0.5 as 50%, and 7 as 007"
+        self.note(f"{self.called(place)} is a number in", numbers, f"read as it stands: {why}")
+        for text, rows in doubts.items():
+            self.note(f"{self.called(place)} is {text} in", rows, f"read as it stands: {_DOUBTFUL[text]}")
+        return texts
+
+    def _checked(self, place: int, texts: list[str]) -> list[str]:
+        cells = self.sheet.cells[place] if self.sheet.form == "pandas" else []
+        if missing := [str(self.sheet.numbers[row]) for row, cell in enumerate(cells) if cell is None]:
+            some = ", ".join(missing[:8]) + (", …" if len(missing) > 8 else "")
+            reason = f"{self.called(place)!r} is missing in {len(missing)} of {len(cells)} rows: {some}"
+            raise InputError(reason, file=self.sheet.name, hint=MISSING_IN_PANDAS)
+        for row, text in enumerate(texts):
+            if text[:1] in ("#", "E") and _ERROR.fullmatch(text.strip()):
+                raise self._not_text(place, row, f"{text.strip()}, the error of a formula", "mend it")
+        return texts
+
+    def _not_text(self, place: int, row: int, what: str, hint: str) -> InputError:
+        line = self.sheet.numbers[row]
+        return InputError(f"{self.called(place)} is {what}", file=self.sheet.name, line=line, hint=hint)
+
+    def note(self, what: str, rows: Sequence[int], why: str) -> None:
+        """Note a doubt about rows, if there are any."""
+        if rows:
+            others = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+            self.notes.append(f"{what} row {self.sheet.numbers[rows[0]]}{others}, {why}")
 
 
 @dataclass
@@ -248,6 +305,7 @@ def _made(
         renamed=renamed,
         new=tuple(name for name in (*renamed, *new, *more) if name not in counted),
         words=words,
+        notes=tuple(columns.notes),
     )
 
 
@@ -270,7 +328,11 @@ def _wide(columns: _Columns, places: Sequence[int], words: bool, glue: str) -> S
         raise InputError(
             reason, file=sheet.name, hint="of regions in a sentence the spaces beside bars count"
         )
-    texts = [columns.written(place) for place in places]
+    texts = [columns.texts(place) for place in places]
+    known: dict[int, int] = {}
+    whole = [hash(repr(cells)) for cells in zip(*sheet.cells, strict=True)]
+    twice = [row for row, cells in enumerate(whole) if known.setdefault(cells, row) != row]
+    columns.note("an earlier row is there again in", twice, "and counts again")
     bars = any("|" in text for column in texts for text in column)
     brackets = not bars and any("[" in text for column in texts for text in column)
     found, close = _Found(), 0
@@ -361,20 +423,26 @@ def _long(columns: _Columns, of_words: bool, words: bool, glue: str) -> Stimuli:
     sheet = columns.sheet
     unit = columns.one("word" if of_words else "text")
     assert unit is not None
-    texts = columns.written(unit)
-    item, condition, sentence = map(columns.one, ("item", "condition", "sentence"))
-    of_sentence = [] if sentence is None else columns.written(sentence)
+    texts = columns.texts(unit)
+    own = [columns.one(role) for role in ("item", "condition", "list", "sentence")]
+    used = [place for place in own if place is not None]
+    sentence = own[-1]
+    of_sentence = [] if sentence is None else columns.keys(sentence)
     is_numbered = bool(of_sentence) and all(map(_WHOLE.fullmatch, of_sentence))
-    keys = [sheet.texts(place) for place in (item, condition, sentence) if place is not None]
+    if of_sentence and not is_numbered:
+        of_sentence = columns.texts(used[-1])
+    keys = [columns.keys(place) for place in used]
     if not keys:
         reason = "no column item in the header: which rows make a sentence?"
         raise InputError(reason, file=sheet.name, hint="--column item=NAME")
     groups: dict[tuple[str, ...], list[int]] = {}
     for row, key in enumerate(zip(*keys, strict=True)):
         groups.setdefault(key, []).append(row)
-    _check_named(columns, item, groups)
+    _check_named(columns, used, groups)
     places = _Places(columns)
     found = _Found()
+    again: list[int] = []
+    doubled: list[int] = []
     if is_numbered:
         documents: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         for key in groups:
@@ -389,26 +457,37 @@ def _long(columns: _Columns, of_words: bool, words: bool, glue: str) -> Stimuli:
         else:
             text, spans = _glued([texts[row] for row in rows], glue)
         found.add(text, spans, rows, words and not of_words)
+        if places.by is None:  # else no place of a sentence is there twice
+            again += [b for a, b in pairwise(rows) if all(cells[a] == cells[b] for cells in sheet.cells)]
+            counts = Counter(texts[row] for row in rows).values()
+            doubled += rows[:1] if len(counts) > 1 and min(counts) > 1 else []
         if is_numbered:
             found.documents.append(" ".join(key[:-1]) or sheet.name)
+    columns.note("the row before it is there again in", again, "and counts again")
+    apart = "which may be several sentences: --column list=NAME says what tells them apart"
+    columns.note("each text is there twice or more in the sentence that begins in", doubled, apart)
     form = f"long: a {'word' if of_words else 'region'} a row ({columns.called(unit)}), {places.form}"
     if not (words and of_words):
         return _made(columns, found, form, [], words=words)
-    used = [columns.called(place).casefold() for place in (unit, places.by) if place is not None]
-    return _made(columns, found, form, [], words=True, counted=["word_in_region", *used])
+    named = [columns.called(place).casefold() for place in (unit, places.by) if place is not None]
+    return _made(columns, found, form, [], words=True, counted=["word_in_region", *named])
 
 
-def _check_named(columns: _Columns, item: int | None, groups: Mapping[tuple[str, ...], list[int]]) -> None:
-    """Refuse rows without an item, such as merged cells leave."""
-    if item is None or len({key[0] for key in groups}) < 2:
-        return
+def _check_named(columns: _Columns, used: Sequence[int], groups: Mapping[tuple[str, ...], list[int]]) -> None:
+    """Refuse rows that lack the item, or what others of their item have, such as merged cells leave."""
+    n_items = int(columns.has("item"))
+
+    def within(key: tuple[str, ...], depth: int) -> tuple[int, tuple[str, ...]]:
+        return depth, key[:n_items] if depth else ()
+
+    present = {within(key, depth) for key in groups for depth, cell in enumerate(key) if cell}
     for key, rows in groups.items():
-        if not key[0].strip():
-            hint = "of merged cells only the first has the value: fill the others"
-            line = columns.sheet.numbers[rows[0]]
-            raise InputError(
-                f"{columns.called(item)} is empty", file=columns.sheet.name, line=line, hint=hint
-            )
+        for depth, cell in enumerate(key):
+            if not cell and within(key, depth) in present:
+                hint = "of merged cells only the first has the value: fill the others"
+                line = columns.sheet.numbers[rows[0]]
+                reason = f"{columns.called(used[depth])} is empty"
+                raise InputError(reason, file=columns.sheet.name, line=line, hint=hint)
 
 
 class _Places:
@@ -418,7 +497,7 @@ class _Places:
         self._columns = columns
         region = columns.one("region")
         self.by = columns.one("number")
-        names = [] if region is None else columns.sheet.texts(region)
+        names = [] if region is None else columns.keys(region)
         if self.by is None and names and all(map(_WHOLE.fullmatch, names)):
             self.by = region
         self._is_number = self.by is not None

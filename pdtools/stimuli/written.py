@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.errors import InputError, PdtoolsError
+from pdtools.errors import InputError
 from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.files import atomic_path, atomic_table
-from pdtools.files.sheets import Sheet, cell_text, ending
+from pdtools.files.names import ending
+from pdtools.files.sheets import Sheet, cell_text
+from pdtools.files.tables import is_csv
 from pdtools.stimuli.sentences import Stimuli
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 SPILLED = (1, 2)
 """Number of previous words whose surprisal, length and frequency are repeated in a word's row."""
+TABLES = (".csv", ".tsv", ".parquet")
+"""Endings of the tables that are written."""
+_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_MOST_DIGITS = 15
 _COUNTS = ("n_tokens", "unknown", "crossing", "seen", *(f"length_{words}" for words in SPILLED))
 
 
@@ -107,7 +113,7 @@ def make_table(
     }
     for role, place in stimuli.renamed.items():
         cells = stimuli.sheet.texts(place)
-        known[role] = [cells[row] for row in stimuli.unit_row.tolist()]
+        known[role] = [cells[row].strip() for row in stimuli.unit_row.tolist()]
     if stimuli.version is not None:
         versions = [stimuli.version[sentence] for sentence in stimuli.of.tolist()]
         known |= {"version": versions, "condition": versions}
@@ -208,24 +214,23 @@ def as_pandas(made: Made) -> pd.DataFrame:
     return pd.concat([frame, pd.DataFrame(new, index=frame.index)], axis=1)
 
 
-def check_name(output: str) -> None:
-    """Refuse a file name whose ending is no table format that can be written."""
-    if ending(output) == "xlsx":
-        raise PdtoolsError(f"{output}: tables are written as .csv, .tsv or .parquet")
+def write(made: Made, output: str) -> int:
+    """Write a table: Parquet or CSV by the name's ending, else TSV.
 
-
-def write(made: Made, output: str) -> None:
-    """Write a table: Parquet or CSV by the name's ending, else TSV."""
-    if ending(output) == "parquet":
+    Returns:
+        The number of the sheet's cells whose line breaks TSV lacks.
+    """
+    if ending(output) == ".parquet":
         with atomic_path(output) as path:
             _write_parquet(made, path)
-        return
+        return 0
     sheet = made.sheet
     cells = [sheet.texts(column) for column in range(len(sheet.columns))]
     new = [_written(name, values) for name, values in made.columns.items()]
     with atomic_table(output, [*made.sheet.columns, *made.columns]) as write_row:
         for row, added in zip(made.rows.tolist(), zip(*new, strict=True), strict=True):
             write_row([*(column[row] for column in cells), *added])
+    return 0 if is_csv(output) else sum("\n" in text for column in (sheet.columns, *cells) for text in column)
 
 
 def _written(name: str, values: Sequence[Any]) -> Iterator[str]:
@@ -255,23 +260,22 @@ def _write_parquet(made: Made, path: Path) -> None:
 
 
 def _typed(column: Sequence[Any]) -> pa.Array:
-    """Convert cells to Arrow: numbers, if all texts are numbers."""
+    """Convert cells to Arrow: to numbers if all that are not empty are, and to text otherwise, as they stand.
+
+    Zeros before a number, its sign, exponents and digits beyond what a number holds are parts of a text.
+    """
     import pyarrow as pa
 
-    if not any(isinstance(value, str) and value for value in column):
-        with contextlib.suppress(pa.ArrowException, OverflowError):
-            return pa.array([value if value != "" else None for value in column], from_pandas=True)
-    texts = [cell_text(value) for value in column]
-    for kind in (int, float):
-        with contextlib.suppress(ValueError, OverflowError):
-            numbers = [kind(text) if text else None for text in texts]
-            if all(_is_number(text, number) for text, number in zip(texts, numbers, strict=True)):
-                return pa.array(numbers)
-    return pa.array(texts)
-
-
-def _is_number(text: str, number: float | None) -> bool:
-    """Return whether a text is exactly a number: no zeros before it, no words."""
-    return not text or (
-        text.lstrip("+-")[:2] not in ("00", *(f"0{i}" for i in range(10))) and text == text.strip()
-    )
+    numbers: list[int | float | None] = []
+    for value in column:
+        text = cell_text(value)
+        if isinstance(value, (int, float)) and not isinstance(value, bool):  # a workbook's own
+            numbers.append(value if text else None)
+        elif not text:
+            numbers.append(None)
+        elif _NUMBER.fullmatch(text) and sum(map(str.isdigit, text)) <= _MOST_DIGITS:
+            numbers.append(float(text) if "." in text else int(text))
+        else:
+            return pa.array([cell_text(each) or None for each in column], pa.string())
+    found = set(map(type, numbers)) - {type(None)}
+    return pa.array(numbers, pa.float64() if float in found else pa.int64() if found else pa.string())

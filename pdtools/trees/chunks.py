@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, is_stream, read_blocks
+from pdtools.files.names import COMPRESSED, has_ending
 from pdtools.trees.reader import SourcedTree, read_trees
 
 CHUNK_BYTES = 1 << 21
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_COMPRESSED = (".gz", ".zst")
 # No tree extends over this many blocks: such a file is not kept in memory.
 _MOST_BLOCKS = 8
 _TRIED_ONE_BY_ONE = 100
@@ -137,7 +137,7 @@ def _joined(group: list[tuple[str, bytes]]) -> FileChunk:
 
 def _blocks(file: str, size: int) -> Iterator[bytes | None]:
     """The blocks of a file, the last one shorter than the others; None once reading fails."""
-    if not file.endswith(_COMPRESSED):
+    if not has_ending(file, COMPRESSED):
         content = _short_file(file, size)
         if content is not None:
             yield content

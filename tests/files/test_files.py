@@ -20,16 +20,24 @@ import pytest
 import zstandard
 
 from pdtools import files
+from pdtools.cli.outputs import check_picture
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.from_toml import read_benchmark
+from pdtools.evaluation.benchmark.rows import data_files, items_of
+from pdtools.evaluation.blimp.pairs import read_pairs
 from pdtools.evaluation.results import read_results
+from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import outputs, system
 from pdtools.files.inputs import read_bytes
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.files.zips import list_zip
 from pdtools.models.checkpoint import checkpoint_folder
+from pdtools.prompts.readers import data_file
 from pdtools.provenance import provenance
+from pdtools.search.decoding import is_conllu
 from pdtools.shards import ShardFolder
 from pdtools.tokenization import Tokenizer
+from pdtools.trees.forms.registry import may_be_brackets
 
 
 def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:
@@ -713,3 +721,52 @@ def test_what_is_excluded_after_a_look_at_the_rejects_is_kept_too(tmp_path: Path
         assert [record["line"] for record in rejects] == list(range(1, number + 1))
     rejects.write(tmp_path / "rejects.jsonl")
     assert len((tmp_path / "rejects.jsonl").read_text().splitlines()) == 2
+
+
+def test_endings_count_in_any_case(tmp_path: Path) -> None:
+    """Wherever a name's ending is read: compression, archives, folders, tables, pictures, benchmarks."""
+    for name in ("a.TXT.GZ", "b.txt.Zst"):
+        with files.atomic_text(tmp_path / name) as stream:
+            stream.write("text\n")
+        assert (tmp_path / name).read_bytes() != b"text\n"
+        assert list(files.read_lines(tmp_path / name)) == [(1, "text")]
+    assert [Path(name).name for name in files.expand_inputs([str(tmp_path)], [".txt"])] == [
+        "a.TXT.GZ",
+        "b.txt.Zst",
+    ]
+    assert not may_be_brackets(str(tmp_path / "a.TXT.GZ"))
+    for name in ("t.CSV", "t.csv.GZ", "t.Tsv"):
+        with files.atomic_table(tmp_path / name, ["a", "b"]) as write:
+            write(["x,y", "z"])
+        assert [cells for _, cells in files.read_table(tmp_path / name)] == [["a", "b"], ["x,y", "z"]]
+        assert files.is_csv(tmp_path / name) == ("csv" in name.lower())
+    pair = {"sentence_good": "a", "sentence_bad": "b"}
+    (tmp_path / "p.JSONL").write_text(json.dumps(pair) + "\n")
+    (tmp_path / "q.TSV").write_text("sentence_good\tsentence_bad\na\tb\n")
+    with zipfile.ZipFile(tmp_path / "P.ZIP", "w") as archive:
+        archive.write(tmp_path / "p.JSONL", "p.JSONL")
+        archive.write(tmp_path / "q.TSV", "q.TSV")
+    assert [each.paradigm for each in read_pairs(tmp_path / "P.ZIP")] == ["p", "q"]
+    assert [each.paradigm for each in read_pairs(tmp_path / "q.TSV")] == ["q"]
+    assert files.kind_of(tmp_path / "P.ZIP") is files.Kind.PAIRS
+    assert list(files.read_lines(files.expand_inputs([str(tmp_path / "P.ZIP")], [".tsv"])[0]))[1:] == [
+        (2, "a\tb")
+    ]
+    (tmp_path / "b.toml").write_text(
+        'files = ["*.TSV", "*.jsonl"]\n[strings]\ngood = "{sentence_good}"\nbad = "{sentence_bad}"\n'
+    )
+    benchmark = read_benchmark(str(tmp_path / "b.toml"))
+    for place, names in ((tmp_path / "P.ZIP", ["p", "q"]), (tmp_path / "q.TSV", ["q"])):
+        found = [
+            (file.columns["file"], len(list(items_of(file, benchmark))))
+            for file in data_files(place, benchmark)
+        ]
+        assert found == [(name, 1) for name in names]
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites/S.JSON").write_text("{}")
+    with pytest.raises(InputError, match=r"S\.JSON"):
+        read_suites(tmp_path / "suites")
+    (tmp_path / "train.TSV").write_text("x")
+    assert data_file(str(tmp_path), "train") == str(tmp_path / "train.TSV")
+    assert is_conllu("x.CoNLLU.gz")
+    check_picture(str(tmp_path / "x.SVG"), overwrite=False, inputs=[])

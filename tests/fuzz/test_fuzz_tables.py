@@ -1,17 +1,22 @@
-"""Fuzz targets: lines, formulas, EVALB's parameters, suites, minimal pairs, archives, tables."""
+"""Fuzz targets: lines, formulas, EVALB's parameters, suites, minimal pairs, archives, tables, workbooks."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import json
+import re
 import zipfile
+from datetime import date, datetime, time, timedelta
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from toy_workbooks import rows_of, write_workbook
 
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
@@ -29,6 +34,8 @@ from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.evaluation.sg.items import item_results, read_item_results
 from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import Rejects, read_json, read_lines
+from pdtools.files.sheets import read_sheet
+from pdtools.files.workbooks import workbook_rows
 from pdtools.stimuli.sentences import read_stimuli
 from pdtools.stimuli.surprisals import Surprisals
 from pdtools.stimuli.written import as_pandas, make_table, sheet_of_pandas
@@ -243,6 +250,106 @@ def test_json_nested_without_an_end(text: str, tmp_path: Path) -> None:
         file.write_text(text)
         with pytest.raises(InputError):
             read(file)  # type: ignore[operator]
+
+
+# Cells of spreadsheets: texts of any characters that a file can hold, and the other types of Excel, each as
+# XML and as what it stands for. In the second style, numbers are dates.
+LETTERS = st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufeff\ufffe\uffff")
+TEXT = st.text(st.one_of(st.sampled_from(" ,;\t\"'|\n_x0D="), LETTERS), max_size=12)
+STYLES = '<cellXfs><xf/><xf numFmtId="22"/></cellXfs>'
+
+
+def text_cell(text: str) -> tuple[str, object]:
+    return f'<c t="str"><v>{escape(text.replace("_x", "_x005F_x"))}</v></c>', text
+
+
+def date_cell(moment: datetime) -> tuple[str, object]:
+    moment = moment.replace(microsecond=0)
+    days = (moment - datetime(1899, 12, 30)) / timedelta(days=1)
+    return f'<c s="1"><v>{days!r}</v></c>', moment.date() if moment.time() == time() else moment
+
+
+CELLS = st.one_of(
+    st.just(("<c/>", None)),
+    st.booleans().map(lambda value: (f'<c t="b"><v>{value:d}</v></c>', value)),
+    st.integers(-(10**14), 10**14).map(lambda value: (f"<c><v>{value}</v></c>", value)),
+    st.floats(allow_nan=False, allow_infinity=False).map(lambda value: (f"<c><v>{value!r}</v></c>", value)),
+    st.datetimes(datetime(1900, 3, 1), datetime(9999, 12, 31)).map(date_cell),
+    st.sampled_from(["#REF!", "#N/A"]).map(lambda value: (f'<c t="e"><v>{value}</v></c>', value)),
+    TEXT.map(text_cell),
+)
+
+
+def is_blank(value: object) -> bool:
+    return value is None or not str(value).strip()
+
+
+@fuzz
+@given(
+    rows=st.lists(st.tuples(TEXT, TEXT, TEXT), max_size=4),
+    between=st.sampled_from(",;\t"),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    end=st.sampled_from(["\n", "\r\n"]),
+    mark=st.sampled_from(["", "\ufeff"]),
+    is_named=st.booleans(),
+    suffix=st.sampled_from([".csv", ".CSV", ".csv.gz"]),
+)
+def test_dialects(
+    rows: list[tuple[str, ...]],
+    between: str,
+    quoting: int,
+    end: str,
+    mark: str,
+    is_named: bool,
+    suffix: str,
+    tmp_path: Path,
+) -> None:
+    """Every dialect is read as it was written, without blank rows; decimal commas are not here."""
+    assume(between != ";" or not any(re.fullmatch(r"[-+]?\d+,\d+", cell) for row in rows for cell in row))
+    is_named |= between == "\t"
+    written = io.StringIO()
+    write = csv.writer(written, delimiter=between, quoting=quoting, lineterminator=end)  # type: ignore[arg-type]
+    write.writerows([["item", "sentence", "note"], *rows])
+    text = mark + f"sep={between}{end}" * is_named + written.getvalue()
+    file = tmp_path / f"t{suffix}"
+    file.write_bytes(gzip.compress(text.encode()) if suffix.endswith("gz") else text.encode())
+    sheet = read_sheet(str(file))
+    assert sheet.columns == ("item", "sentence", "note")
+    kept = [row for row in rows if not all(map(is_blank, row))]
+    assert [tuple(each) for each in zip(*sheet.cells, strict=True)] == kept
+    with refusing():
+        found = read_stimuli(sheet)
+        assert len(found.texts) == len(kept)
+
+
+@fuzz
+@given(rows=st.lists(st.tuples(CELLS, CELLS), max_size=4), data=st.data())
+def test_types_of_excel(
+    rows: list[tuple[tuple[str, object], ...]], data: st.DataObject, tmp_path: Path
+) -> None:
+    """Every cell has the value that it was given; of damaged workbooks any part may be refused in a line."""
+    written = rows_of(["item", "word"], *([xml for xml, _ in row] for row in rows))
+    file = write_workbook(tmp_path / "t.xlsx", written, styles=STYLES)
+    kept = [[value for _, value in row] for row in rows if not all(is_blank(value) for _, value in row)]
+    found = [row for row in workbook_rows(str(file))[0][1:] if row != [None] * 2]
+    assert found == kept
+    assert all(
+        isinstance(one, bool) == isinstance(other, bool)
+        for row, own in zip(found, kept, strict=True)
+        for one, other in zip(row, own, strict=True)
+    )
+    with refusing():
+        stimuli = read_stimuli(read_sheet(str(file)))
+        assert all(not isinstance(row[1], (bool, date)) for row in kept), stimuli.notes
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    name = data.draw(st.sampled_from(sorted(parts)))
+    parts[name] = data.draw(broken(parts[name]))
+    with zipfile.ZipFile(tmp_path / "u.xlsx", "w") as archive:
+        for each, content in parts.items():
+            archive.writestr(each, content)
+    with refusing():
+        read_stimuli(read_sheet(str(tmp_path / "u.xlsx")))
 
 
 MISSING = [None, float("nan"), pd.NA, pd.NaT]

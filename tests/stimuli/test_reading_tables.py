@@ -5,18 +5,23 @@ from __future__ import annotations
 import itertools
 import time
 import zipfile
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from toy_workbooks import rows_of, write_workbook
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.rows import table_rows
 from pdtools.evaluation.reading.times import read_times
-from pdtools.files.sheets import read_sheet, workbook_rows
+from pdtools.files.sheets import read_sheet
+from pdtools.files.workbooks import workbook_rows
+from pdtools.report.view.stimuli import stimuli_page
 from pdtools.stimuli.sentences import Stimuli, read_stimuli
-from pdtools.stimuli.written import new_columns
+from pdtools.stimuli.written import new_columns, sheet_of_pandas
 
 WIDE = "item,condition,sentence\n1,a,The dog | that ran | barks.\n1,b,The dog | | barks.\n"
 LONG = (
@@ -374,3 +379,173 @@ def test_columns_that_are_given_for_item_and_condition_come_back_by_these_names(
     # A column of that name is there already, or nothing was asked for.
     assert "condition" not in read(tmp_path, WIDE, columns={"condition": "condition"}).new
     assert "condition" not in read(tmp_path, wide).new
+
+
+# --- what spreadsheets, R and people leave in cells -------------------------------------------------
+
+
+def test_blanks_around_names_of_sentences_are_none(tmp_path: Path) -> None:
+    """Of items, conditions and lists; the table's own cells stay as they are."""
+    clean = "item,condition,region,text\n1,a,1,The dog\n1,a,2,often\n1,b,1,A cat\n1,b,2,ran.\n"
+    for old, new in (("a,2", "a ,2"), ("1,a,2", " 1,a,2"), ("b,2", "\u00a0b,2"), ("b,2", '"b\n",2')):
+        found = read(tmp_path, clean.replace(old, new))
+        assert found.texts == ["The dog often", "A cat ran."]
+        assert any(new.strip('",2\n1a') in cell for column in found.sheet.cells for cell in column)
+    (tmp_path / "t.csv").write_text(
+        "Type,item,region,text,model,surprisal\na ,1,1,x,m,2\na,2,1,x,m,4\n".replace("Type", "condition")
+    )
+    assert stimuli_page([str(tmp_path / "t.csv")], title=None).document["conditions"] == ["a"]
+
+
+def test_lists_tell_sentences_apart(tmp_path: Path) -> None:
+    """A column list does, or one of another name that is given; without, a note says what is doubtful."""
+    rows = ["A,1,The", "A,1,dog", "B,1,The", "B,1,dog", "B,2,no", "B,2,no"]
+    text = "list,item,word\n" + "".join(f"{row}\n" for row in rows)
+    expected = ["The dog", "The dog", "no no"]
+    assert read(tmp_path, text).texts == expected
+    assert read(tmp_path, text.replace("list", "Group"), columns={"list": "Group"}).texts == expected
+    numbered = text.replace("word", "sentence,word").replace("1,", "1,2,").replace("2,no", "2,1,no")
+    assert read(tmp_path, numbered).documents == ["1 A", "1 B", "2 B"]
+    found = read(tmp_path, text.replace("list", "Group"))
+    assert found.texts == ["The dog The dog", "no no"]
+    assert found.notes == (
+        "the row before it is there again in row 7, and counts again",
+        "each text is there twice or more in the sentence that begins in row 2, which may be several "
+        "sentences: --column list=NAME says what tells them apart",
+    )
+    mixed = text.replace("list", "Group").replace(
+        "A,1,The\nA,1,dog\nB,1,The\n", "A,1,The\nB,1,The\nA,1,dog\n"
+    )
+    assert any("each text is there twice" in note for note in read(tmp_path, mixed).notes)
+    for lacking in ("list", "condition"):
+        with pytest.raises(InputError, match=rf"t\.csv:3: {lacking} is empty .*merged cells"):
+            read(tmp_path, f"item,{lacking},word\n1,A,The\n1,,dog\n2,,cat\n")
+    assert read(tmp_path, "item,list,word\n1,A,The\n1,A,dog\n2,,cat\n").texts == ["The dog", "cat"]
+
+
+@pytest.mark.parametrize("blank", [",,,", " ,,\t,", ",", '"",,,'])
+def test_blank_rows_are_passed_over(blank: str, tmp_path: Path) -> None:
+    text = f"{blank}\nitem,condition,region,text\n1,a,1,The dog\n{blank}\n1,a,2,barks.\n{blank}\n{blank}\n"
+    for name, between in (("t.csv", ","), ("u.csv", ";"), ("t.tsv", "|")):
+        cells = text.replace("\t", " ") if between == "|" else text
+        found = read(tmp_path, cells.replace(",", {"|": "\t"}.get(between, between)), name)
+        assert found.texts == ["The dog barks."]
+        assert list(found.sheet.numbers) == [3, 5]
+
+
+@pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "SEP=;\r", "\ufeffsep=;"])
+def test_a_first_line_may_name_the_delimiter(line: str, tmp_path: Path) -> None:
+    """As Excel reads and writes it, also where the header has more of another."""
+    found = read(tmp_path, f"{line}\nitem;sentence;a,b,c,d\n1;The dog, barks.;2,5\n")
+    assert (found.texts, found.sheet.texts(2)) == (["The dog, barks."], ["2.5"])
+    assert "CSV with semicolons" in found.form
+    assert list(found.sheet.numbers) == [2]  # as in Excel, which does not show the line
+    assert read(tmp_path, "sep=\t\nitem\tsentence\n1\tSo, it; ran\n").texts == ["So, it; ran"]
+    assert read(tmp_path, "sep=,\nsentence\na;b\n").texts == ["a;b"]
+    rows = list(table_rows(str(tmp_path / "t.csv"), {}))
+    assert rows == [(3, {"sentence": "a;b"})]
+
+
+MOMENT = datetime(2026, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        (True, "word is True, a truth value, not text"),
+        (MOMENT, "word is 2026-05-01.*, of the type .*, not text"),
+        (["a", "b"], r"word is \['a', 'b'\], of the type list, not text"),
+        (b"dog", "word is b'dog', of the type bytes, not text"),
+        ("#REF!", r"word is #REF!, the error of a formula \(mend it\)"),
+        ("#N/A", "word is #N/A, the error of a formula"),
+        ("Err:502", "word is Err:502, the error of a formula"),
+    ],
+)
+def test_cells_that_are_no_text_are_refused(cell: object, said: str, tmp_path: Path) -> None:
+    """Where a table's sentences are read, whatever the form of its file; elsewhere they are kept."""
+    made = []
+    if not isinstance(cell, (list, bytes)):
+        styles = '<cellXfs><xf/><xf numFmtId="14"/></cellXfs>'
+        value: object = '<c s="1"><v>46143</v></c>' if cell is MOMENT else cell
+        value = f'<c t="e"><v>{cell}</v></c>' if isinstance(cell, str) else value
+        rows = rows_of(["item", "word", "note"], [1, "a", value], [1, value, value])
+        made.append(read_sheet(str(write_workbook(tmp_path / "t.xlsx", rows, styles=styles))))
+    if isinstance(cell, str):
+        (tmp_path / "t.csv").write_text(f"item,word,note\n1,a,x\n1,{cell},{cell}\n")
+        made.append(read_sheet(str(tmp_path / "t.csv")))
+    frame = pd.DataFrame({"item": [1, 1], "word": pd.Series(["a", cell], dtype=object), "note": [cell, cell]})
+    made.append(sheet_of_pandas(frame))
+    for sheet in made:
+        with pytest.raises(InputError, match=rf":{sheet.numbers[1]}: {said}"):
+            read_stimuli(sheet)
+        if isinstance(cell, str):  # in the first row, too
+            sheet.cells[1].reverse()
+            with pytest.raises(InputError, match=rf":{sheet.numbers[0]}: {said}"):
+                read_stimuli(sheet)
+            sheet.cells[1].reverse()
+        for role in ("item", "condition"):
+            if isinstance(cell, str):
+                with pytest.raises(InputError, match=rf":{sheet.numbers[1]}: .*the error of a formula"):
+                    read_stimuli(sheet, {"word": "item", role: "word"})
+        kept = {"word": "item"} if isinstance(cell, str) else {"word": "item", "item": "note"}
+        assert read_stimuli(sheet, kept).texts
+
+
+@pytest.mark.parametrize(
+    ("text", "notes"),
+    [
+        ("item,word\n1,The\n1,NA\n2,NA\n", ["word is NA in row 3 and 1 more, read as it stands: R writes"]),
+        ("sentence\nNA\nTRUE\nNA but\n", ["sentence is NA in row 2", "sentence is TRUE in row 3"]),
+        ("item,sentence\n1,a\n1,b\n1,a\n1,a\n", ["an earlier row is there again in row 4 and 1 more,"]),
+        ("item,word\n1,it\n1,had\n1,had\n", ["the row before it is there again in row 4, and counts again"]),
+        ("item,word\n1,the\n1,dog\n1,the\n1,cat\n", []),
+        ("item,note,sentence\n1,x,a\n1,y,a\n2,x,a\n", []),
+        ("item,condition,word\n1,NA,a\nNA,NA,b\n", []),
+    ],
+)  # fmt: skip
+def test_doubts_are_noted(text: str, notes: list[str], tmp_path: Path) -> None:
+    """Each in one line, with its rows; the table is read as it stands."""
+    found = read(tmp_path, text).notes
+    assert len(found) == len(notes)
+    assert all(one.startswith(other) for one, other in zip(found, notes, strict=True))
+
+
+def test_numbers_among_texts_are_noted(tmp_path: Path) -> None:
+    rows = rows_of(["item", "word"], [1, "a"], [1, 0.5], [1, 7.0], [1, "8"])
+    found = read_stimuli(read_sheet(str(write_workbook(tmp_path / "t.xlsx", rows))))
+    assert found.texts == ["a 0.5 7 8"]
+    assert found.notes == (
+        "word is a number in row 3 and 1 more, read as it stands: "
+        "a spreadsheet may show 0.5 as 50%, and 7 as 007",
+    )
+
+
+# Tables that were once misread: the sentences, or what is said of them.
+CASES = {
+    "s19_trailing.csv": ["The dog often barks.", "The cat often sleeps."],
+    "s20_lists.csv": ["The dog barks.", "The cat sleeps."] * 2,
+    "s1_x000d.xlsx": ["The dog the cats chased barks.", "The dog barks."],
+    "s2_cached.xlsx": ["The dog barks.", "The cats sleep."],
+    "s4_commas_long.csv": ["The dog barks."],
+    "S6.CSV": ["The dog, barks."],
+    "s2_formula.xlsx": ":2: the file does not hold the value of the formula in column D",
+    "s2_half.xlsx": ":3: the file does not hold the value of the formula in column B",
+    "s14_types.xlsx": ":4: word is True, a truth value, not text",
+    "s14_true.xlsx": ":4: word is True, a truth value, not text",
+    "s15_err.xlsx": ":3: sentence is #REF!, the error of a formula",
+    "s12_na.csv": "text is NA in row 6",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tables_that_were_misread(name: str, test_data: Path) -> None:
+    file, right = test_data.parent / "cases" / "4" / name, CASES[name]
+    if not file.exists():
+        pytest.skip("no such tables")
+    if isinstance(right, list):
+        assert read_stimuli(read_sheet(str(file))).texts == right
+    elif right[0] == ":":
+        with pytest.raises(InputError, match=right):
+            read_stimuli(read_sheet(str(file)))
+    else:
+        assert read_stimuli(read_sheet(str(file))).notes[0].startswith(right)

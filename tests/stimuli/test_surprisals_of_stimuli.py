@@ -16,11 +16,13 @@ import pytest
 from search_oracle import save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
 from toy_tokenizers import KINDS, save_kind
+from toy_workbooks import rows_of, write_workbook
 
 import pdtools
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.reading.alignment import align
+from pdtools.files import atomic_table
 from pdtools.models import save_checkpoint
 from pdtools.search import load_scorer
 from pdtools.search.options import SearchOptions
@@ -342,7 +344,7 @@ def test_what_is_written(suffix: str, models: dict[str, Path], tmp_path: Path) -
         table = pq.ParquetFile(out).read()
         assert table.column_names[:7] == ["item", "", "Ans", "Ans", "code", "share", "sentence"]
         assert [each.to_pylist() for each in table.columns[:7]] == [
-            *([1, 2], ["u", ""], ["x,y", "2"], ["z", "3"], ["007", "010"], [1.5, None], ["a", "b"])
+            *([1, 2], ["u", None], ["x,y", "2"], ["z", "3"], ["007", "010"], [1.5, None], ["a", "b"])
         ]
         assert [str(each.type) for each in table.columns[7:]] == [
             "string",
@@ -375,6 +377,111 @@ def test_what_is_written(suffix: str, models: dict[str, Path], tmp_path: Path) -
     )
 
 
+NUMBERS = ["0", "-1", "10", "999999999999999", "-0.5", "123456789012.345"]
+TEXTS = ["1_2", "007", "00", "+1", "1e3", "nan", "inf", " 1", "1.", ".5", "\u0663", "1" * 16, "1,5", "True"]
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "xlsx"])
+def test_columns_in_parquet(kind: str, models: dict[str, Path], tmp_path: Path) -> None:
+    """Numbers only where every cell is plainly one, else the text as it stands; nothing of an empty cell."""
+    import pyarrow.parquet as pq
+
+    columns = {"sentence": list("abcdef"), "whole": ["3"] * 5 + [""], "none": [""] * 6, "share": NUMBERS}
+    columns |= {f"t{i}": ["11", "", text, "112", "0", "1"] for i, text in enumerate(TEXTS)}
+    rows = [list(columns), *map(list, zip(*columns.values(), strict=True))]
+    file = tmp_path / f"t.{kind}"
+    if kind == "xlsx":
+        write_workbook(file, rows_of(*rows))
+    else:
+        with atomic_table(file, rows[0]) as write:
+            list(map(write, rows[1:]))
+    surprisal(file, "--model", models["base"], "--on-error", "skip", "-o", tmp_path / "o.parquet", "--quiet")
+    found = pq.ParquetFile(tmp_path / "o.parquet").read()
+    assert found["whole"].to_pylist() == [3] * 5 + [None]
+    assert found["share"].to_pylist() == list(map(float, NUMBERS))
+    types = ["string", "int64", "string", "double"] + ["string"] * len(TEXTS)
+    assert [str(found[name].type) for name in columns] == types
+    for name, cells in columns.items():
+        if name not in ("whole", "share"):
+            assert found[name].to_pylist() == [cell or None for cell in cells]
+
+
+def test_numbers_of_a_workbook_in_parquet(models: dict[str, Path], tmp_path: Path) -> None:
+    """They stay numbers in all their digits; truth values, dates and columns of mixed kinds become text."""
+    import pyarrow.parquet as pq
+
+    rows = [
+        ["n", "x", "b", "m", "none", "sentence"],
+        [1, 0.1 + 0.2, True, 1, "", "a"],
+        [2, 1e-7, False, "x", "", "b"],
+    ]
+    write_workbook(tmp_path / "t.xlsx", rows_of(*rows))
+    surprisal(tmp_path / "t.xlsx", "--model", models["base"], "-o", tmp_path / "o.parquet", "--quiet")
+    columns = pq.ParquetFile(tmp_path / "o.parquet").read().to_pydict()
+    found = [columns[name] for name in rows[0]]
+    expected = [[1, 2], [0.1 + 0.2, 1e-7], ["True", "False"], ["1", "x"], [None, None], ["a", "b"]]
+    assert found == expected
+
+
+@pytest.mark.parametrize("at_break", ["\n", "\r\n"])
+def test_line_breaks_in_cells(
+    at_break: str, models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TSV has a blank in place of each, which is said with the number of cells; CSV and Parquet keep them."""
+    text = f'"my{at_break}item",sentence,note\n1,a | b,"x{at_break}y{at_break}z"\n2,"a{at_break}| b",\n'
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    for name in ("o.tsv", "o.csv", "o.parquet"):
+        surprisal(tmp_path / "t.csv", "--model", models["base"], "-o", tmp_path / name)
+        said = "o.tsv: 3 cells with a line break, which TSV lacks: a blank stands for it"
+        assert (said in capsys.readouterr().err) == (name == "o.tsv")
+    lines = (tmp_path / "o.tsv").read_text().splitlines()
+    assert lines[0].startswith("my item\tsentence\tnote\tmodel")
+    assert [line.split("\t")[:3] for line in lines[1::2]] == [["1", "a | b", "x y z"], ["2", "a | b", ""]]
+    kept = [pd.read_csv(tmp_path / "o.csv"), pd.read_parquet(tmp_path / "o.parquet")]
+    assert [frame["note"][0].split() for frame in kept] == [["x", "y", "z"]] * 2
+
+
+def test_sentences_without_a_word_are_in_the_rejects(
+    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once, under either policy, beside those that the model cannot read; the command goes on."""
+    (tmp_path / "t.csv").write_text("item,sentence,other\n1,a,\n2, |  ,b\n3,b,a\n4,x,a\n")
+    rows = "item,region,text\n1,1,a\n2,1,\n2,2,\n"
+    (tmp_path / "l.csv").write_text(rows)
+    both = ["--model", models["base"], "--model", models["pushdown"]]
+    given = [tmp_path / "t.csv", *both, "--column", "sentence=sentence,other"]
+    surprisal(*given, "-o", tmp_path / "o.csv", "--on-error", "skip")
+    lines = (tmp_path / "o.csv.rejects.jsonl").read_text().splitlines()
+    records = list(map(json.loads, lines))
+    assert [each["line"] for each in records if each["reason"] == "no words"] == [2, 3]
+    assert {each["line"] for each in records if each["reason"] != "no words"} == {5}
+    assert "t.csv:3: no score: no words" in capsys.readouterr().err
+    surprisal(tmp_path / "l.csv", *both, "-o", tmp_path / "l.tsv", "--json")
+    document = json.loads(capsys.readouterr().out)
+    assert document["rejects"] == {"no words": 1}
+    assert json.loads((tmp_path / "l.tsv.rejects.jsonl").read_text())["line"] == 3
+
+
+@pytest.mark.parametrize("name", ["x.rds", "x.dta.gz", "x.XLSX", "x.feather", "x.csv.bz2"])
+def test_names_of_tables_that_are_not_written(
+    name: str, models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.csv").write_text("sentence\na\n")
+    (tmp_path / "t.txt").write_text("a\n")
+    model, out = ["--model", models["base"], "--quiet"], tmp_path / name
+    for file, kinds in (("t.csv", ".csv, .tsv or .parquet"), ("t.txt", ".csv or .tsv")):
+        surprisal(tmp_path / file, *model, "-o", out, code=1)
+        assert capsys.readouterr().err == f"pdtools: {out}: tables are written as {kinds}\n"
+        surprisal(tmp_path / file, *model, "-o", tmp_path / f"{file}.out.TXT")
+        assert "\t" in (tmp_path / f"{file}.out.TXT").read_text()
+    assert run(["generate", "dyck-prefixes", "--depths", "4-5", "-o", str(out)]) == 1
+    decode = ["decode", str(tmp_path / "t.txt"), "--model", str(models["pushdown"])]
+    assert run([*decode, "-o", str(tmp_path / "o.trees"), "--scores", str(out), "--quiet"]) == 1
+    assert not (tmp_path / "o.trees").exists()
+    assert not out.exists()
+    surprisal(tmp_path / "t.txt", *model, "-o", tmp_path / "x.parquet", code=1)
+
+
 def test_sentences_without_a_score(
     models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -390,6 +497,8 @@ def test_sentences_without_a_score(
     assert found.n_tokens.isna().tolist() == [False, False, True, True]
     record = json.loads((tmp_path / "o.csv.rejects.jsonl").read_text())
     assert (record["line"], record["text"]) == (3, "x a")
+    with pytest.warns(UserWarning, match="table: an earlier row is there again in row 2, and counts again"):
+        pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a", "a"]}))
     with pytest.raises(InputError, match="table:2: "):
         pdtools.load(models["base"]).surprisal(pd.read_csv(tmp_path / "t.csv"))
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
-from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, matches, write
+from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.files import is_stream
 from pdtools.files.sheets import cell_text
@@ -253,7 +253,7 @@ def known_by_files(source: str | Path) -> list[str]:
         patterns = tuple(each for each in benchmark.files if not each.startswith("*."))
         with contextlib.suppress(InputError):
             files = data_files(source, replace(benchmark, files=patterns)) if patterns else []
-            named = [file for file in files if any(matches(file.path, each) for each in patterns)]
+            named = [file for file in files if any(map(file.is_called, patterns))]
             if named and _begins_with_an_item(named[0], benchmark):
                 found.append(name)
     return found

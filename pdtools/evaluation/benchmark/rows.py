@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import count, islice
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
@@ -17,7 +17,9 @@ from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Cells, Template
 from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
 from pdtools.files.json_input import parse_json
-from pdtools.files.sheets import Delimited, ending, plain_name, workbook_rows
+from pdtools.files.names import ending, has_ending, plain_name
+from pdtools.files.sheets import Delimited
+from pdtools.files.workbooks import workbook_rows
 from pdtools.files.zips import SUFFIX, is_data, list_zip
 
 _SHOWN = 3
@@ -48,6 +50,15 @@ class DataFile:
         """The cells that every row of the file has: file (its name without its ending) and dir."""
         return {"file": self.path.stem, "dir": self.path.parent.name}
 
+    def is_called(self, pattern: str) -> bool:
+        """Return whether the end of the path is of this form, part by part, in any case.
+
+        Unlike ``PurePath.match`` of Python 3.13, it takes linear time for any pattern.
+        """
+        parts = PurePosixPath(pattern.lower()).parts
+        ending = PurePosixPath(str(self.path).lower()).parts[-len(parts) :]
+        return len(ending) == len(parts) and all(map(fnmatchcase, ending, parts))
+
 
 def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
     """The files of a benchmark in a folder or zip archive, by name; a single file is taken itself.
@@ -63,13 +74,13 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
     if path.is_dir():
         found = sorted(each for each in path.rglob("*") if each.is_file())
         names = [str(each) for each in found if is_data(each.relative_to(path).as_posix())]
-    elif path.suffix == SUFFIX:
+    elif has_ending(path, SUFFIX):
         names = [each for each in list_zip(str(source), ("",)) if each[-1] != "/"]
     else:
         return [DataFile(str(source), _path(source))]
     patterns = benchmark.files or tuple(f"*.{kind}" for kind in KINDS)
     every = [DataFile(name, _path(name)) for name in names]
-    wanted = [each for each in every if any(matches(each.path, one) for one in patterns)]
+    wanted = [each for each in every if any(each.is_called(one) for one in patterns)]
     if not wanted:
         there = ", ".join(names[:_SHOWN]) + ", …" * (len(names) > _SHOWN)
         hint = f"they are called {', '.join(patterns)}; there are: {there or 'none'}"
@@ -82,16 +93,6 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
             reason = f"two sets in it: {one.name} and {other.name}"
             raise InputError(reason, file=source, hint="name the folder of one, or unpack the archive")
     return wanted
-
-
-def matches(path: PurePath, pattern: str) -> bool:
-    """Return whether the end of a path is of this form, part by part.
-
-    Unlike ``PurePath.match`` of Python 3.13, it takes linear time for any pattern.
-    """
-    parts = PurePosixPath(pattern).parts
-    ending = path.parts[-len(parts) :]
-    return len(ending) == len(parts) and all(map(fnmatchcase, ending, parts))
 
 
 def _path(name: str | Path) -> PurePosixPath:
@@ -236,7 +237,7 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells 
     Raises:
         InputError: for a file that cannot be read, or a line that does not fit the header.
     """
-    kind = form.get("kind") or ending(name)
+    kind = form.get("kind") or ending(name)[1:]
     if kind not in KINDS:
         kind = "tsv" if form.get("delimiter") else "txt"
     if kind in ("jsonl", "json"):

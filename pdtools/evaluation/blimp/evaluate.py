@@ -169,15 +169,16 @@ class _JudgedPairs(JudgedItems):
             return {}
         names = (*self.items.levels, self.items.unit)
         means: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+        of_paradigms = []
         for levels, margins in sorted(self.margins.items(), key=lambda each: each[0][-1] or ""):
+            of_paradigms.append(math.fsum(margins) / len(margins))
             for name, group in zip(self.items.benchmark.levels, levels, strict=True):
                 if group is not None and name in means:
-                    means[name].setdefault(group, []).append(math.fsum(margins) / len(margins))
+                    means[name].setdefault(group, []).append(of_paradigms[-1])
         by_level = {
             f"by_{name}": {group: mean(means[name][group]) for group in sorted(means[name])} for name in names
         }
-        overall = mean(list(by_level[f"by_{self.items.unit}"].values()))
-        return {"margin_bits": {"overall": overall, **by_level}}
+        return {"margin_bits": {"overall": mean(of_paradigms), **by_level}}
 
     def results(self, scorer: dict[str, Any]) -> Results:
         """The results of all pairs."""

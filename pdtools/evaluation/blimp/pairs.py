@@ -15,7 +15,8 @@ from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
 from pdtools.files.archives import zip_lines
 from pdtools.files.json_input import parse_json, text_of
-from pdtools.files.sheets import SHEETS, ending, unquoted
+from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
+from pdtools.files.sheets import SHEETS, unquoted
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
@@ -68,9 +69,9 @@ class PairFiles:
         self._source = Path(source)
         self.limit = limit
         self._kept: list[Pair] | None = [] if is_stream(source) else None  # a stream cannot be read again
-        if (kind := ending(str(source))) in SHEETS and kind != "tsv":
+        if (kind := ending(source)) in SHEETS and kind != ".tsv":
             hint = f"pdtools eval-benchmark {source} --good COLUMN --bad COLUMN reads it"
-            raise InputError(f"a .{kind} table, not .jsonl or .tsv", file=source, hint=hint)
+            raise InputError(f"a {kind} table, not .jsonl or .tsv", file=source, hint=hint)
         check_kind(source, Kind.PAIRS)
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
@@ -103,7 +104,7 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
 
 def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     """The content of every line: (file, number of the line, a JSON value or the cells by column)."""
-    if source.suffix == ".zip":
+    if has_ending(source, ".zip"):
         yield from _json_records(zip_lines(source, ".jsonl"))
         for member, lines in groupby(zip_lines(source, ".tsv"), key=itemgetter(0)):
             yield from _tsv_records(member, ((number, line) for _, number, line in lines))
@@ -111,7 +112,7 @@ def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
         if Path(file).name.startswith("."):
             continue
-        if ending(file) == "tsv":
+        if ending(file) == ".tsv":
             yield from _tsv_records(file, read_lines(file))
         else:
             yield from _json_records((file, number, line) for number, line in read_lines(file))
@@ -140,20 +141,12 @@ def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[
         yield file, number, dict(zip(columns, cells, strict=True))
 
 
-def _name(file: str, *endings: str) -> str:
-    """The name of a file without these endings, which a compression suffix may follow."""
-    name = Path(file).name
-    for each in (".gz", ".zst", *endings):
-        name = name.removesuffix(each)
-    return name
-
-
 def _pair(data: Any, place: str, number: int) -> Pair:
     try:
         good, bad = (data[name] for name in _SENTENCES)
         if not isinstance(good, str) or not isinstance(bad, str):
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
-        paradigm = data.get("UID", _name(place, ".jsonl", ".tsv"))
+        paradigm = data.get("UID", without_ending(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
         return Pair(
             paradigm=sys.intern(text_of(paradigm)),  # names that thousands of pairs share
             phenomenon=_group(data.get("linguistics_term"), _PHENOMENON_NAMES),

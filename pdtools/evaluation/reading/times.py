@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import read_lines
-from pdtools.files.sheets import ending
+from pdtools.files.names import ending
 from pdtools.files.tables import QUOTED, is_csv, quoting, read_table
 from pdtools.tokenization import Sentence, join_words
 
@@ -459,8 +459,8 @@ class _Rows:
     """
 
     def __init__(self, file: str) -> None:
-        if (kind := ending(file)) in ("xlsx", "parquet"):
-            raise InputError(f".{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
+        if (kind := ending(file)) in (".xlsx", ".parquet"):
+            raise InputError(f"{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
         self.note = ""
         if is_csv(file):
             self._rows = ((line, cells) for line, cells in read_table(file) if any(cells))

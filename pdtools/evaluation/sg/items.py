@@ -13,6 +13,7 @@ from pdtools.evaluation.sg.circuits import circuit_of
 from pdtools.evaluation.sg.scores import ItemResult
 from pdtools.files import decode_utf8, read_bytes
 from pdtools.files.archives import zip_members
+from pdtools.files.names import has_ending
 
 _COLUMNS = ("model", "suite", "item", "correct")
 _MOST_DIGITS = 9
@@ -46,7 +47,7 @@ def read_item_results(sources: Iterable[str | Path]) -> dict[str, Correct]:
 
 
 def _documents(source: Path) -> Iterator[tuple[str, bytes]]:
-    if source.suffix == ".zip":
+    if has_ending(source, ".zip"):
         yield from zip_members(source, ".csv")
     else:
         yield str(source), read_bytes(source)

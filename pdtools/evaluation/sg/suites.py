@@ -13,6 +13,7 @@ from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.files import Kind, check_kind, decode_utf8, is_stream, read_bytes
 from pdtools.files.archives import zip_members
 from pdtools.files.json_input import number_of, parse_json, text_of
+from pdtools.files.names import has_ending
 from pdtools.files.zips import is_data
 
 MAX_SUITE_BYTES = 16 << 20
@@ -131,10 +132,11 @@ def read_suites(source: str | Path) -> list[Suite]:
 def _documents(source: Path, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
     """The JSON documents, in the order of their names, or only those with these indices."""
     if source.is_dir():
-        paths = [p for p in sorted(source.rglob("*.json")) if is_data(p.relative_to(source).as_posix())]
+        paths = [p for p in sorted(source.rglob("*")) if has_ending(p, ".json")]
+        paths = [p for p in paths if is_data(p.relative_to(source).as_posix())]
         for path in paths if order is None else [paths[number] for number in order]:
             yield str(path), _parse(read_bytes(path, MAX_SUITE_BYTES), str(path))
-    elif source.suffix == ".zip":
+    elif has_ending(source, ".zip"):
         for place, data in zip_members(source, ".json", MAX_SUITE_BYTES, order):
             yield place, _parse(data, place)
     else:

@@ -138,7 +138,9 @@ def _rows(sheet: Sheet) -> list[tuple[str, str, str, str, str, float]]:
 
     def texts(*names: str, otherwise: str = "") -> list[str]:
         place = next((by_name[name] for name in names if name in by_name), None)
-        return [otherwise] * len(sheet.numbers) if place is None else sheet.texts(place)
+        if place is None:
+            return [otherwise] * len(sheet.numbers)
+        return [text.strip() for text in sheet.texts(place)]
 
     conditions = texts("condition", otherwise="" if "version" in by_name else _ALL)
     if "version" in by_name:

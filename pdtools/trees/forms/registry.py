@@ -11,6 +11,7 @@ from importlib import import_module
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import ExcludedInput, Kind, Rejects, expand_inputs, is_stream, read_blocks
 from pdtools.files.kinds import kind_of
+from pdtools.files.names import ending
 from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
 from pdtools.trees.forms.historical import holds_what_is_no_tree
 
@@ -77,7 +78,7 @@ def form_of(file: str) -> Form | None:
 
 def may_be_brackets(file: str) -> bool:
     """Return whether a file in a folder may hold brackets: a .txt file only if it begins like a tree."""
-    if not file.removesuffix(".gz").removesuffix(".zst").endswith(".txt"):
+    if ending(file) != ".txt":
         return True
     return _BRACKET.match(_head(file)) is not None
 

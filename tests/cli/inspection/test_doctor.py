@@ -54,9 +54,9 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     found = findings(capsys)
     missing = {what for what, each in found.items() if each["found"] is None}
     optional = {"transformers", "benepar", "stanza", "matplotlib", "vl-convert-python", "wordfreq"}
-    assert missing == {*optional, "openpyxl", "dask", "GPU", "C compiler", "functions in C", "cache"}
+    assert missing == {*optional, "dask", "GPU", "C compiler", "functions in C", "cache"}
     assert all(found[what]["without"] for what in missing)
-    assert found["openpyxl"]["without"] == f"tables from .xlsx files: {how_to_install('xlsx')}"
+    assert found["dask"]["without"] == f"--scheduler: {how_to_install('cluster')}"
     assert run(["doctor"]) == 0
     assert "none: everything runs on the CPU" in capsys.readouterr().out
 
