@@ -38,7 +38,7 @@ def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree |
     tags: list[str] = []
     arcs: list[tuple[int, int]] = []
     predicates: list[int] = []
-    rows: list[tuple[int, list[str]]] = []  # of each word its line, and the columns there
+    rows: list[tuple[int, list[str]]] = []  # the line of each word, and its columns
     for number, line in enumerate(block.text.split("\n"), 1):
         columns = line.split("\t")
         if line[:1] == "#" and len(columns) < _BEFORE_ARGUMENTS:
