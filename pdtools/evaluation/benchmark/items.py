@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path, PurePath
+from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
@@ -308,7 +308,7 @@ def _flags(row: Row, columns: Sequence[str]) -> tuple[str, ...]:
 
 def _trains(file: str, benchmark: Benchmark) -> bool:
     pattern = None if benchmark.label is None else benchmark.label.source
-    return pattern is not None and matches(PurePath(file), pattern)
+    return pattern is not None and DataFile(file, PurePosixPath(file)).is_called(pattern)
 
 
 def _label(row: Row, label: Label) -> bool:
