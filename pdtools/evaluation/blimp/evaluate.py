@@ -110,7 +110,7 @@ class _JudgedPairs(JudgedItems):
 
     def __init__(self, items: Items) -> None:
         super().__init__(items)
-        self.margins: dict[tuple[str | None, ...], list[float]] = {}  # of each paradigm
+        self.margins: dict[tuple[str | None, ...], list[float]] = {}  # by levels
 
     def _schema(self) -> pa.Schema:
         import pyarrow as pa

@@ -127,8 +127,8 @@ class Formula:
     def margin(self, surprisal: Callable[[int | None, str], float]) -> float:
         """The amount by which the formula holds, negative where it does not.
 
-        Of a > b it is a − b, of a = b it is −|a − b|, of a conjunction the least and of a disjunction the
-        greatest of its parts. A formula with ``=`` holds at small negative amounts too.
+        The margin of a > b is a − b, that of a = b is −|a − b|, that of a conjunction the least and that of a
+        disjunction the greatest of its parts. A formula with ``=`` holds at small negative amounts too.
 
         Args:
             surprisal: as for :meth:`holds`; the margin has its unit.
