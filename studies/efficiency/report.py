@@ -159,8 +159,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         rows.append(cells + [of_seeds([run["scores"].get(score) for run in runs], 100) for score in shown])
     differences = [["Pushdown LM - base LM", "share", "seed", "points [95%]", "McNemar's p"], ["---"] * 5]
     for each in found["differences"]:
-        points, low, high = (100 * value for value in (each["b"] - each["a"], each["low"], each["high"]))
-        interval = f"{points:+.1f} [{low:+.1f}, {high:+.1f}]"
+        interval = f"{100 * (each['b'] - each['a']):+.1f}"
+        if each["low"] is not None:  # a few items have no interval
+            interval += f" [{100 * each['low']:+.1f}, {100 * each['high']:+.1f}]"
         task = {"sg": "SG", "blimp": "BLiMP"}[each["task"]]
         differences.append(
             [task, each["share"].replace("-", "/"), str(each["seed"]), interval, f"{each['p']:.2g}"]

@@ -120,7 +120,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         ["---"] * 4,
     ]
     for seed, pair in found["by_seed"].items():
-        points = interval(*(100 * share for share in (pair["b"] - pair["a"], pair["low"], pair["high"])))
+        points = f"{100 * (pair['b'] - pair['a']):+.1f}"
+        if pair["low"] is not None:  # a few items have no interval
+            points = interval(*(100 * share for share in (pair["b"] - pair["a"], pair["low"], pair["high"])))
         differences.append([seed, points, f"{pair['only_a']}, {pair['only_b']}", f"{pair['p']:.2g}"])
     (pair,) = found["of_all"]["pairs"]
     if pair["over_seeds"] is not None:

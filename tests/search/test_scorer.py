@@ -160,7 +160,8 @@ def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], na
 def test_batches_of_proposal_trees_have_room_for_their_actions(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, tokenizer = action_model(name, "relative"), train_word_tokenizer("abc", unk=False)
+    model = action_model(name, "relative")
+    tokenizer = train_word_tokenizer("abc", unk=False).with_labels(("NP", "S"))
     save_checkpoint(tmp_path, model, tokenizer, shards={}, overwrite=True)
     loaded = load_checkpoint(tmp_path)
     rows = [

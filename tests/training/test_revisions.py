@@ -172,7 +172,8 @@ def scored(trained: Path) -> Path:
 def test_scores_of_checkpoints_are_drawn_by_words(scored: Path, trained: Path) -> None:
     folders = sorted(str(path) for path in (scored / "results").iterdir())
     page = results_page(folders)
-    [curve] = page.document["curves"]
+    curve, margins = page.document["curves"]
+    assert margins["title"] == "BLiMP margin (bits)"
     steps = {path.name: load_checkpoint(path).config["words"] for path in trained.glob("step-*")}
     assert len(steps) == 3
     accuracies = {
@@ -212,7 +213,7 @@ def test_where_words_are_not_known_steps_are(scored: Path, tmp_path: Path) -> No
         (tmp_path / name / "blimp").mkdir(parents=True)
         (tmp_path / name / "blimp" / "results.json").write_text(json.dumps(content))
         (tmp_path / name / "blimp" / "items.parquet").write_bytes(items)
-    [curve] = results_page([str(tmp_path / name) for name in made]).document["curves"]
+    curve, _ = results_page([str(tmp_path / name) for name in made]).document["curves"]
     assert curve["x"] == "step"
     assert [(row["series"], row["x"]) for row in curve["rows"]] == [
         ("one", 1),
@@ -233,7 +234,7 @@ def test_revisions_of_the_hub_have_a_curve_too(
         for name in ("chck_100", "chck_200"):
             command = ["eval-blimp", str(scored / "pairs.tsv"), "--model", f"hf:lab/toy@{name}", "-q"]
             assert run([*command, "-o", str(tmp_path / "results" / name / "blimp"), "--device", "cpu"]) == 0
-    [curve] = results_page([str(path) for path in (tmp_path / "results").iterdir()]).document["curves"]
+    curve, _ = results_page([str(path) for path in (tmp_path / "results").iterdir()]).document["curves"]
     assert [row["series"] for row in curve["rows"]] == ["toy", "toy"]
 
 
@@ -248,7 +249,7 @@ await later();
 return [cells(figure), figure.querySelector(".chart").spec.data.values];
 """
     table, values = evaluate(save_page(page, tmp_path / "page.html"), shown)
-    [curve] = page.document["curves"]
+    curve, _ = page.document["curves"]
     assert values == curve["rows"]
     assert table[0] == ["run", "words read", curve["title"]]
     assert [row[0] for row in table[1:]] == ["toy"] * 3
