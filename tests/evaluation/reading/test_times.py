@@ -256,7 +256,7 @@ EXCEL, READR, TEXT = ('"barks,"', "I"), ('"""No,"""', "so,"), ('"yes"', "barks,"
         (TEXT, TEXT, False),
         (('"barks,"', '"I'), ('"barks,"', '"I'), False),
         (('"barks,"', 'I"'), ('"barks,"', 'I"'), False),
-        (('""', "I"), ('""', "I"), False),
+        (('"""', "I"), ('"""', "I"), False),
     ],
 )
 def test_quotes_of_programs_are_undone_and_those_of_the_text_kept(
