@@ -48,7 +48,7 @@ class Delimited:
         quoted: bool | None = None,
         skip: int = 0,
     ) -> None:
-        self._lines = islice(read_lines(name), skip, None)
+        self._lines: Iterator[tuple[int, str]] = islice(read_lines(name), skip, None)
         self._name, self._kind = name, kind
         self._quoted = kind == "csv" if quoted is None else quoted
         self._number, self._first = next(self._lines, (1, ""))
