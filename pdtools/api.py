@@ -11,10 +11,10 @@ Tables are pandas DataFrames with the columns of the commands' files (docs/refer
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import tee
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
@@ -91,6 +91,8 @@ def load(
     widths = {"beam": beam, "word_beam": word_beam, "fast_track": fast_track, "max_batch": max_batch}
     for name, width in widths.items():
         _check_number(name, width)
+    if margin is not None and (isinstance(margin, bool) or not isinstance(margin, Real)):
+        raise PdtoolsError(f"margin is {margin!r}: has to be a number of nats")
     if dtype not in get_args(Dtype):
         raise PdtoolsError(f"dtype is {dtype!r}: has to be one of {', '.join(get_args(Dtype))}")
     search = SearchOptions(
@@ -453,7 +455,8 @@ def _pairs(given: Any) -> list[list[str]]:
         raise PdtoolsError(f"pairs have to be a list of (good, bad), or a table, not {type(given).__name__}")
     found = []
     for number, pair in enumerate(given, start=1):
-        texts = [pair] if isinstance(pair, str) or not isinstance(pair, Iterable) else list(pair)
+        no_pair = isinstance(pair, (str, Mapping, Set)) or not isinstance(pair, Iterable)
+        texts = [pair] if no_pair else list(pair)
         if len(texts) != 2 or not all(isinstance(text, str) for text in texts):
             reason = f"{pair!r} is no pair of sentences, (good, bad)"
             raise InputError(reason, file="pairs", line=number, hint=_about_missing(texts))

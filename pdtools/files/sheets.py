@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.files.inputs import read_bytes, read_lines
 from pdtools.files.names import ending
+from pdtools.files.tables import unquoting
 from pdtools.files.workbooks import workbook_rows
 
 _DELIMITERS = {"tsv": "\t", "csv": ","}
@@ -26,12 +27,13 @@ class Delimited:
         kind: ``csv`` or ``tsv``, or another one, which is read as the latter.
         delimiter: between cells; None: the kind's own, or for CSV the one that a first line ``sep=;`` names,
             or a semicolon if the header has more.
-        quoted: whether cells may be in quotes; None: only in CSV, and quotes around a whole cell of TSV are
-            undone.
+        quoted: whether cells may be in quotes; None: only in CSV, and quotes that a program wrote around
+            cells of TSV are undone (:func:`pdtools.files.tables.unquoting`).
         skip: lines before the header.
 
     Attributes:
         delimiter: between cells.
+        doubt: about quotes of TSV, for people; empty: none.
 
     Raises:
         InputError: during iteration, with the line, for a cell whose quotes are not closed.
@@ -46,10 +48,9 @@ class Delimited:
         quoted: bool | None = None,
         skip: int = 0,
     ) -> None:
-        self._lines = islice(read_lines(name), skip, None)
+        self._lines: Iterator[tuple[int, str]] = islice(read_lines(name), skip, None)
         self._name, self._kind = name, kind
         self._quoted = kind == "csv" if quoted is None else quoted
-        self._undone = kind == "tsv" and quoted is None
         self._number, self._first = next(self._lines, (1, ""))
         if kind == "csv" and (said := _DELIMITER_LINE.fullmatch(self._first)):
             delimiter = delimiter or said[1]
@@ -57,6 +58,12 @@ class Delimited:
         self.delimiter = delimiter or _DELIMITERS.get(kind, "\t")
         if kind == "csv" and delimiter is None and self._first.count(";") > self._first.count(","):
             self.delimiter = ";"
+        self._undo: Callable[[str], str] = str
+        self.doubt = ""
+        if kind == "tsv" and quoted is None:
+            lines = list(self._lines)
+            self._lines = iter(lines)
+            self._undo, self.doubt = unquoting([self._first, *(line for _, line in lines)], self.delimiter)
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         try:
@@ -66,7 +73,7 @@ class Delimited:
                 strict=True,
                 quoting=csv.QUOTE_MINIMAL if self._quoted else csv.QUOTE_NONE,
             ):
-                yield self._number, [*map(unquoted, cells)] if self._undone else cells
+                yield self._number, [*map(self._undo, cells)]
         except csv.Error as error:
             # Python's own message is about how files are opened.
             what = "a carriage return that ends no line" if "new-line" in str(error) else error
@@ -107,7 +114,6 @@ class Sheet:
 
 SHEETS = (".csv", ".tsv", ".xlsx", ".parquet")
 """Endings of files that are tables."""
-_QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _DECIMAL = re.compile(r"[-+]?\d+(,\d+)?")
 
 
@@ -125,8 +131,8 @@ def cell_text(value: Any) -> str:
 def read_sheet(name: str) -> Sheet:
     """A table whose file ends in one of :data:`SHEETS`. Blank rows are passed over.
 
-    In CSV with semicolons, columns of numbers with decimal commas get points. In TSV, quotes around a whole
-    cell are undone.
+    In CSV with semicolons, columns of numbers with decimal commas get points. In TSV, quotes that a
+    program wrote around cells are undone.
 
     Raises:
         InputError: with the row, for one that does not fit the header, or without a header.
@@ -141,6 +147,7 @@ def read_sheet(name: str) -> Sheet:
     else:
         found = Delimited(name, kind[1:])
         form = "TSV" if kind == ".tsv" else "CSV with semicolons" if found.delimiter == ";" else "CSV"
+        form += f", {found.doubt}" if found.doubt else ""
         rows = enumerate((cells for _, cells in found), start=1)
     rows = ((number, row) for number, row in rows if any(cell_text(value).strip() for value in row))
     _, header = next(rows, (1, []))
@@ -160,11 +167,6 @@ def read_sheet(name: str) -> Sheet:
     if form == "CSV with semicolons":
         cells = [_with_points(column) for column in cells]
     return Sheet(name=name, form=form, columns=columns, cells=cells, numbers=numbers)
-
-
-def unquoted(cell: str) -> str:
-    """A cell of TSV without the quotes around all of it, as Excel writes them."""
-    return cell[1:-1].replace('""', '"') if cell[:1] == '"' and _QUOTED.fullmatch(cell) else cell
 
 
 def _with_points(column: list[str]) -> list[str]:

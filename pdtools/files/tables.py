@@ -7,7 +7,6 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files.inputs import is_stream, read_lines
@@ -68,41 +67,52 @@ def read_table(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         yield number, cells or [""]
 
 
-QUOTED = re.compile(r'"(?:[^"]|"")*"')
-"""A whole cell in quotes, with its own quotes doubled."""
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')  # a whole cell in quotes, its own quotes doubled
+_QUOTED_BY_R = re.compile(r'"(?:[^"\\]|""|\\.)*"')  # or with backslashes before its own
 
 
-def quoting(lines: Iterable[str]) -> Literal["", "all", "quotes", "commas"]:
-    """Tell the quotes that a program wrote around cells of TSV from quotes of the text.
+def unquoting(lines: Iterable[str], delimiter: str = "\t") -> tuple[Callable[[str], str], str]:
+    """How to undo the quotes that a program wrote around cells of TSV, and keep those of the text.
 
     R and others quote all cells of text, the header's too. Excel, pandas and readr quote only cells that need
     it: with a quote, which is doubled; Excel those with a comma too. So the quotes are a program's only if
-    all cells with a quote are of that form.
+    all cells with a quote are of that form. Two quotes alone are an empty cell in any file.
 
     Args:
         lines: the lines of a file, its header first.
+        delimiter: between cells.
 
     Returns:
-        The cells that are quoted: all; those with quotes; those with commas alone, if there are no others;
-        empty: none, and all quotes are of the text.
+        A function from a cell to its text, and a doubt about it, for people; empty: none.
     """
-    lines = iter(lines)
-    header = next(lines, "")
-    if all(map(QUOTED.fullmatch, header.split("\t"))):
-        return "all"
+    lines = (line for line in lines if line)
+    if all(map(_QUOTED_BY_R.fullmatch, next(lines, "").split(delimiter))):
+        return _unquoted_of_r, ""
     doubled = around_comma = bare_comma = False
     for line in lines:
         if '"' not in line and "," not in line:
             continue
-        for cell in line.split("\t"):
-            if '"' not in cell:
+        for cell in line.split(delimiter):
+            if '"' not in cell or cell == '""':
                 bare_comma |= "," in cell
-            elif not QUOTED.fullmatch(cell) or not ('""' in cell[1:-1] or "," in cell):
-                return ""
+            elif not _QUOTED.fullmatch(cell) or not ('""' in cell[1:-1] or "," in cell):
+                return _filled, ""
             elif '""' in cell[1:-1]:
                 doubled = True
             else:
                 around_comma = True
-    if around_comma and bare_comma:
-        return ""
-    return "quotes" if doubled else "commas" if around_comma else ""
+    if not (doubled or around_comma) or (around_comma and bare_comma):
+        return _filled, ""
+    return _unquoted, "" if doubled else "quotes around cells with commas are taken for those of Excel"
+
+
+def _filled(cell: str) -> str:
+    return "" if cell == '""' else cell
+
+
+def _unquoted(cell: str) -> str:
+    return cell[1:-1].replace('""', '"') if _QUOTED.fullmatch(cell) else cell
+
+
+def _unquoted_of_r(cell: str) -> str:
+    return cell[1:-1].replace('""', '"').replace('\\"', '"') if _QUOTED_BY_R.fullmatch(cell) else cell

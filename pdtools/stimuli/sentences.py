@@ -527,7 +527,7 @@ class _Places:
             before = known.setdefault(float(cell) if self._is_number else cell, row)
             if before != row:
                 reason = f"{name} {cell} of the same sentence is in row {sheet.numbers[before]} already"
-                hint = "what tells sentences apart are item, condition and sentence: --column condition=NAME"
+                hint = "item, condition, list and sentence tell sentences apart: --column condition=NAME"
                 if not self._is_number:
                     hint = "--column number=NAME says which column numbers the rows of a sentence"
                 raise InputError(reason, file=sheet.name, line=sheet.numbers[row], hint=hint)

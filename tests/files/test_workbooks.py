@@ -52,6 +52,14 @@ def test_numbers_and_dates(tmp_path: Path) -> None:
     ]
 
 
+def test_merged_cells_among_blank_rows(tmp_path: Path) -> None:
+    """Rows keep the numbers of the spreadsheet; blank ones stay blank."""
+    rows = rows_of([None], HEADER, [1, "x"], [None, " "], [None, "y"])
+    merged = '<mergeCells><mergeCell ref="A3:A9"/></mergeCells>'
+    book = write_workbook(tmp_path / "t.xlsx", rows, after=merged)
+    assert workbook_rows(str(book))[0] == [[None] * 2, HEADER, [1, "x"], [None] * 2, [1, "y"]]
+
+
 def test_as_openpyxl_reads_them(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
     book = openpyxl.Workbook()

@@ -262,10 +262,27 @@ def test_decimal_commas_become_points_where_semicolons_stand_between_cells(tmp_p
     assert found.cells == [["So, he ran", "b", "c"], ["3.5", "-2", ""], ["1", "2", "3"], ["1,2", "a,b", ""]]
 
 
-def test_tabs(tmp_path: Path) -> None:
-    """Excel and R write quotes around cells; others do not."""
-    text = 'item\tsentence\n1\t"So, he ran"\n2\t"He said ""no"""\n3\tThe 5" disk\n'
-    assert read(tmp_path, text, "t.tsv").texts == ["So, he ran", 'He said "no"', 'The 5" disk']
+@pytest.mark.parametrize(
+    ("header", "cells", "texts", "is_noted"),
+    [
+        ("item sentence", ['"So, he ran"', '"He said ""no"""'], ["So, he ran", 'He said "no"'], False),
+        ("item sentence", ['"So, he ran"', "A dog"], ["So, he ran", "A dog"], True),  # Excel, or speech
+        ("item sentence", ['"So, he ran"', "So, a dog"], ['"So, he ran"', "So, a dog"], False),
+        ("item sentence", ['"Go away!"', 'The 5" disk'], ['"Go away!"', 'The 5" disk'], False),
+        ('"item" "sentence"', [r'"He said \"no\""', '"A dog"'], ['He said "no"', "A dog"], False),  # R
+        ("item sentence", ['""', "A dog"], ["", "A dog"], False),
+    ],
+)
+def test_quotes_of_programs_in_tabs(
+    header: str, cells: list[str], texts: list[str], is_noted: bool, tmp_path: Path
+) -> None:
+    """Excel and R write quotes around cells; quotes of the text stay."""
+    rows = [header.replace(" ", "\t"), *(f"1\t{cell}" for cell in cells)]
+    found = read(tmp_path, "\n".join(rows) + "\n", "t.tsv")
+    assert found.texts == texts
+    assert found.form.startswith(
+        "TSV, quotes around cells with commas are taken for" if is_noted else "TSV, w"
+    )
 
 
 def test_apostrophes_after_backslashes(tmp_path: Path) -> None:
@@ -406,6 +423,8 @@ def test_lists_tell_sentences_apart(tmp_path: Path) -> None:
     assert read(tmp_path, text.replace("list", "Group"), columns={"list": "Group"}).texts == expected
     numbered = text.replace("word", "sentence,word").replace("1,", "1,2,").replace("2,no", "2,1,no")
     assert read(tmp_path, numbered).documents == ["1 A", "1 B", "2 B"]
+    several = read(tmp_path, "item,list,sentence,word\n1,A,1,a\n1,B,1,c\n1,A,2,b\n1,B,2,d\n")
+    assert (several.texts, several.documents) == ([*"abcd"], ["1 A", "1 A", "1 B", "1 B"])
     found = read(tmp_path, text.replace("list", "Group"))
     assert found.texts == ["The dog The dog", "no no"]
     assert found.notes == (
@@ -420,6 +439,8 @@ def test_lists_tell_sentences_apart(tmp_path: Path) -> None:
     for lacking in ("list", "condition"):
         with pytest.raises(InputError, match=rf"t\.csv:3: {lacking} is empty .*merged cells"):
             read(tmp_path, f"item,{lacking},word\n1,A,The\n1,,dog\n2,,cat\n")
+    with pytest.raises(InputError, match=r"t\.csv:3: list is empty"):  # of no item
+        read(tmp_path, "condition,list,word\na,A,The\nb,,dog\n")
     assert read(tmp_path, "item,list,word\n1,A,The\n1,A,dog\n2,,cat\n").texts == ["The dog", "cat"]
 
 

@@ -4,8 +4,8 @@ Keys:
     files: patterns of file names (``"*/data.tsv"``), in a folder or zip.
     path: a regular expression for paths (RE2: no lookaround), whose groups are columns, in place of a row's
         own of that name: ``"(?P<language>[a-z]+)_evalset/"``.
-    form: odd forms: ``kind``, ``delimiter``, ``quote``, ``header``, ``skip`` (lines). Without ``quote``, TSV
-        is read without quotes but for those around a whole cell, as Excel writes them.
+    form: odd forms: ``kind``, ``delimiter``, ``quote``, ``header``, ``skip`` (lines). Without ``quote``,
+        quotes that R or Excel put around cells of TSV are undone, and those of the text stay.
     rows: rows that make one item: ``{ every = 2, as = ["bad", "good"] }``; ``{ every = 2, role = "{1}",
         good = "True", bad = "False" }``; or ``by = "{item}"`` instead of ``every``.
     [strings]: templates over columns, and ``file``, ``dir``, ``row`` unless a column has that name:

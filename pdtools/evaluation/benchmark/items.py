@@ -125,10 +125,11 @@ class Items:
             raise InputError(reason, file=source)
         self._kept: list[Item] | None = [] if is_stream(source) else None  # a stream cannot be read again
         self.by_file: dict[str, FileCounts] = {}
+        self.notes: list[str] = []
         groups: dict[tuple[str | None, ...], str] = {}  # each with its first file
         there: set[int] = set()
         options, chance, total, doubtful = 0, 0.0, 0, 0
-        for item in self._within_limit(self._read()):
+        for item in self._within_limit(self._read(self.notes)):
             total += 1
             if item.file not in self.by_file:
                 there.clear()
@@ -156,7 +157,6 @@ class Items:
                 raise InputError(reason, file=source)
         self._chance = chance / total if benchmark.options is not None else None
         self.crossing = () if self.nested else _crossing([*benchmark.levels], groups)
-        self.notes: list[str] = []
         if self.crossing:
             named = " and ".join(self.crossing)
             self.notes.append(
@@ -220,8 +220,8 @@ class Items:
             if self.limit is None or taken[item.levels] <= self.limit:
                 yield item
 
-    def _read(self) -> Iterator[Item]:
-        rows = (row for file in self._files for row in items_of(file, self.benchmark))
+    def _read(self, notes: list[str] | None = None) -> Iterator[Item]:
+        rows = (row for file in self._files for row in items_of(file, self.benchmark, notes))
         return (_item(row, number, self.benchmark) for number, row in enumerate(rows, start=1))
 
 

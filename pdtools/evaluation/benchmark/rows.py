@@ -100,8 +100,13 @@ def _path(name: str | Path) -> PurePosixPath:
     return PurePosixPath(plain_name(Path(name).absolute().as_posix()))
 
 
-def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
+def items_of(file: DataFile, benchmark: Benchmark, notes: list[str] | None = None) -> Iterator[Row]:
     """The items of a file: its rows, or groups of rows.
+
+    Args:
+        file: one of :func:`data_files`.
+        benchmark: its definition.
+        notes: takes doubts about the file's form, a line each; None: they are not kept.
 
     Raises:
         InputError: for unreadable files, and rows that do not make an item.
@@ -109,7 +114,9 @@ def items_of(file: DataFile, benchmark: Benchmark) -> Iterator[Row]:
     columns = file.columns
     groups = {} if benchmark.path is None else path_groups(file, benchmark.path)
     lines = (
-        READERS[benchmark.reader](file.name) if benchmark.reader else table_rows(file.name, benchmark.form)
+        READERS[benchmark.reader](file.name)
+        if benchmark.reader
+        else table_rows(file.name, benchmark.form, notes)
     )
     numbers = count(1)
     rows = (
@@ -226,13 +233,17 @@ def write(template: Template, row: Row) -> str:
 # --- files to rows ----------------------------------------------------------------------------
 
 
-def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells | None]]:
+def table_rows(
+    name: str, form: Mapping[str, Any], notes: list[str] | None = None
+) -> Iterator[tuple[int, Cells | None]]:
     """The lines of a file with their numbers: values by column, which are 1, 2, … without a header.
 
     A blank line is None.
 
     Args:
+        name: a file.
         form: see :class:`Benchmark`; by default determined by the file's ending.
+        notes: see :func:`items_of`.
 
     Raises:
         InputError: for a file that cannot be read, or a line that does not fit the header.
@@ -252,6 +263,8 @@ def table_rows(name: str, form: Mapping[str, Any]) -> Iterator[tuple[int, Cells 
     delimited = Delimited(
         name, kind, delimiter=form.get("delimiter"), quoted=form.get("quote"), skip=form.get("skip", 0)
     )
+    if delimited.doubt and notes is not None:
+        notes.append(f"{name}: {delimited.doubt}")
     return _cells_by_column(name, iter(delimited), form.get("header", kind != "txt"))
 
 

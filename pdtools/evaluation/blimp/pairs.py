@@ -16,7 +16,8 @@ from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
 from pdtools.files.archives import zip_lines
 from pdtools.files.json_input import parse_json, text_of
 from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
-from pdtools.files.sheets import SHEETS, unquoted
+from pdtools.files.sheets import SHEETS
+from pdtools.files.tables import unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
@@ -125,16 +126,16 @@ def _json_records(lines: Iterable[tuple[str, int, str]]) -> Iterator[tuple[str, 
 
 
 def _tsv_records(file: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[str, int, dict[str, str]]]:
-    columns = [unquoted(cell) for cell in next(lines, (1, ""))[1].split("\t")]
+    every = list(lines)
+    undo, _ = unquoting(line for _, line in every)
+    rows = ((number, [*map(undo, line.split("\t"))]) for number, line in every if line.strip())
+    _, columns = next(rows, (1, []))
     if missing := [name for name in _SENTENCES if name not in columns]:
         hint = f"its first line has to name the columns: {', '.join(_SENTENCES)}"
         raise InputError(f"no column {', '.join(missing)} in the header", file=file, line=1, hint=hint)
     if twice := [name for name, times in Counter(columns).items() if times > 1]:
         raise InputError(f"two columns {twice[0]!r} in the header", file=file, line=1)
-    for number, line in lines:
-        if not line.strip():
-            continue
-        cells = [unquoted(cell) for cell in line.split("\t")]
+    for number, cells in rows:
         if len(cells) != len(columns):
             reason = f"not a minimal pair: {len(cells)} columns, the header has {len(columns)}"
             raise InputError(reason, file=file, line=number)

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.inputs import read_lines
 from pdtools.files.names import ending
-from pdtools.files.tables import QUOTED, is_csv, quoting, read_table
+from pdtools.files.sheets import Delimited
 from pdtools.tokenization import Sentence, join_words
 
 
@@ -451,8 +450,6 @@ def _time(cell: str, line: int, file: str, column: str) -> float:
 class _Rows:
     """The header of a table, and its other rows with their line numbers; blank lines are skipped.
 
-    In TSV, the quotes of R, Excel and others around cells are undone (:func:`pdtools.files.tables.quoting`).
-
     Attributes:
         header: the names of columns.
         note: the doubtful reading of quotes, for people; empty: none.
@@ -461,37 +458,18 @@ class _Rows:
     def __init__(self, file: str) -> None:
         if (kind := ending(file)) in (".xlsx", ".parquet"):
             raise InputError(f"{kind}: reading times are CSV or TSV", file=file, hint="save it as .csv")
-        self.note = ""
-        if is_csv(file):
-            self._rows = ((line, cells) for line, cells in read_table(file) if any(cells))
-        else:
-            lines = [(number, line) for number, line in read_lines(file) if line.strip("\t")]
-            quoted = quoting(line for _, line in lines)
-            undo = _unquoted if quoted == "all" else _without_quotes if quoted else str
-            self._rows = ((number, list(map(undo, line.split("\t")))) for number, line in lines)
-            if quoted == "commas":
-                self.note = f"{file}: quotes around cells with commas are taken for those of Excel"
+        found = Delimited(file, "csv" if kind == ".csv" else "tsv")
+        self.note = f"{file}: {found.doubt}" if found.doubt else ""
+        self._rows = ((line, cells) for line, cells in found if any(cells))
         line, self.header = next(self._rows, (1, []))
         if not self.header:
             raise InputError("there is no header", file=file)
-        if is_csv(file) and len(self.header) == 1 and ";" in self.header[0]:
+        if found.delimiter == ";":
             hint = "save it with commas between cells, and decimal points, or as TSV"
             raise InputError("semicolons between cells", file=file, line=line, hint=hint)
 
     def __iter__(self) -> Iterator[tuple[int, list[str]]]:
         return self._rows
-
-
-_R_QUOTED = re.compile(r'"(?:[^"\\]|""|\\.)*"')
-
-
-def _without_quotes(cell: str) -> str:
-    return cell[1:-1].replace('""', '"') if QUOTED.fullmatch(cell) else cell
-
-
-def _unquoted(cell: str) -> str:
-    """A cell of a table whose cells are all quoted, perhaps with R's backslashes before quotes."""
-    return cell[1:-1].replace('""', '"').replace('\\"', '"') if _R_QUOTED.fullmatch(cell) else cell
 
 
 _ESCAPES = re.compile(r"(?:%[0-9A-Fa-f]{2})+")

@@ -123,9 +123,12 @@ def test_the_text_of_a_template_is_bounded() -> None:
         ("a.csv", 'good,bad\n"a ""b"", c",b\nd,e\n', {}),
         ("a.csv", 'good;bad\n"a ""b"", c";b\nd;e\n', {}),
         ("a.csv", '\ufeffgood,bad\r\n"a ""b"", c",b\r\nd,e\r\n', {}),
+        ("a.csv", 'sep=;\ngood|bad\n"a ""b"", c"|b\nd|e\n', {"delimiter": "|"}),
         ("a.tsv", 'good\tbad\n"a ""b"", c"\tb\nd\te\n', {"quote": True}),
         ("a.tsv", 'good\tbad\na "b", c\tb\nd\te\n', {}),
-        ("a.tsv", '"good"\t"bad"\n"a ""b"", c"\tb\n"d"\t"e"\n', {}),  # as Excel and R write it
+        ("a.tsv", '"good"\t"bad"\n"a ""b"", c"\tb\n"d"\t"e"\n', {}),  # as R writes it
+        ("a.tsv", '"good"\t"bad"\n"a \\"b\\", c"\t"b"\n"d"\t"e"\n', {}),
+        ("a.tsv", 'good\tbad\n"a ""b"", c"\tb\nd\te\n', {}),  # as Excel does
         ("a.txt", 'bad|good\nb|a "b", c\ne|d\n', {"delimiter": "|", "header": True}),
         ("a.jsonl", '{"good": "a \\"b\\", c", "bad": "b"}\n\n{"good": "d", "bad": "e"}\n', {}),
         ("a.json", '[{"good": "a \\"b\\", c", "bad": "b"}, {"good": "d", "bad": "e"}]', {}),
@@ -139,9 +142,14 @@ def test_forms_of_files(tmp_path: Path, name: str, text: str, form: dict[str, An
 
 
 def test_quotes_of_tsv_can_be_kept(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text('good\tbad\n"a"\t"b" c"\n')
-    assert texts(tmp_path, benchmark()) == [{"good": "a", "bad": '"b" c"'}]
-    assert texts(tmp_path, benchmark(form={"quote": False})) == [{"good": '"a"', "bad": '"b" c"'}]
+    (tmp_path / "a.tsv").write_text('good\tbad\n"a, b"\tc\n')
+    items = Items(tmp_path, benchmark())
+    assert next(iter(items)).strings["good"].text == "a, b"
+    assert items.notes == [
+        f"{tmp_path / 'a.tsv'}: quotes around cells with commas are taken for those of Excel"
+    ]
+    items = Items(tmp_path, benchmark(form={"quote": False}))
+    assert (next(iter(items)).strings["good"].text, items.notes) == ('"a, b"', [])
 
 
 def test_a_parquet_file_and_a_line_break_in_a_cell(tmp_path: Path) -> None:

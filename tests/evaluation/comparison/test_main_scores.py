@@ -17,6 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.comparison.main_scores import main_scores
 from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.report.view.results import results_page
 
 RIGHT = np.random.default_rng(5).random((4, 3, 20)) < 0.7
 PERPLEXITY = (31.5, 30.25, None, 28.0)
@@ -68,6 +69,16 @@ def test_means_and_deviations(folder: Path) -> None:
     assert any("of 2 of the 3 runs of base" in note for note in found.notes["ppl"])
     assert "blimp" not in found.notes
     assert perplexity.score == "perplexity per word, marginal"  # all count ends of sentences
+
+
+def test_a_page_has_the_same_means(folder: Path) -> None:
+    (row,) = (
+        row
+        for row in results_page([str(folder / name) for name in SEEDS]).document["overview"]
+        if row["score"] == "perplexity per word, marginal"
+    )
+    base, big = sorted(row["means"].values(), key=lambda means: -means[0])
+    assert (base, big) == (pytest.approx(GEOMETRIC), (28.0, None))
 
 
 def test_evaluations_are_in_the_order_of_pages(folder: Path) -> None:

@@ -227,16 +227,20 @@ def test_two_models_are_compared_as_compare_runs_does(tmp_path: Path) -> None:
 
 def test_margins_are_compared_beside_accuracies(tmp_path: Path) -> None:
     """Means of paradigms, of items that both have, by Welch's t over seeds; and corrected by themselves."""
-    right = {"x": [True, True], "y": [True]}
+    right, wrong = {"x": [True, True], "y": [True]}, {"x": [True, False], "y": [True]}
     margins = {
         "a": [{"x": [1.0, 3.0], "y": [4.0]}, {"x": [2.0, 4.0], "y": [5.0]}],
         "b": [{"x": [2.0, 6.0], "y": [4.0]}, {"x": [2.0, 6.0], "y": [6.0]}],
     }
     folders = {
-        name: [blimp(tmp_path / f"{name}{i}", right, of) for i, of in enumerate(seeds)]
+        name: [blimp(tmp_path / f"{name}{i}", (right, wrong)[i], of) for i, of in enumerate(seeds)]
         for name, seeds in margins.items()
     }
     found = compare_many(groups(**folders))
+    assert [pair.family for score in found.scores if score.level == "overall" for pair in score.pairs] == [
+        1,
+        1,
+    ]
     (overall,) = (score for score in found.scores if score.is_margin and score.level == "overall")
     assert overall.score == "BLiMP margin (bits)"
     assert [group.values for group in overall.groups] == [(3.0, 4.0), (4.0, 5.0)]

@@ -119,17 +119,22 @@ def test_units_are_resampled_each_by_itself() -> None:
     assert set(found.drawn[1, :, 0]) == {0.0, 0.5, 1.0}
 
 
-def test_a_mean_of_units_varies_as_its_samples_do() -> None:
-    """Of so many units, drawn each by itself, it varies by their mean variance over their number."""
+@pytest.mark.parametrize("sizes", [[30, 30, 30], [60, 20, 10]])
+def test_a_mean_of_units_varies_as_its_samples_do(sizes: list[int]) -> None:
+    """Of units that are drawn each by itself it varies by their variances, by the squares of their shares."""
     rng = np.random.default_rng(2)
     right = rng.random((90, 2)) < 0.6
     counts = np.stack([right, np.ones_like(right)], -1).astype(float)
     ratio = lambda sums: sums[..., 0] / sums[..., 1]  # noqa: E731
-    units = np.arange(90) % 3
-    found = resample(counts, units, of_sums(ratio), np.eye(2), rng, 20_000).mean_of(np.arange(3))
+    units = np.repeat(np.arange(3), sizes)
+    weights = None if len(set(sizes)) == 1 else np.array(sizes)
+    found = resample(counts, units, of_sums(ratio), np.eye(2), rng, 20_000).mean_of(np.arange(3), weights)
+    assert found.scores[0] == pytest.approx(right.mean(0))
+    assert found.drawn[0].mean(0) == pytest.approx(right.mean(0), rel=0.01)
     assert found.variances[0] == pytest.approx(found.drawn[0].var(0), rel=0.05)
     shares = np.stack([right[units == unit].mean(0) for unit in range(3)])
-    assert found.variances[0] == pytest.approx((shares * (1 - shares) / 30).mean(0) / 3, rel=0.05)
+    expected = sum(size * share * (1 - share) for size, share in zip(sizes, shares, strict=True)) / 90**2
+    assert found.variances[0] == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("n_seeds", [2, 4])

@@ -256,7 +256,7 @@ EXCEL, READR, TEXT = ('"barks,"', "I"), ('"""No,"""', "so,"), ('"yes"', "barks,"
         (TEXT, TEXT, False),
         (('"barks,"', '"I'), ('"barks,"', '"I'), False),
         (('"barks,"', 'I"'), ('"barks,"', 'I"'), False),
-        (('""', "I"), ('""', "I"), False),
+        (('"""', "I"), ('"""', "I"), False),
     ],
 )
 def test_quotes_of_programs_are_undone_and_those_of_the_text_kept(
@@ -274,10 +274,13 @@ def test_quotes_of_programs_are_undone_and_those_of_the_text_kept(
         ([0.31, 0.42, 0.28, 0.5], 4),  # seconds
         ([5.7, 6.1, 310, 420], 2),  # logarithms of some
         ([0, 0, 0, 310], 0),  # words that were skipped
+        ([*["NA"] * 30, 0.3, 0.4], 2),  # so were most of these
         ([9, *range(300, 310)], 0),  # one by mistake
     ],
 )
-def test_times_that_are_no_milliseconds_are_doubted(tmp_path: Path, numbers: list[float], few: int) -> None:
+def test_times_that_are_no_milliseconds_are_doubted(
+    tmp_path: Path, numbers: list[float | str], few: int
+) -> None:
     rows = [f"a {i} w s {number}" for i, number in enumerate(numbers)]
     file = write(tmp_path / "t.tsv", TIDY[0], *rows)
     reason = f"{few} times are below 10 ms: time has to be in milliseconds, not in seconds or logarithms"
