@@ -167,7 +167,11 @@ def test_lemmas_after_words(number: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["(S (NP the dog) (VP bit him))", "(S (NP (DT the) (NN dog)) (VP so so))", "(S (X a a) (Y b))"]
+    "text",
+    [
+        *("(S (NP the dog) (VP bit him))", "(S (NP (DT the) (NN dog)) (VP so so))", "(S (X a a) (Y b))"),
+        "(S (S a a) (S (S b b) (S a a)))",
+    ],
 )
 def test_words_without_tags_are_no_lemmas(text: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_text(text)
