@@ -163,7 +163,8 @@ def _drawn(tree: Tree) -> tuple[list[str], float, float]:
 
     nodes = _nodes(tree, tags=True)
     # Widths of nodes with everything below them: from last to first, children come before parents.
-    widths = [cell_len(node.label) * _COLUMN + _GAP for node in nodes]
+    own = [cell_len(node.label) * _COLUMN + _GAP for node in nodes]
+    widths = own.copy()
     below = [0.0] * len(nodes)
     for place in range(len(nodes) - 1, -1, -1):
         below[place] = sum(widths[child] for child in nodes[place].children)
@@ -177,7 +178,10 @@ def _drawn(tree: Tree) -> tuple[list[str], float, float]:
     for place in range(len(nodes) - 1, -1, -1):
         children = nodes[place].children
         ends = [centers[child] for child in (children[0], children[-1])] if children else []
-        centers[place] = sum(ends) / 2 if ends else lefts[place] + widths[place] / 2
+        center = sum(ends) / 2 if ends else lefts[place] + widths[place] / 2
+        # Above children of unequal widths, a label stays within the node's share of the row.
+        first, last = lefts[place] + own[place] / 2, lefts[place] + widths[place] - own[place] / 2
+        centers[place] = min(max(center, first), last)
     deepest = max(node.depth for node in nodes)
     baselines = [_MARGIN + _FONT + _LEVEL * (deepest if node.is_word else node.depth) for node in nodes]
     lines, texts = [], []

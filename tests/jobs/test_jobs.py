@@ -130,12 +130,14 @@ def test_a_pipe_keeps_nothing(work: Doubling) -> None:
             pass
 
 
-def test_going_on_does_nothing_twice(tmp_path: Path, work: Doubling) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_going_on_does_nothing_twice(workers: int, tmp_path: Path, work: Doubling) -> None:
+    """Whoever began it."""
     out = tmp_path / "out"
     interrupt(out, work, 4)
     assert begun(out)
     assert len(work.done()) == 4
-    assert make(out, work, Plan(resume=True)) == DOUBLED
+    assert make(out, work, Plan(resume=True, workers=workers)) == DOUBLED
     assert set(work.done().values()) == {"once\n"}
     assert not begun(out)
 

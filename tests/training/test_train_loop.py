@@ -194,10 +194,12 @@ def test_other_code_goes_on_and_is_recorded(
             f"{run}: trained so far by pdtools {__version__}, code 0123456789ab;"
             f" goes on under {__version__}, code ba9876543210"
         )
+    with open_run(toy_train, run, None, options) as again:
+        assert again.other_code is None
     train(toy_train, run, resume=True)
     record = json.loads((run / "run.json").read_text())
     codes = [each["code"]["digest"] for each in (record["provenance"], *record["resumed"])]
-    assert codes == ["0123456789ab"] * 2 + ["ba9876543210"] * 2
+    assert codes == ["0123456789ab"] * 2 + ["ba9876543210"] * 3
     with open_run(toy_train, run, None, options) as finished:
         assert finished.other_code is None
 

@@ -54,9 +54,8 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
         options: for the compiler.
     """
     if (place := _place()) is None:
-        folder = tempfile.gettempdir()
         _say_that_there_is_none(
-            f"files in {folder} may not be run (noexec; name another folder with TMPDIR or PDTOOLS_CACHE)"
+            "no folder for temporary files that may be run (noexec? name one with TMPDIR or PDTOOLS_CACHE)"
         )
         return None
     for compiler, told in product(filter(None, map(shutil.which, COMPILERS)), flags()):
@@ -69,8 +68,9 @@ def native_library(package: str, name: str, functions: tuple[str, ...], *options
 
 def _place() -> str | None:
     """The folder to compile in, of temporary files or kept ones; None if neither lets files be run."""
-    for folder in (tempfile.gettempdir(), kept_folder()):
-        with contextlib.suppress(OSError):
+    for folder_of in (tempfile.gettempdir, kept_folder):
+        with contextlib.suppress(OSError):  # no folder for temporary files can be written
+            folder = folder_of()
             if folder and not (hasattr(os, "statvfs") and os.statvfs(folder).f_flag & os.ST_NOEXEC):
                 return str(folder)
     return None

@@ -26,6 +26,7 @@ _WITH_LEMMAS = "lemmas after words"
 _LEMMA_SHARE = 0.95  # least share of words that one more token follows
 _SAME_SHARE = 0.1  # least share of words that are repeated, as they are by lemmas alone
 _PAIR = re.compile(r"\(\s*([^\s()]+)\s*\(\s*[^\s()]+\s*\)")  # a bracket that begins with a word in brackets
+_OUTER = re.compile(r"\(\s*([^\s()]+)\s*\(")
 _LEMMA = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s+[^\s()]+\s*\)")
 _ELLIPSIS = re.compile(r"\(\s*[^\s()]+\s+(\*-?0-?\*)\s*\)")
 _PARENTHESES = {"-Fpa-": "-LRB-", "-Fpt-": "-RRB-"}
@@ -38,15 +39,16 @@ _TOKEN = re.compile(
 def _leaves_of(text: str) -> str:
     """The form of leaves that differs from Penn's, judged by the innermost brackets; else an empty string.
 
-    Most hold one token, after a tag: words in brackets. Nearly all hold a tag and two tokens, which are
-    sometimes the same, as a word is that is its own lemma: lemmas after words.
+    Most hold one token, after a tag: words in brackets. Nearly all hold a tag, which labels no constituent,
+    and two tokens, which are sometimes the same, as a word is that is its own lemma: lemmas after words.
     """
     tokens = [each.split() for each in _INNERMOST.findall(text)]
     tagged = any(label not in WRAPPERS for label in _PAIR.findall(text))  # unlike failed parses: (TOP (S ))
     if tagged and 2 * sum(len(each) == 1 for each in tokens) > len(tokens):
         return _IN_BRACKETS
     tokens = [each for each in tokens if "*" not in "".join(each)]
-    threes = [each for each in tokens if len(each) == 3]
+    constituents = {*_OUTER.findall(text)}
+    threes = [each for each in tokens if len(each) == 3 and each[0] not in constituents]
     own_lemmas = sum(word.lower() == lemma.lower() for _, word, lemma in threes)
     if threes and len(threes) >= _LEMMA_SHARE * len(tokens) and own_lemmas >= _SAME_SHARE * len(tokens):
         return _WITH_LEMMAS
@@ -58,8 +60,11 @@ def _without_lemma(match: re.Match[str]) -> str:
 
 
 def _looks_like(text: str) -> bool:
-    if _NUMBERED.match(text):
-        return True
+    return _NUMBERED.match(text) is not None or has_other_leaves(text)
+
+
+def has_other_leaves(text: str) -> bool:
+    """Return whether words have brackets of their own, or lemmas after them."""
     return text.lstrip().startswith("(") and _leaves_of(text) != ""
 
 

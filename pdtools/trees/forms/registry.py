@@ -14,6 +14,7 @@ from pdtools.files.kinds import kind_of
 from pdtools.files.names import ending
 from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
 from pdtools.trees.forms.historical import holds_what_is_no_tree
+from pdtools.trees.forms.loose_penn import has_other_leaves
 
 # In the order in which a file is compared with them; each has FORM.
 _MODULES = ("sdp", "conllu", "export", "tiger", "discbracket", "loose_penn", "historical")
@@ -99,12 +100,12 @@ def refuse_for(needed: Kind, files: Iterable[str], *, trees_are_checked: bool = 
         form = form_of(file)
         if form is None:
             continue
-        if form.name in ("penn-historical", "penn-loose"):
-            own = FORMS["penn-historical"]
-            if trees_are_checked or form is not own or not holds_what_is_no_tree(_head(file)):
-                continue
+        if form.name == "penn-historical" and (trees_are_checked or not holds_what_is_no_tree(_head(file))):
+            continue
+        if form.name == "penn-loose" and not has_other_leaves(_head(file)):
+            continue
         made = "these" if needed is Kind.TREES else "trees"
-        hint = f"pdtools parse --from {form.name} makes {made} of it"
+        hint = f"pdtools parse --from {form.option or form.name} makes {made} of it"
         if needed is not Kind.TREES:
             hint += ", which are read with --from treebank"
         raise InputError(f"{form.title}, not {needed.value}", file=file, hint=hint)

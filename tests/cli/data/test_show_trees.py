@@ -8,7 +8,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -93,6 +93,12 @@ def test_a_line_for_every_node(node: Node) -> None:
 
 @settings(max_examples=40)
 @given(node=nodes())
+@example(
+    node=(
+        "S",
+        [("twelve-wide1", [("A", [("B", [("seven-7", [])]), ("C", [("d", [])])])]), ("E", [("f", [])])],
+    )
+)
 def test_svg_is_xml_and_nothing_in_it_overlaps(node: Node) -> None:
     root = ElementTree.fromstring(trees_svg([Tree.from_brackets(brackets(node))]))
     texts = list(root.iter("{http://www.w3.org/2000/svg}text"))

@@ -27,6 +27,8 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "a.xml").write_text("<corpus><body><s><graph><terminals/></graph></s></body></corpus>\n")
     (folder / "a.disc").write_text("(S (NP 0=The 1=dog) (VP 2=barks))\n")
     (folder / "a.psd").write_text("( (IP-MAT (NP-SBJ *pro*) (VBD slept)) (ID A,1))\n")
+    (folder / "lemmas.mrg").write_text("(S (sn (da0 la el) (nc casa casa)) (Fp . .))\n")
+    (folder / "words.mrg").write_text("(S (NN (a)) (VB (b)))\n")
     (folder / "disc").mkdir()
     (folder / "disc/a.mrg").write_text("(S (NP 0=The 1=dog) (VP 2=barks))\n")
     (folder / "pairs.jsonl").write_text(json.dumps({**PAIR, "linguistics_term": "t"}) + "\n")
@@ -82,6 +84,14 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("eval-parse a.disc gold.trees", "(pdtools parse --from discbracket makes these of it)"),
         ("eval-parse a.psd gold.trees", "(pdtools parse --from penn-historical makes these of it)"),
         ("tapes a.disc -o new", "(pdtools parse --from discbracket makes these of it)"),
+        ("tapes lemmas.mrg -o new", "(pdtools parse --from treebank makes these of it)"),
+        ("eval-parse gold.trees lemmas.mrg", "(pdtools parse --from treebank makes these of it)"),
+        (
+            "decode lemmas.mrg --from treebank --model run",
+            "(pdtools parse --from treebank makes these of it)",
+        ),
+        ("tapes words.mrg -o new", "(pdtools parse --from treebank makes these of it)"),
+        ("eval-parse words.mrg gold.trees", "(pdtools parse --from treebank makes these of it)"),
         ("tapes disc -o new", "(pdtools parse --from discbracket makes these of it)"),
         (
             "surprisal a.xml --from treebank --model run",

@@ -244,6 +244,7 @@ OTHER_TOKENS = [
     (conllu("a 0") + DU, conllu("a 0") + conllu("De 3", "le 3", "Chat 0"), (4, 4)),  # in another case
     (DU, conllu("de 2", "lechat 0"), (1, 0)),  # words are split differently, too
     (DU + DU, conllu("de 3", "le 3", "chat 0", "de 6", "le 6", "chat 3"), (6, 5)),  # and sentences
+    (conllu("aa 0", "2-3 Ah", "a 1", "a 1"), conllu("a 0", "a 1", "aa 1"), (0, 0)),  # at other characters
 ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,9 +196,30 @@ def test_temporary_files_that_may_not_be_run(
         assert build()._name == str(file)
         assert len(compiled) == 1
         return
-    with pytest.warns(UserWarning, match=r"may not be run \(noexec; name another folder with TMPDIR") as said:
+    with pytest.warns(UserWarning, match=r"no folder for temporary files that may be run \(noexec\?") as said:
         found = [native.native_library.__wrapped__("pdtools.models.kernels", "gelu", ()) for _ in range(2)]
     assert (found, len(said), compiled) == ([None, None], 1, [])
+    native._say_that_there_is_none.cache_clear()
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_no_temporary_files_at_all(
+    kept: bool, cache: Path, compiled: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that can only be read, but perhaps for the cache."""
+
+    def none() -> str:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    if kept:
+        build()
+        assert len(list(cache.iterdir())) == len(compiled) == 1
+        return
+    monkeypatch.setenv("PDTOOLS_CACHE", "off")
+    native._say_that_there_is_none.cache_clear()
+    with pytest.warns(UserWarning, match="no folder for temporary files that may be run"):
+        assert native.native_library.__wrapped__("pdtools.models.kernels", "gelu", ()) is None
     native._say_that_there_is_none.cache_clear()
 
 

@@ -129,6 +129,11 @@ DRAWN = [
         {"discontinuous": "split"},
         "(S (X (A a)) (Y (B b) (C c)) (X ($, ,)) (Y (D d)) (X (E e)))",
     ),
+    (
+        FEWEST,
+        {"punctuation": "root", "discontinuous": "split"},
+        "(VROOT (S (X (A a)) (Y (B b) (C c))) ($, ,) (S (Y (D d)) (X (E e))))",
+    ),
     (FEWEST, {"punctuation": "root"}, "(VROOT (S (X (A a)) (Y (B b) (C c))) ($, ,) (D d) (E e))"),
     (TWO_HEADS, {}, "(S (A a) (B b) (X (C c)) (D d) (E e) (F f))"),
 ]
@@ -392,7 +397,9 @@ def test_damaged_xml(text: str, reason: str, tmp_path: Path) -> None:
     laughs = '<!DOCTYPE c [<!ENTITY l "lol"><!ENTITY lol "&l;&l;&l;">]>\n<!-- <s> no sentence </s> -->\n'
     good = S.format('<nt id="n" cat="S"><edge idref="a"/><secedge idref="a"/></nt>') + "\n"
     (tmp_path / "a").write_text(
-        f"<?xml version='1.0'?>\n{laughs}<corpus><body>\n{good}{text}\n{good}</body></corpus>"
+        f"<?xml version='1.0'?>\n{laughs}<corpus><body>\n{good}{text}\n"
+        + good.replace("<edge", '<edge label=""')
+        + "</body></corpus>"
     )
     counts: Counter[str] = Counter()
     read, (other,) = read_file("tiger-xml", tmp_path / "a", counts)

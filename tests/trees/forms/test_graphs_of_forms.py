@@ -125,6 +125,14 @@ def test_words_of_several(file: Path, surface: bool, enhanced: bool, words: str,
     assert counts["self-loops left out"] == 0
 
 
+def test_enhanced_arcs_that_all_lie_in_one_word(file: Path) -> None:
+    file.write_text(
+        RANGE.replace("3:case", "_").replace("3:det|", "").replace("0:root", "_").replace("2:amod", "_")
+    )
+    (read,), others = read_file("conllu", file, surface=True, enhanced=True)
+    assert (graph_of(read), others) == ("", [])
+
+
 @pytest.mark.parametrize(
     ("deps", "line", "reason"),
     [
