@@ -226,7 +226,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
             file=folder,
         )
     weights = _read_weights(folder / WEIGHTS_FILE)
-    _check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
+    check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
     model = build_model(config["model"], model_config)
     model.load_state_dict(weights)
     model.use_tokenizer(tokenizer)
@@ -244,7 +244,7 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
         raise InputError(f"damaged weights: {error}", file=path) from error
 
 
-def _check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
+def check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
     """Refuse weights of another configuration before a model is built, which may be of any size."""
     if config.layers > len(weights):
         raise InputError("the weights do not fit the configuration: too few for its layers", file=path)
