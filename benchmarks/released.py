@@ -169,7 +169,9 @@ def toy_tokenizer(folder: Path, n_words: int) -> list[str]:
     from tokenizers import ByteLevelBPETokenizer
 
     trained = ByteLevelBPETokenizer()
-    trained.train_from_iterator(["the cat sat on the mat .", "dogs bark ."], vocab_size=270, show_progress=False)
+    trained.train_from_iterator(
+        ["the cat sat on the mat .", "dogs bark ."], vocab_size=270, show_progress=False
+    )
     trained.save(str(folder / "tokenizer.json"))
     tokens = [token for token, _ in sorted(trained.get_vocab().items())]
     if n_words <= len(tokens):
@@ -193,7 +195,9 @@ def main() -> int:
     parser.add_argument("--full", action="store_true", help="the shape of the published model")
     parser.add_argument("--beams", default="1,10,300")
     parser.add_argument("--words", type=int, help="words of the vocabulary (default 100; full: 33000)")
-    parser.add_argument("--tokens", type=int, default=20, help="of the sentences that are searched, in full shape")
+    parser.add_argument(
+        "--tokens", type=int, default=20, help="of the sentences that are searched, in full shape"
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     bad = False
@@ -222,7 +226,13 @@ def main() -> int:
             print(json.dumps({"given_trees": worst}), flush=True)
             bad |= max(worst["tokens"], worst["ends"], worst["attachments"]) > GIVEN_TREES
             for beam in map(int, given.beams.split(",")):
-                many = [given.tokens] if given.full else [1, 2, 5, 9, 12] if beam > 100 else [1, 3, 8, 14, 20, 30]
+                many = (
+                    [given.tokens]
+                    if given.full
+                    else [1, 2, 5, 9, 12]
+                    if beam > 100
+                    else [1, 3, 8, 14, 20, 30]
+                )
                 found = compare_beams(theirs, lm, ours, beam, many, rng)
                 print(json.dumps({**found, "peak_gib": peak_gib()}), flush=True)
                 bad |= found["totals"] > TOTALS

@@ -25,6 +25,7 @@ from pdtools.files import (
     write_tensors,
 )
 from pdtools.files.checksums import check_checksums, write_checksums
+from pdtools.hub import IMPORTED
 from pdtools.model_names import check_no_hub_name
 from pdtools.models.base import LanguageModel
 from pdtools.models.for_transformers import STUB_FILE, model_entries, tokenizer_entries, write_stub
@@ -181,7 +182,9 @@ def checkpoint_folder(path: str | Path) -> Path:
         if (candidate / CONFIG_FILE).is_file():
             return candidate
     check_kind(folder, Kind.MODEL)
-    raise InputError(f"not a checkpoint: no {CONFIG_FILE} here or in {BEST_FOLDER}/", file=folder)
+    imported = all((folder / name).is_file() for name in IMPORTED)
+    hint = f"pdtools import {folder} -o FOLDER makes one of it" if imported else None
+    raise InputError(f"not a checkpoint: no {CONFIG_FILE} here or in {BEST_FOLDER}/", file=folder, hint=hint)
 
 
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> LoadedModel:

@@ -10,10 +10,11 @@ from pdtools.errors import InputError
 from pdtools.files import atomic_directory, write_json
 from pdtools.files.inputs import sha256_file
 from pdtools.hub import name_of_snapshot
+from pdtools.model_names import check_no_hub_name
 from pdtools.models.checkpoint import check_shapes, write_checkpoint
 from pdtools.models.export import TRAINING_FILE
 from pdtools.models.formats import released_pushdown
-from pdtools.models.formats.base import Format, Foreign
+from pdtools.models.formats.base import Foreign, Format
 from pdtools.models.registry import empty_model, make_config
 
 FORMATS: dict[str, Format] = {form.name: form for form in (released_pushdown.FORMAT,)}
@@ -27,6 +28,7 @@ def format_of(folder: str | Path) -> Format:
     Raises:
         InputError: if it has the files of none.
     """
+    check_no_hub_name(folder)
     for form in FORMATS.values():
         if all(Path(folder, name).is_file() for name in form.files):
             return form

@@ -51,7 +51,7 @@ _OPTIONS = {
 }
 _NORMALIZED = (
     "attachments are normalised over all tokens before, as released (normalize = all): what illegal ones"
-    " would have is lost, so p(x) does not sum to 1; --normalize allowed is a distribution"
+    " would have is lost, so p(x) does not sum to 1 (--set config.normalize=allowed normalises over legal ones)"
 )
 
 
@@ -176,9 +176,13 @@ def _converted(found: Mapping[str, Tensor], layers: int, file: Path) -> dict[str
             raise InputError(f"{attention}.data_to_kv.weight is not for {HEADS} heads", file=file)
         keys_and_values = by_head.unflatten(0, (HEADS, 2, -1)).transpose(0, 1).flatten(0, 2)
         weights |= {
-            f"{ours}.attention.qkv.weight": torch.cat([take(f"{attention}.data_to_q.weight"), keys_and_values]),
+            f"{ours}.attention.qkv.weight": torch.cat(
+                [take(f"{attention}.data_to_q.weight"), keys_and_values]
+            ),
             f"{ours}.attention.output.weight": take(f"{attention}.multi_head_merge.weight"),
-            f"{ours}.attention.terms.0.distance_map.weight": _distances(take(f"{attention}.pos_to_pq.weight")),
+            f"{ours}.attention.terms.0.distance_map.weight": _distances(
+                take(f"{attention}.pos_to_pq.weight")
+            ),
         }
         if f"{attention}.depth_embed.weight" in left:
             table = take(f"{attention}.depth_embed.weight")
@@ -260,7 +264,9 @@ def read_vocabulary(file: Path) -> dict[str, int]:
             raise InputError(f"the vocabulary has no {token}, which models of sentences have", file=file)
     for token in (ROOT, FINAL):
         if token in words:
-            raise InputError(f"the vocabulary has a word {token}, which is the name of another token", file=file)
+            raise InputError(
+                f"the vocabulary has a word {token}, which is the name of another token", file=file
+            )
     return words
 
 

@@ -262,7 +262,9 @@ class ReleasedHead(nn.Module):
         number = there.cumsum(1).sub(1).gather(1, pair).view(rows, n, n)  # among the M of its row
         of_depth = F.linear(table, self.key[0].weight[:, q.shape[-1] :])  # (depths, key_width)
         token = (pairs // len(table))[:, :, None].expand(-1, -1, width)
-        active = self.key[2](torch.relu(keys.gather(1, token) + of_depth[pairs % len(table)]))  # (B, M, width)
+        active = self.key[2](
+            torch.relu(keys.gather(1, token) + of_depth[pairs % len(table)])
+        )  # (B, M, width)
         folded = q @ self.key[3].weight  # (B, N, width)
         scores = folded @ active.transpose(1, 2)  # (B, N, M)
         return scores.gather(2, number) + (q @ self.key[3].bias)[:, :, None]
@@ -283,7 +285,9 @@ class ReleasedHead(nn.Module):
             of_depth = F.linear(self.depth_embedding.weight, self.key[0].weight[:, next_q.shape[1] :])
             folded = next_q @ self.key[3].weight  # (R, key_width)
             blocks = [
-                torch.einsum("rkw,rw->rk", torch.relu(keys.read(rows) + of_depth[tape[rows].long()]), folded[rows])
+                torch.einsum(
+                    "rkw,rw->rk", torch.relu(keys.read(rows) + of_depth[tape[rows].long()]), folded[rows]
+                )
                 for rows in keys.blocks()
             ]
             scores = torch.cat(blocks) + (next_q @ self.key[3].bias)[:, None]
