@@ -3,11 +3,11 @@
     OMP_NUM_THREADS=1 python benchmarks/released.py CHECKOUT [--full] [--beams 1,10,300]
 
 ``CHECKOUT`` is a copy of github.com/MurtyShikhar/Pushdown-Layers; nothing of it is kept here. It runs on the
-CPU: a temporary copy has ``cpu`` where it names a GPU, and nothing in place of packages that it only imports.
-Both read the same ``model.pt`` and ``vocab.pkl``. A JSON line for each comparison: log-probabilities of tokens
-and attachments given trees, totals and best trees of beams, and processor time a sentence of both. ``--full``
-takes the shape of the published model (D 1024, 16 layers) instead of two small ones, with memory and time of
-the import. Exit status 1 if numbers differ by more than they may.
+CPU: a temporary copy has ``cpu`` where it names a GPU, and nothing in place of packages that it imports only.
+Both read the same ``model.pt`` and ``vocab.pkl``. A JSON line for each comparison: log-probabilities of
+tokens and attachments given trees, totals and best trees of beams, and processor time a sentence of both.
+``--full`` takes the shape of the published model (D 1024, 16 layers) instead of two small ones, with memory
+and time of the import. Exit status 1 if numbers differ by more than they may.
 """
 
 from __future__ import annotations

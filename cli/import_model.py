@@ -34,7 +34,7 @@ def import_model(
         Style,
         typer.Option(
             "--text-style",
-            help="Words become text as in Penn's treebank, which the model was trained on (ptb), or as written.",
+            help="How words become text: as in Penn's treebank, as in its training, or as people write.",
         ),
     ] = Style.ptb,
     settings: Annotated[
@@ -49,7 +49,7 @@ def import_model(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Import a model that another program has saved: DIR is a checkpoint, which every command takes as --model.
+    """Import a model that another program has saved: DIR is a checkpoint, as every command takes it.
 
     The Pushdown LM that Murty et al. (2023) released is read as it is: model.pt, a file of torch.save, and
     vocab.pkl. Nothing in these files is executed. training.json says what was imported, with SHA-256 sums.

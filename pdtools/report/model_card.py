@@ -78,12 +78,12 @@ def _origin(training: Mapping[str, Any] | None) -> str:
     )
 
 
-# What imports of released Pushdown LMs do otherwise than models trained here.
+# Differences of imports of released Pushdown LMs from models trained here.
 _IMPORTED = (
     "Words are read as in Penn's treebank (text style `ptb`: clitics and marks stand alone) or as written"
-    " (`raw`; a final `?` then has a space before it), in GPT-2's tokens, without a space before the first word."
-    " A sentence with a token that has no number is unscorable. Its end, one row of surprisals, is `<eos>`, its"
-    " attachment to the start, and `</s>` together.\n",
+    " (`raw`; a final `?` then has a space before it), in GPT-2's tokens, without a space before the first"
+    " word. A sentence with a token that has no number is unscorable. Its end, one row of surprisals, is"
+    " `<eos>`, its attachment to the start, and `</s>` together.\n",
     "With `normalize` `all`, as released, attachments are normalised over all tokens before, and the mass of"
     " illegal ones is lost; with `allowed` it is not.\n",
 )

@@ -319,7 +319,7 @@ class Tokenizer:
         )
 
     def _pieces(self, sentence: Sentence, space_before: bool) -> list[tuple[int, str, bool]]:
-        """The texts that are encoded one by one: the first word's number, the text, whether a space precedes."""
+        """The texts that are encoded one by one: the first word, the text, whether a space is before it."""
         words = sentence.words
         spaces = [space_before, *sentence.space_before[1:]][: len(words)]
         if self.text_style == "ptb":

@@ -1,6 +1,7 @@
 """A released Pushdown LM, plainly: one derivation, one token at a time, on weights by their released names.
 
-Nothing of pdtools computes here, nothing of the released code is copied: the formulas are written out in float64.
+Nothing of pdtools computes here, and nothing of the released code is copied: formulas are written out in
+float64.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ class PlainReleased:
     def logprobs(
         self, words: Sequence[int], eos: int, attach: Sequence[int]
     ) -> tuple[list[float], list[float]]:
-        """The log p of the words, ``<eos>`` and ``</s>``; and of the words' attachments and that of ``<eos>``."""
+        """The log p of the words, ``<eos>`` and ``</s>``; and of attachments, that of ``<eos>`` included."""
         self.inputs: list[list[Vector]] = [[] for _ in range(self.layers)]
         stack, final = PlainStack(), []
         final.append(self.read(self.n_words + 1, stack.tape))

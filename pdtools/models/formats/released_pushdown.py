@@ -1,8 +1,8 @@
 """The Pushdown LM as Murty et al. (2023) released it: ``model.pt``, a state dict, and ``vocab.pkl``.
 
-The vocabulary is a pickle of one class; of both files nothing is executed. It numbers tokens of GPT-2, of which
-it has a part: V of them, ``<pad>`` and ``<eos>`` included. The model has two more: V is ``</s>``, which follows
-``<eos>``, and V + 1 the start, our ROOT.
+The vocabulary is a pickle of one class; of both files nothing is executed. It numbers V tokens: GPT-2's,
+as far as they occurred, ``<pad>`` and ``<eos>``. The model has two more: V is ``</s>``, which follows ``<eos>``, and
+V + 1 the start, our ROOT.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 WEIGHTS, VOCABULARY = "model.pt", "vocab.pkl"
 FINAL = "</s>"
 _CLASS = ("vocabulary", "WordVocabulary")
-HEADS = 8  # of every released model; what its command line calls n_heads multiplies the feed-forward width
+# The number of heads in every released model: its option n_heads multiplies the feed-forward width.
+HEADS = 8
 # Constants that are stored beside the weights, and weights that nothing uses.
 _UNUSED = re.compile(
     r"(.+\.)?(int_seq|pos_encoding|pos\.pe)|attachment_head\.(data_to_q\.weight|multi_head_merge\.weight"
@@ -51,7 +52,7 @@ _OPTIONS = {
 }
 _NORMALIZED = (
     "attachments are normalised over all tokens before, as released (normalize = all): what illegal ones"
-    " would have is lost, so p(x) does not sum to 1 (--set config.normalize=allowed normalises over legal ones)"
+    " would have is lost, and p(x) does not sum to 1 (--set config.normalize=allowed: over legal ones)"
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -193,6 +194,18 @@ class ReleasedHead(nn.Module):
             self.depth_embedding = nn.Embedding(depths, depth_width)
             self.key = network(self.key_width, self.key_width)
 
+    @property
+    def _key_maps(self) -> tuple[nn.Linear, nn.Linear]:
+        """The two maps of the key network."""
+        assert self.key is not None
+        return cast(nn.Linear, self.key[0]), cast(nn.Linear, self.key[3])
+
+    def _of_depth(self) -> Tensor:
+        """The part of the key network's inner values that depends on depths: (depths, key_width)."""
+        assert self.depth_embedding is not None
+        table = self.depth_embedding.weight
+        return F.linear(table, self._key_maps[0].weight[:, -table.shape[1] :])
+
     def queries_and_keys(self, hidden: Tensor, depth: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Compute the part that depends on tokens already read: (…, D) to (…, 2 D) and (…, key_width).
 
@@ -200,7 +213,8 @@ class ReleasedHead(nn.Module):
         """
         keys = self.key_map(hidden)
         if self.key is not None:
-            keys = F.linear(keys, self.key[0].weight[:, : keys.shape[-1]], self.key[0].bias)
+            first, _ = self._key_maps
+            keys = F.linear(keys, first.weight[:, : keys.shape[-1]], first.bias)
         return self.query_map(hidden), keys
 
     def next_queries_and_keys(self, q: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
@@ -250,47 +264,45 @@ class ReleasedHead(nn.Module):
             before: bool (N, N), the cells that are candidates.
         """
         assert self.key is not None
-        assert self.depth_embedding is not None
         rows, n, width = keys.shape
-        table = self.depth_embedding.weight  # (depths, depth_width)
+        of_depth, (_, last) = self._of_depth(), self._key_maps
+        depths_there = len(of_depth)
         # The number of a pair: token times depths, plus depth.
-        place = torch.arange(n, device=q.device) * len(table)
+        place = torch.arange(n, device=q.device) * depths_there
         pair = (depths + place).masked_fill(~before, 0).flatten(1)  # (B, N N)
-        there = torch.zeros(rows, n * len(table), dtype=torch.uint8, device=q.device).scatter_(1, pair, 1)
+        there = torch.zeros(rows, n * depths_there, dtype=torch.uint8, device=q.device).scatter_(1, pair, 1)
         most = int(there.sum(1).max())
         pairs = there.sort(dim=1, descending=True, stable=True).indices[:, :most]  # (B, M)
         number = there.cumsum(1).sub(1).gather(1, pair).view(rows, n, n)  # among the M of its row
-        of_depth = F.linear(table, self.key[0].weight[:, q.shape[-1] :])  # (depths, key_width)
-        token = (pairs // len(table))[:, :, None].expand(-1, -1, width)
+        token = (pairs // depths_there)[:, :, None].expand(-1, -1, width)
         active = self.key[2](
-            torch.relu(keys.gather(1, token) + of_depth[pairs % len(table)])
+            torch.relu(keys.gather(1, token) + of_depth[pairs % depths_there])
         )  # (B, M, width)
-        folded = q @ self.key[3].weight  # (B, N, width)
+        folded = q @ last.weight  # (B, N, width)
         scores = folded @ active.transpose(1, 2)  # (B, N, M)
-        return scores.gather(2, number) + (q @ self.key[3].bias)[:, :, None]
+        return scores.gather(2, number) + (q @ last.bias)[:, :, None]
 
     def next_logprobs(
         self, q: Tensor, keys: Cache, seen: Tensor, legal: Tensor, tape: Tensor | None = None
     ) -> Tensor:
         """Attachment log-probabilities of one next token per hypothesis.
 
-        Arguments are as in :meth:`AttachmentHead.next_logprobs`, but for ``tape``, int (R, k + 1): depths now.
+        Arguments are as in :meth:`AttachmentHead.next_logprobs`, with ``tape``, int (R, k + 1), depths now.
         """
         next_q, next_k = self.next_queries_and_keys(q, seen)  # (R, 2D)
         if self.key is None:
             scores = keys.times(next_q)  # (R, k + 1)
         else:
             assert tape is not None
-            assert self.depth_embedding is not None
-            of_depth = F.linear(self.depth_embedding.weight, self.key[0].weight[:, next_q.shape[1] :])
-            folded = next_q @ self.key[3].weight  # (R, key_width)
+            of_depth, (_, last) = self._of_depth(), self._key_maps
+            folded = next_q @ last.weight  # (R, key_width)
             blocks = [
                 torch.einsum(
                     "rkw,rw->rk", torch.relu(keys.read(rows) + of_depth[tape[rows].long()]), folded[rows]
                 )
                 for rows in keys.blocks()
             ]
-            scores = torch.cat(blocks) + (next_q @ self.key[3].bias)[:, None]
+            scores = torch.cat(blocks) + (next_q @ last.bias)[:, None]
         scores = torch.cat([scores, (next_q * next_k).sum(-1, keepdim=True)], dim=1)  # (R, k + 2)
         distances = sinusoids_of(torch.arange(scores.shape[1] - 1, -1, -1, device=q.device), self.d_model)
         scores = scores + next_q @ self.distance_map(distances.to(q.dtype)).T

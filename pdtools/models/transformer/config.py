@@ -71,8 +71,8 @@ class TransformerConfig:
             "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
             embeddings and 1 / sqrt(inputs) for matrices; "depth-scaled": truncated normal, of deviation
             sqrt(2 / layers / inputs) for matrices, and uniform within sqrt(3 / d_model) for embeddings;
-            "released": as the released Pushdown LM: Xavier's uniform one for token embeddings and feed-forward
-            maps, else torch's own, which for depth tables is normal, of deviation 1.
+            "released": as of the released Pushdown LM: Xavier's uniform one for token embeddings and
+            feed-forward maps, else torch's own, which for depth tables is normal, of deviation 1.
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
         treereg_layer: the layer, from 1 on, whose output TreeReg (Nandi et al. 2025) trains to separate

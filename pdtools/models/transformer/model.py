@@ -149,9 +149,10 @@ class TransformerLM(LanguageModel):
         self.apply(self.initializer)
         if config.initialization == "released":
             nn.init.xavier_uniform_(self.embedding.weight)
-            for block in cast(list[Block], list(self.blocks)):
-                nn.init.xavier_uniform_(block.feed_forward[0].weight, gain=nn.init.calculate_gain("relu"))
-                nn.init.xavier_uniform_(block.feed_forward[2].weight)
+            for name, parameter in self.named_parameters():
+                if name.endswith(("feed_forward.0.weight", "feed_forward.2.weight")):
+                    gain = nn.init.calculate_gain("relu") if ".0.weight" in name else 1.0
+                    nn.init.xavier_uniform_(parameter, gain=gain)
         if config.initialization != "gpt2":
             return
         for name, parameter in self.named_parameters():

@@ -23,7 +23,6 @@ prefix has as many as are left: nothing is fed to others.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -204,33 +203,28 @@ def beam_search(
             results.update(zip(group.order, found, strict=True))
             strings = rest
         del batch  # its memory is free before the next is made
-    found = (results[i] for i in range(len(token_ids)))
-    return [_with_one_end(result, trace) if is_read else result for result in found]
+    in_order = (results[i] for i in range(len(token_ids)))
+    return [_with_one_end(result, trace) if is_read else result for result in in_order]
 
 
 def _with_one_end(result: BeamResult, trace: int) -> BeamResult:
     """Convert a result for a string with a token after end-of-sentence: the two count as end-of-sentence."""
     *steps, read, last = result.steps or (None, None)
     if read is not None and last is not None:
-        steps.append(
-            replace(
-                last,
-                joints=last.joints[:trace],
-                parents=read.parents[last.parents[:trace]],
-                derivations=tuple(each[:-1] for each in last.derivations[:trace]),
-                token_logprobs=(last.token_logprobs + read.token_logprobs[last.parents])[:trace],
-                attachment=read.attachment,
-            )
-        )
+        columns = {"parents": read.parents[last.parents], "attachment": read.attachment}
+        if last.token_logprobs is not None and read.token_logprobs is not None:
+            columns["token_logprobs"] = last.token_logprobs + read.token_logprobs[last.parents]
+        steps.append(replace(last, derivations=tuple(each[:-1] for each in last.derivations), **columns))
     derivations = tuple((joint, history[:-1]) for joint, history in result.derivations)
-    cut = {name: getattr(result, name) for name in ("next_logprobs", "summaries", "structure")}
     return replace(
         result,
         prefix_logprobs=np.delete(result.prefix_logprobs, -2),
         derivations=derivations,
         incremental=(*result.incremental[:-2], derivations[0][1]),
-        steps=tuple(map(_shortened, steps, itertools.repeat(trace))),
-        **{name: None if values is None else values[:-1] for name, values in cut.items()},
+        steps=tuple(_shortened(step, trace) for step in steps if step is not None),
+        next_logprobs=None if result.next_logprobs is None else result.next_logprobs[:-1],
+        summaries=None if result.summaries is None else result.summaries[:-1],
+        structure=None if result.structure is None else result.structure[:-1],
     )
 
 
