@@ -1,8 +1,8 @@
 """The Pushdown LM as Murty et al. (2023) released it: ``model.pt``, a state dict, and ``vocab.pkl``.
 
 The vocabulary is a pickle of one class; of both files nothing is executed. It numbers V tokens: GPT-2's,
-as far as they occurred, ``<pad>`` and ``<eos>``. The model has two more: V is ``</s>``, which follows ``<eos>``, and
-V + 1 the start, our ROOT.
+as far as they occurred, ``<pad>`` and ``<eos>``. The model has two more: V is ``</s>``, which follows
+``<eos>``, and V + 1 the start, our ROOT.
 """
 
 from __future__ import annotations

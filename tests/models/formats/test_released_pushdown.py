@@ -33,6 +33,7 @@ from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.formats import import_model
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_scorer
 from pdtools.tokenization import split_words
 
@@ -633,3 +634,15 @@ def test_configurations_that_do_not_go_together(options: dict[str, Any], said: s
     with pytest.raises(PdtoolsError) as error:
         make_config("pushdown", {**ids, **options})
     assert str(error.value).endswith(f": {said}")
+
+
+@pytest.mark.parametrize("normalize", NORMALIZED)
+def test_drawn_trees_are_legal_and_have_the_released_probabilities(imported: Any, normalize: str) -> None:
+    loaded, plain = imported("pushdown", normalize)
+    for draw in sample(loaded.model, number=20, seed=1, max_tokens=5):
+        attach = (draw.derivation.attach + 1).tolist()
+        assert attach in list(attachments(len(attach), open_only=normalize == "open"))
+        tokens, chosen = plain.logprobs(draw.tokens.tolist(), loaded.model.eos_id, attach)
+        n = len(attach)
+        said = sum(tokens[:n]) + sum(chosen[:n]) + (tokens[n] if draw.complete else 0)
+        assert draw.logprob == pytest.approx(said, abs=1e-4)
