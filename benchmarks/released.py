@@ -118,10 +118,12 @@ def random_attachments(n: int, rng: np.random.Generator, chain: bool) -> np.ndar
     return np.array([*attach, 0])
 
 
-def compare_given_trees(theirs: Theirs, lm: Any, ours: LoadedModel, rng: np.random.Generator) -> dict:
-    """60 sentences of 1 to 40 tokens, and one with depths to 49."""
+def compare_given_trees(
+    theirs: Theirs, lm: Any, ours: LoadedModel, rng: np.random.Generator, sentences: int
+) -> dict[str, float]:
+    """Sentences of 1 to 40 tokens, and one with depths to 49."""
     worst = defaultdict(float)
-    lengths = [*rng.integers(1, 41, 60).tolist(), 49]
+    lengths = [*rng.integers(1, 41, sentences).tolist(), 49]
     for n in lengths:
         ids = np.array([lm.encoder_sos, *rng.integers(1, lm.n_input_tokens, n), ours.model.eos_id])
         ids[1:-1][ids[1:-1] == ours.model.eos_id] -= 1
@@ -194,6 +196,7 @@ def main() -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--full", action="store_true", help="the shape of the published model")
     parser.add_argument("--beams", default="1,10,300")
+    parser.add_argument("--sentences", type=int, default=60, help="of which trees are given")
     parser.add_argument("--words", type=int, help="words of the vocabulary (default 100; full: 33000)")
     parser.add_argument(
         "--tokens", type=int, default=20, help="of the sentences that are searched, in full shape"
@@ -222,7 +225,7 @@ def main() -> int:
             ours = load_checkpoint(Path(folder, "ours"))
             shutil.rmtree(Path(folder, "ours"))
             rng = np.random.default_rng(seed)
-            worst = compare_given_trees(theirs, lm, ours, rng)
+            worst = compare_given_trees(theirs, lm, ours, rng, given.sentences)
             print(json.dumps({"given_trees": worst}), flush=True)
             bad |= max(worst["tokens"], worst["ends"], worst["attachments"]) > GIVEN_TREES
             for beam in map(int, given.beams.split(",")):
