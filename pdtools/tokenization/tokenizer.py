@@ -323,15 +323,15 @@ class Tokenizer:
         words = sentence.words
         spaces = [space_before, *sentence.space_before[1:]][: len(words)]
         if self.text_style == "ptb":
-            first = True if self.text_tokens is None else space_before
-            return [(number, word, bool(number) or first) for number, word in enumerate(words)]
+            begins_spaced = True if self.text_tokens is None else space_before
+            return [(number, word, bool(number) or begins_spaced) for number, word in enumerate(words)]
         if self.text_tokens is None:
             return [(number, word, spaces[number]) for number, word in enumerate(words)]
         if words[-1:] == ("?",):
             spaces[-1] = True
         begins = [number for number in range(len(words)) if number == 0 or spaces[number]]
         spans = zip(begins, [*begins[1:], len(words)], strict=True)
-        pieces = []
+        pieces: list[tuple[int, str, bool]] = []
         for first, last in spans:
             start = sentence.starts[first]
             text = sentence.text[start : sentence.ends[last - 1]]

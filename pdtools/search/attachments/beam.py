@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -211,7 +211,7 @@ def _with_one_end(result: BeamResult, trace: int) -> BeamResult:
     """Convert a result for a string with a token after end-of-sentence: the two count as end-of-sentence."""
     *steps, read, last = result.steps or (None, None)
     if read is not None and last is not None:
-        columns = {"parents": read.parents[last.parents], "attachment": read.attachment}
+        columns: dict[str, Any] = {"parents": read.parents[last.parents], "attachment": read.attachment}
         if last.token_logprobs is not None and read.token_logprobs is not None:
             columns["token_logprobs"] = last.token_logprobs + read.token_logprobs[last.parents]
         steps.append(replace(last, derivations=tuple(each[:-1] for each in last.derivations), **columns))
