@@ -248,9 +248,6 @@ class ReleasedHead(nn.Module):
         scores = scores.diagonal_scatter(shift.to(scores.dtype), dim1=1, dim2=2)
         scores = scores + shift_to_keys(by_distance[:, None])[:, 0]
         everything = before | torch.eye(n, dtype=torch.bool, device=hidden.device)
-        if self.normalize == "open" and tape is not None:
-            is_open = F.pad(tape[:, :-1] == 0, (0, 0, 1, 0)) | ~before
-            legal = legal & is_open
         among = None if self.normalize == "allowed" else everything.expand_as(legal)
         return _legal_logprobs(scores, legal, among)
 

@@ -44,8 +44,8 @@ class TransformerConfig:
             with positions, unscaled, and keys with the depths that candidates have at the moment.
         normalize: the candidates that an attachment's probability is normalised over: "allowed", so that
             p(x, y) is a distribution; "all" tokens before, as the released code does: then probability is
-            lost; or all, and of the constituents on the stack only "open" ones, single tokens, are attached
-            to, as the released search for strings of brackets does. The last two need the form "released".
+            lost; or all, and a search attaches only to "open" tokens, in no constituent yet, as the
+            released one for strings of brackets does. The last two need the form "released".
         final_id: the token that follows end-of-sentence, which is then read, and attaches to ROOT with the
             probability that the head gives it; -1: none. Their probabilities count as end-of-sentence's.
             Imported models have one.

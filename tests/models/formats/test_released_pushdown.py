@@ -543,9 +543,6 @@ def test_released_recipes_train(tmp_path: Path, recipe: str, capsys: Any) -> Non
     assert run(["tapes", str(trees), "-o", str(tmp_path / "shards"), "-q"]) == 0
     more = [f"--set=config.{each}" for each in SMALL]
     train = ["train", str(tmp_path / "shards"), "--config", recipe, "-o", str(tmp_path / "run"), "-q", *more]
-    if recipe.startswith("dyck"):  # trees whose tokens attach to constituents are none of strings of brackets
-        more.append("--set=config.normalize=all")
-        train.append(more[-1])
     steps = ["--set=train.steps=3", "--set=train.warmup_steps=1", "--set=train.accumulate=1", "--device=cpu"]
     assert run([*train, *steps]) == 0, capsys.readouterr().err
     loaded = load_checkpoint(tmp_path / "run")
