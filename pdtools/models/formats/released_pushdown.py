@@ -229,7 +229,7 @@ class _Record:
     """An object of the one class that a vocabulary may hold, with nothing but its attributes."""
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):  # in C, a number in a small file could take all memory
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) != _CLASS:
             raise pickle.UnpicklingError(f"{module}.{name}")

@@ -336,6 +336,8 @@ PICKLES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "nested": (lambda place: pickle.dumps({"words": [{"a": _Runs(place)}]}), "holds"),
     "persistent": (_with_persistent_id, "holds a persistent id"),
     "deep": (_deep, "not a vocabulary"),
+    "memory": (lambda place: b"\x80\x02]r\xff\xff\xff\x7f.", "not a vocabulary"),
+    "extension": (lambda place: b"\x80\x02\x82\x01.", "damaged"),
 }
 
 
