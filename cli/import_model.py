@@ -84,7 +84,7 @@ def import_model(
     )
     for note in found.notes:
         message(note, quiet=quiet)
-    shape = {name: found.options[name] for name in ("layers", "d_model", "vocab_size")}
+    shape = {name: getattr(found.config, name) for name in ("layers", "d_model", "vocab_size")}
     if as_json:
         print_json({"output": output, "model": found.kind, **shape, "provenance": about})
     sizes = ", ".join(f"{name} {value}" for name, value in shape.items())

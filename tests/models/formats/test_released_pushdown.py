@@ -237,6 +237,10 @@ def test_an_import_is_evaluated_and_exported_like_any_model(
         said[1]
         == f"{model}: pushdown, layers 2, d_model 16, vocab_size {len(words_of(folder / 'pushdown')) + 2}"
     )
+    assert (
+        run(["import", str(folder / "pushdown"), "-o", f"{model}-2", "--set=config.normalize=allowed"]) == 0
+    )
+    assert len(capsys.readouterr().err.splitlines()) == 1
     record = json.loads(Path(model, "training.json").read_text())["imported"]
     assert record["format"] == "released-pushdown"
     assert set(record["sha256"]) == {"model.pt", "vocab.pkl"}
