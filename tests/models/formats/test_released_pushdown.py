@@ -101,7 +101,7 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
 
 
 @pytest.mark.parametrize("normalize", NORMALIZED)
-@pytest.mark.parametrize("name", ["pushdown", "few depths"])
+@pytest.mark.parametrize("name", SHAPES)
 def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: str) -> None:
     loaded, plain = imported(name, normalize)
     strings = [WORDS[:n] for n in range(1, 6)] + [(7, 30, 9)]
