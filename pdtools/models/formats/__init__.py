@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.files import atomic_directory, write_json
 from pdtools.files.inputs import sha256_file
-from pdtools.hub import name_of_snapshot
+from pdtools.hub import name_of_snapshot, snapshot
 from pdtools.model_names import check_no_hub_name
 from pdtools.models.checkpoint import check_shapes, write_checkpoint
 from pdtools.models.export import TRAINING_FILE
@@ -19,7 +20,20 @@ from pdtools.models.registry import empty_model, make_config
 
 FORMATS: dict[str, Format] = {form.name: form for form in (released_pushdown.FORMAT,)}
 
-__all__ = ["FORMATS", "Format", "Imported", "format_of", "import_model"]
+__all__ = ["FORMATS", "Format", "Imported", "downloaded", "format_of", "import_model"]
+
+
+def downloaded(name: str, *, bars: bool = False) -> Path:
+    """The folder of a model of the hub in one of the formats; missing files are downloaded.
+
+    Raises:
+        InputError: if it is in none, or cannot be downloaded; as of the last format.
+    """
+    *others, last = FORMATS.values()
+    for form in others:
+        with contextlib.suppress(InputError):
+            return snapshot(name, files=form.files, bars=bars)
+    return snapshot(name, files=last.files, bars=bars)
 
 
 def format_of(folder: str | Path) -> Format:
