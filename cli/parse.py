@@ -217,7 +217,8 @@ def parse(
     Other forms of treebanks are penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export
     (.export, .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The) and
     conllu (.conllu, .conll, .conllup, .cupt: dependencies, converted to constituents; the columns of CoNLL-U
-    Plus are found by their names). --from treebank also recognizes the forms with brackets.
+    Plus are found by their names). --from treebank also recognizes the forms with brackets, but not in a
+    pipe.
 
     OUTPUT.arcs has dependency arcs, such as 0-2 2-1, line for line, for pdtools tapes: of conllu the heads;
     of conllu-enhanced the enhanced graph (DEPS); of sdp (.sdp: DM, PAS, PSD) the graph, beside flat trees.
