@@ -108,6 +108,13 @@ def test_groups_that_an_item_may_be_in_several_of(
     print_benchmark(results)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["binding", "50.00", "2", "2", "0"] in lines
+    rows = [("x", "xx", True, 1.0), ("xx", "x", 0, "T"), ("x", "y", None, "NO")]  # of types that CSV lacks
+    twin = tmp_path / "twin.jsonl"
+    objects = (dict(zip(("a", "b", "NPI", "binding"), row, strict=True)) for row in rows)
+    twin.write_text("".join(json.dumps(each) + "\n" for each in objects))
+    items = Items(twin, benchmark_from(table, "toy.toml", "toy"))
+    assert [item.flags for item in items] == [(("NPI", "binding"),), (("binding",),), ((),)]
+    twin.unlink()
     table["levels"] = {"phenomenon": {"flags": ["island"]}}
     with pytest.raises(InputError, match="a.csv:2: no column 'island'"):
         Items(tmp_path, benchmark_from(table, "toy.toml", "toy"))
