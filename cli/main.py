@@ -40,6 +40,7 @@ from . import (
     eval_reading,
     eval_sg,
     export,
+    import_model,
     inspect,
     merge,
     parse,
@@ -62,7 +63,7 @@ _UsageError: Any = typer.BadParameter.__base__  # typer's own copy of click's cl
 # Groups of commands in the help; a command in none of them (of another package, say) is in the last.
 _GROUPS = {
     "Data": ("parse", "tapes", "blocks", "prompts", "data", "generate", "show"),
-    "Training": ("train", "sweep", "config", "export"),
+    "Training": ("train", "sweep", "config", "export", "import"),
     "Reading and parsing": ("surprisal", "decode", "sample", "inspect"),
     "Evaluation": ("eval-", "benchmarks"),
     "Results and the rest": ("compare", "view", "merge", "doctor", "help"),
@@ -161,6 +162,7 @@ _command("eval-classify", short_help="Answer prompts: accuracy, F1, correlations
 _command("compare", short_help="Compare models' results, item by item.")(compare.compare)
 _command("view", short_help="Write one HTML file that shows sentences, results or runs.")(view.view)
 _command("export", short_help="Write a model to share, with a model card.")(export.export)
+_command("import", short_help="Read a model that another program has saved.")(import_model.import_model)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
 app.add_typer(benchmarks.app, name="benchmarks", short_help="List the bundled benchmarks, or describe one.")
 app.add_typer(config.app, name="config", short_help="List the bundled recipes, print one, or list every key.")

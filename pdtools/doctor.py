@@ -82,6 +82,8 @@ def _compiled() -> Iterator[Finding]:
     yield Finding("C compiler", next(compilers, None), slower)
     is_there = library_for(torch.float32) is not None
     yield Finding("functions in C", "compiled" if is_there else None, slower)
+    used = "attention and logits by functions in C, the attachment head by torch" if is_there else "by torch"
+    yield Finding("released Pushdown LMs", used)
     folder = kept_folder()
     yield Finding(
         "cache",

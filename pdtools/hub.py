@@ -13,7 +13,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -49,6 +49,8 @@ _SMALL = (
     "training.json",
     *_TOKENIZERS,
 )
+# The files of a model that pdtools.models.formats imports.
+IMPORTED = ("model.pt", "vocab.pkl")
 _SECONDS = 10.0  # limit for the hub's answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 
@@ -60,6 +62,7 @@ def snapshot(
     name: str,
     *,
     weights: bool = True,
+    files: Sequence[str] = (),
     bars: bool = False,
     cache_dir: str | Path | None = None,
     token: str | bool | None = None,
@@ -72,6 +75,7 @@ def snapshot(
     Args:
         name: ``hf:gpt2``, ``hf:owner/name``, each with ``@`` and a branch, tag or commit (default: main).
         weights: whether its weights are needed, or only its configuration and tokenizer.
+        files: the files that are needed, of a model in the form of another program; none: a language model's.
         bars: show the progress of the weights on standard error.
         cache_dir, token, local_files_only: arguments of ``huggingface_hub.snapshot_download``.
 
@@ -93,9 +97,10 @@ def snapshot(
         return Path(found)
 
     with _explained(name, revision), _silent():
-        kept = hub.try_to_load_from_cache(repo, _CONFIG, revision=revision, cache_dir=cache_dir)
+        first = files[0] if files else _CONFIG
+        kept = hub.try_to_load_from_cache(repo, first, revision=revision, cache_dir=cache_dir)
         folder = Path(kept).parent if isinstance(kept, str) else None
-        is_kept = folder is not None and _is_whole(folder, weights=weights)
+        is_kept = folder is not None and _is_whole(folder, weights=weights, files=files)
         if not is_kept or folder is None or folder.name != revision:  # a commit does not change
             about = None
             try:
@@ -109,8 +114,9 @@ def snapshot(
             if about is None and not is_kept:
                 raise InputError("not all of it is in the cache", file=name, hint=f"cache: {_cache()}")
             if about is not None and not (is_kept and folder is not None and folder.name == about.sha):
-                wanted = _wanted([each.rfilename for each in about.siblings or ()], weights, name)
-                folder = get(_CONFIG, revision).parent
+                listed = [each.rfilename for each in about.siblings or ()]
+                wanted = _wanted(listed, weights, name, files)
+                folder = get(wanted.pop(0), revision).parent
                 for file in wanted:
                     with _silent(bars=bars and file.endswith(".safetensors")):
                         get(file, folder.name)
@@ -119,13 +125,21 @@ def snapshot(
     return folder
 
 
-def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
+def _wanted(files: Iterable[str], weights: bool, name: str, needed: Sequence[str] = ()) -> list[str]:
     """Choose a repository's files to download, in this order.
 
     Raises:
-        InputError: if there is no configuration, or no weights although they are wanted.
+        InputError: if there is no configuration, or no weights although they are wanted; or not all that is
+            needed.
     """
     files = list(files)
+    if missing := [file for file in needed if file not in files]:
+        raise InputError(f"no {missing[0]} there", file=name)
+    if needed:
+        return list(reversed(needed))
+    if set(IMPORTED) <= set(files):
+        hint = f"pdtools import {name} -o FOLDER --tokenizer hf:gpt2 makes a folder that every command takes"
+        raise InputError("a released Pushdown LM, which has to be imported first", file=name, hint=hint)
     if _CONFIG not in files:
         raise InputError(f"no {_CONFIG} there: not a language model", file=name)
     found = [file for file in files if any(fnmatchcase(file, pattern) for pattern in _WEIGHTS)]
@@ -138,11 +152,13 @@ def _wanted(files: Iterable[str], weights: bool, name: str) -> list[str]:
         raise InputError(reason, file=name, hint=hint if pickled else None)
     if _WEIGHTS[0] in found:
         found = [_WEIGHTS[0]]  # further files beside this one are older forms of it
-    return [*(file for file in _SMALL if file in files), *(found if weights else ())]
+    return [_CONFIG, *(file for file in _SMALL if file in files), *(found if weights else ())]
 
 
-def _is_whole(folder: Path, *, weights: bool) -> bool:
+def _is_whole(folder: Path, *, weights: bool, files: Sequence[str] = ()) -> bool:
     """Return whether a folder of the cache has all required files."""
+    if files:
+        return all((folder / name).is_file() for name in files)
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         return False
     if not weights or (folder / _WEIGHTS[0]).is_file():

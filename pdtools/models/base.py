@@ -144,6 +144,11 @@ class LanguageModel(nn.Module, ABC):
         return self.eos_id
 
     @property
+    def final_id(self) -> int:
+        """The token that follows end-of-sentence, which is then read; -1: none."""
+        return cast(int, getattr(self.config, "final_id", -1))
+
+    @property
     def layout(self) -> Layout:
         """The rows' layout: in a ``window``, sentences end by an attachment, or before a ROOT."""
         return cast(Layout, getattr(self.config, "layout", "sentence"))
@@ -470,6 +475,10 @@ def initialize(module: nn.Module) -> None:
             nn.init.zeros_(cast(Tensor, module.bias))
     elif isinstance(module, nn.Embedding):
         nn.init.normal_(module.weight, std=0.02)
+
+
+def initialize_as_released(module: nn.Module) -> None:
+    """The released Pushdown LM's initial weights where all are torch's own: none is drawn anew."""
 
 
 def initialize_by_fan_in(module: nn.Module) -> None:

@@ -26,6 +26,7 @@ from pdtools.files import (
     write_tensors,
 )
 from pdtools.files.checksums import check_checksums, write_checksums
+from pdtools.hub import IMPORTED
 from pdtools.model_names import check_no_hub_name
 from pdtools.models.base import LanguageModel
 from pdtools.models.for_transformers import STUB_FILE, model_entries, tokenizer_entries, write_stub
@@ -182,7 +183,9 @@ def checkpoint_folder(path: str | Path) -> Path:
         if (candidate / CONFIG_FILE).is_file():
             return candidate
     check_kind(folder, Kind.MODEL)
-    raise InputError(f"not a checkpoint: no {CONFIG_FILE} here or in {BEST_FOLDER}/", file=folder)
+    imported = all((folder / name).is_file() for name in IMPORTED)
+    hint = f"pdtools import {folder} -o FOLDER makes one of it" if imported else None
+    raise InputError(f"not a checkpoint: no {CONFIG_FILE} here or in {BEST_FOLDER}/", file=folder, hint=hint)
 
 
 def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> LoadedModel:
@@ -232,7 +235,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
         if (ours := getattr(model_config, name, given)) != given:
             raise InputError(f"config.{name} is {ours}, but {given} in the tokenizer", file=config_path)
     weights = _read_weights(folder / WEIGHTS_FILE)
-    _check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
+    check_shapes(config["model"], model_config, weights, folder / WEIGHTS_FILE)
     model = build_model(config["model"], model_config)
     model.load_state_dict(weights)
     model.use_tokenizer(tokenizer)
@@ -250,7 +253,7 @@ def _read_weights(path: Path) -> dict[str, torch.Tensor]:
         raise InputError(f"damaged weights: {error}", file=path) from error
 
 
-def _check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
+def check_shapes(name: str, config: Any, weights: Mapping[str, torch.Tensor], path: Path) -> None:
     """Refuse weights of another configuration before a model is built, which may be of any size."""
     if config.layers > len(weights):
         raise InputError("the weights do not fit the configuration: too few for its layers", file=path)

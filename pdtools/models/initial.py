@@ -61,7 +61,7 @@ _OF_DATA = (
 # Options that are free for the same weights, or that describe parts besides them.
 _CHOICES = re.compile(
     "objective|.*dropout|treereg_.*|attachment_head|head_reads|head_slope|pushdown_layers|stack_layers"
-    "|depth_init",
+    "|depth_init|normalize",
     re.ASCII,
 )
 

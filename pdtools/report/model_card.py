@@ -51,9 +51,7 @@ def model_card(
     parts = [
         front_matter({"library_name": "pdtools", "tags": ["pdtools", "syntax", loaded.config["model"]]}),
         f"# {name}\n",
-        " ".join(
-            ["A syntactic language model, trained and exported by pdtools.", *([about] if about else [])]
-        ),
+        " ".join([_origin(training), *([about] if about else [])]),
         "",
         _table(("", ""), rows),
     ]
@@ -61,10 +59,34 @@ def model_card(
         scores = [(text, value, f"`{command}`") for text, value, command in _scores(results)]
         parts += ["## Scores\n", _table(("score", "", "by"), scores)]
     if training is not None:
-        check_values(training, _MADE, loaded.folder, what="record of the training")
-        parts += ["## Training\n", *_training(training)]
+        what = "import" if "imported" in training else "training"
+        check_values(training, _MADE, loaded.folder, what=f"record of the {what}")
+        parts += [f"## {what.capitalize()}\n", *_training(training)]
+        if what == "import":
+            parts += [*_IMPORTED, f"`normalize` of this import is `{model.config.normalize}`.\n"]
     parts += ["## Use\n", _use(name, conditions_tokens=model.words_depend)]
     return "\n".join(parts)
+
+
+def _origin(training: Mapping[str, Any] | None) -> str:
+    """The first sentence of a card."""
+    imported = (training or {}).get("imported")
+    if not isinstance(imported, dict):
+        return "A syntactic language model, trained and exported by pdtools."
+    return (
+        f"A syntactic language model, imported by pdtools from {imported.get('source')}; trained by others."
+    )
+
+
+# Differences of imports of released Pushdown LMs from models trained here.
+_IMPORTED = (
+    "Words are read as in Penn's treebank (text style `ptb`: clitics and marks stand alone) or as written"
+    " (`raw`; a final `?` then has a space before it), in GPT-2's tokens, without a space before the first"
+    " word. A sentence with a token that has no number is unscorable. Its end, one row of surprisals, is"
+    " `<eos>`, its attachment to the start, and `</s>` together.\n",
+    "With `normalize` `all`, as released, attachments are normalised over all tokens before, and the mass of"
+    " illegal ones is lost; with `allowed` it is not.\n",
+)
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -92,7 +114,12 @@ def _training(training: Mapping[str, Any]) -> Iterable[str]:
     made = training.get("provenance", {})
     yield f"    {' '.join(made.get('command', []))}\n"
     versions = ", ".join(f"{name} {version}" for name, version in made.get("versions", {}).items())
-    yield f"Versions: {versions}. The whole recipe, and the SHA-256 of the data, are in `training.json`.\n"
+    there = (
+        "The SHA-256 of the files are"
+        if "imported" in training
+        else "The whole recipe, and the SHA-256 of the data, are"
+    )
+    yield f"Versions: {versions}. {there} in `training.json`.\n"
 
 
 def _use(name: str, *, conditions_tokens: bool) -> str:

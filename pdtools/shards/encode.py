@@ -61,8 +61,8 @@ class ChunkRows:
 class ChunkEncoder:
     """Makes the rows of chunks; called with a chunk, returns None where :func:`parse_chunk` does.
 
-    Rows are equal to :func:`pdtools.shards.plain.row_of_tree`'s, and made by it in ``raw`` style, where a
-    word's spelling depends on its neighbours.
+    Rows are equal to :func:`pdtools.shards.plain.row_of_tree`'s, and made by it where a word's tokens depend
+    on its neighbours, as in ``raw`` style.
     """
 
     def __init__(self, tokenizer: Tokenizer, settings: ShardSettings) -> None:
@@ -75,7 +75,7 @@ class ChunkEncoder:
         arrays = parse_chunk(chunk, self.settings.factor, with_nodes=self._labelled)
         if arrays is None:
             return None
-        rows, reasons = self._plain_rows(arrays) if self.tokenizer.text_style == "raw" else self._rows(arrays)
+        rows, reasons = (self._rows if self.tokenizer.takes_single_words else self._plain_rows)(arrays)
         kept = np.ones(len(arrays), dtype=bool)
         kept[list(reasons)] = False
         at_blanks = self.settings.documents == "blank"

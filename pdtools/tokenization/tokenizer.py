@@ -118,9 +118,16 @@ class Tokenizer:
         fingerprint: SHA-256 of ``tokenizer.json`` and the text style; equal fingerprints, equal tokens.
         labels: the vocabulary of constituents' labels that goes with the tokens, for models that write the
             tree into the string; empty if there is none.
+        text_tokens: the number of tokens that the model of a text tokenizer has; tokens with greater numbers
+            are unknown to it. Such a tokenizer, an imported model's, reads a text as a whole: in ``ptb``
+            style no space stands before its first word; in ``raw`` style tokens may reach across words
+            without a space between them (``didn't``), unless a word (``gon na``) had none then, and there is
+            always one before a final question mark. None: an ordinary tokenizer.
     """
 
-    def __init__(self, backend_json: str, text_style: str, labels: Sequence[str] = ()) -> None:
+    def __init__(
+        self, backend_json: str, text_style: str, labels: Sequence[str] = (), text_tokens: int | None = None
+    ) -> None:
         """Make a tokenizer from the contents of a ``tokenizer.json`` that holds our special tokens.
 
         :meth:`load` reads one from disk, and adapts one made elsewhere.
@@ -128,6 +135,7 @@ class Tokenizer:
         from tokenizers import Tokenizer as Backend
 
         check_style(text_style)
+        self.text_tokens = text_tokens
         self.text_style = text_style
         self.labels = tuple(labels)
         self._json = backend_json
@@ -137,16 +145,20 @@ class Tokenizer:
         model = description["model"]
         self.kind = _KINDS.get(model["type"], "other")
         vocabulary = vocabulary_of(description) or self._backend.get_vocab(with_added_tokens=True)
+        if text_tokens is not None:
+            vocabulary = {token: number for token, number in vocabulary.items() if number < text_tokens}
         self.vocabulary: dict[str, int] = vocabulary
         self.vocab_size = 1 + max(vocabulary.values())
         self.pad_id, self.root_id, self.eos_id = (self._require(name) for name in (PAD, ROOT, EOS))
         unknown = UNK if self._backend.token_to_id(UNK) is not None else model.get("unk_token")
         self.unk_id: int | None = None if unknown is None else self._backend.token_to_id(unknown)
         self.mask_id: int = next((vocabulary[name] for name in MASKS if name in vocabulary), self.pad_id)
-        self.fingerprint = hashlib.sha256(f"{text_style}\n{backend_json}".encode()).hexdigest()
+        named = text_style if text_tokens is None else f"{text_style} {text_tokens}"
+        self.fingerprint = hashlib.sha256(f"{named}\n{backend_json}".encode()).hexdigest()
         self._marks_spaces = marks_spaces(description)
         # Tokenizers trained here: a word's tokens depend on nothing else, and are known beforehand.
         trained_here = not description.get("normalizer") and not other_added_tokens(description)
+        trained_here = trained_here and text_tokens is None
         before = description.get("pre_tokenizer")
         self._is_vocabulary = trained_here and self.kind == "word" and before == SPLIT_AT_SPACES
         self._takes_words_apart = trained_here and self.kind == "bpe" and splits_bytes(before)
@@ -196,7 +208,10 @@ class Tokenizer:
             check_numbers(description)
             if stored is None:
                 return cls(adapt(description, style), style)
-            return cls(file.read_text(encoding="utf-8"), style, _checked_labels(config, config_file))
+            labels, text_tokens = _checked_labels(config, config_file), config.get("text_tokens")
+            if text_tokens is not None and (type(text_tokens) is not int or text_tokens < 1):
+                raise InputError("text_tokens has to be a number of tokens", file=config_file)
+            return cls(file.read_text(encoding="utf-8"), style, labels, text_tokens)
         except PdtoolsError:
             raise
         except Exception as error:  # tokenizers raises bare Exception for everything unreadable
@@ -230,12 +245,18 @@ class Tokenizer:
             "clean_up_tokenization_spaces": False,
             "text_style": self.text_style,
             **({"labels": list(self.labels)} if self.labels else {}),
+            **({} if self.text_tokens is None else {"text_tokens": self.text_tokens}),
         }
         write_json(folder / CONFIG_FILE, config)
 
     def with_labels(self, labels: Sequence[str]) -> Tokenizer:
         """Return the tokenizer with another vocabulary of labels."""
-        return Tokenizer(self._json, self.text_style, labels)
+        return Tokenizer(self._json, self.text_style, labels, self.text_tokens)
+
+    @property
+    def takes_single_words(self) -> bool:
+        """Return whether a word's tokens depend on no other word."""
+        return self.text_style == "ptb" and self.text_tokens is None
 
     @property
     def n_labels(self) -> int:
@@ -266,16 +287,20 @@ class Tokenizer:
         Raises:
             UnknownWordError: if a word has no tokens and there is no ``<unk>``.
         """
-        spaces = (space_before, *sentence.space_before[1:])
-        encoded = [
-            self.encode_word(word, self.text_style == "ptb" or space)
-            for word, space in zip(sentence.words, spaces, strict=False)  # there may be no words
-        ]
-        missing = [word for word, tokens in zip(sentence.words, encoded, strict=True) if not tokens.ids]
+        pieces = self._pieces(sentence, space_before)
+        encoded = [self.encode_word(text, space) for _, text, space in pieces]
+        missing = [text for (_, text, _), tokens in zip(pieces, encoded, strict=True) if not tokens.ids]
         if missing:
             raise UnknownWordError(missing)
         ids, word, starts, ends = [self.root_id], [-1], [0], [0]
-        for number, tokens in enumerate(encoded):
+        for (number, text, _), tokens in zip(pieces, encoded, strict=True):
+            if text != sentence.words[number]:  # several words
+                first = sentence.starts[number]
+                ids += tokens.ids
+                word += [sentence.word_at(first + start) for start, _ in tokens.spans]
+                starts += [first + start for start, _ in tokens.spans]
+                ends += [first + end for _, end in tokens.spans]
+                continue
             first, last = sentence.starts[number], sentence.ends[number]
             # A word spelled longer than its stretch of the text (`` for "): its tokens all span the stretch.
             respelled = last - first != len(sentence.words[number])
@@ -292,6 +317,30 @@ class Tokenizer:
             ends=np.array([*ends, length], dtype=np.int32),  # (n + 2,)
             n_unknown=sum(tokens.unknown for tokens in encoded),
         )
+
+    def _pieces(self, sentence: Sentence, space_before: bool) -> list[tuple[int, str, bool]]:
+        """The texts that are encoded one by one: the first word, the text, whether a space is before it."""
+        words = sentence.words
+        spaces = [space_before, *sentence.space_before[1:]][: len(words)]
+        if self.text_style == "ptb":
+            begins_spaced = True if self.text_tokens is None else space_before
+            return [(number, word, bool(number) or begins_spaced) for number, word in enumerate(words)]
+        if self.text_tokens is None:
+            return [(number, word, spaces[number]) for number, word in enumerate(words)]
+        if words[-1:] == ("?",):
+            spaces[-1] = True
+        begins = [number for number in range(len(words)) if number == 0 or spaces[number]]
+        spans = zip(begins, [*begins[1:], len(words)], strict=True)
+        pieces: list[tuple[int, str, bool]] = []
+        for first, last in spans:
+            start = sentence.starts[first]
+            text = sentence.text[start : sentence.ends[last - 1]]
+            tokens = self.encode_word(text, spaces[first])
+            if {sentence.word_at(start + at) for at, _ in tokens.spans} >= set(range(first, last)):
+                pieces.append((first, text, spaces[first]))
+            else:  # a token that holds several words
+                pieces += [(number, words[number], spaces[number]) for number in range(first, last)]
+        return pieces
 
     def word_tokens(self, word: str, *, space_before: bool = True) -> tuple[int, ...]:
         """The tokens of one word; empty if it is unknown and there is no ``<unk>``."""
@@ -384,7 +433,8 @@ class Tokenizer:
             ids, offsets = tuple(encoding.ids), encoding.offsets
         except Exception:  # WordLevel without <unk> raises a bare Exception for an unknown word
             ids, offsets = (), []
-        if not ids or not self._reserved.isdisjoint(ids):
+        is_known = not ids or max(ids) < self.vocab_size
+        if not ids or not is_known or not self._reserved.isdisjoint(ids):
             if self.unk_id is None:
                 return _WordTokens((), (), True)
             return _WordTokens((self.unk_id,), ((0, len(word)),), True)
@@ -448,7 +498,8 @@ class Tokenizer:
         return hash(self.fingerprint)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"backend_json": self._json, "text_style": self.text_style, "labels": self.labels}
+        given = {"backend_json": self._json, "text_style": self.text_style, "labels": self.labels}
+        return {**given, "text_tokens": self.text_tokens}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]

@@ -340,6 +340,21 @@ def _shown(field: dataclasses.Field[Any]) -> str:
     return json.dumps(field.default).strip('"')
 
 
+def config_settings(settings: Sequence[str]) -> dict[str, Any]:
+    """The values of settings ``config.KEY=VALUE``, types not checked.
+
+    Raises:
+        PdtoolsError: for another setting.
+    """
+    found = {}
+    for setting in settings:
+        section, key, text = _split_setting("--set", setting)
+        if section != "config":
+            raise PdtoolsError(f"--set {setting}: only config.KEY=VALUE here")
+        found[key] = _toml_value(text)
+    return found
+
+
 def _split_setting(option: str, setting: str) -> tuple[str, str, str]:
     key, equals, value = setting.partition("=")
     section, dot, name = key.strip().partition(".")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,11 +19,21 @@ if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel
 
 
+@dataclass(frozen=True, kw_only=True)
 class AttachmentKind(TokenwiseKind):
-    """The kind of attachments, which make trees without labels."""
+    """The kind of attachments, which make trees without labels.
+
+    Attributes:
+        open_only: whether tokens attach only to single tokens on the stack.
+    """
 
     name = "attachments"
-    regular = True
+    open_only: bool = False
+
+    @property
+    def regular(self) -> bool:  # type: ignore[override]
+        """See :class:`TokenwiseKind`."""
+        return not self.open_only
 
     def derive(
         self, model: LanguageModel, rows: int, length: int, entries: int | None = None
@@ -48,6 +59,7 @@ class AttachmentDerivations(TokenwiseDerivations):
         super().__init__(model, rows, length, entries)
         self._stack = StackState.start(rows, length, model.device, windows=self.windows)
         self._height = self._stack.height  # int16 (R,), before the last choices
+        self._open_only = getattr(model.derivation_kind, "open_only", False)
         root = torch.full((rows,), model.root_id, device=model.device)
         model.advance(self.state, root, self._stack.tape_row())
 
@@ -56,6 +68,11 @@ class AttachmentDerivations(TokenwiseDerivations):
         legal = self._stack.legal()
         if self.windows:  # a ROOT can only shift
             legal[:, :-1] &= (tokens != self.model.root_id)[:, None]
+        if self._open_only:
+            legal[:, :-1] &= self._stack.tape_row() == 0
+        if self.model.final_id >= 0:  # end-of-sentence attaches to ROOT
+            to_root = torch.arange(legal.shape[1], device=legal.device) == 0
+            legal = torch.where((tokens == self.model.eos_id)[:, None], to_root, legal)
         return legal
 
     def choice_logprobs(self, tokens: Tensor, legal: Tensor) -> Tensor:

@@ -41,7 +41,9 @@ class Block(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.d_model, eps=config.norm_eps)
         self.feed_forward = nn.Sequential(
             nn.Linear(config.d_model, config.d_ff),
-            activation(config.activation),
+            nn.Sequential(activation(config.activation), Dropout(config.feed_forward_dropout))
+            if config.feed_forward_dropout
+            else activation(config.activation),
             nn.Linear(config.d_ff, config.d_model),
             Dropout(config.output_dropout),
         )

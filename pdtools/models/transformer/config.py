@@ -16,7 +16,9 @@ from pdtools.models.transformer.attachment_derivations import AttachmentKind
 Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]
 Norm = Literal["pre", "post"]
 Activation = Literal["gelu", "gelu-exact", "relu"]
-Initialization = Literal["gpt2", "normal", "fan-in", "depth-scaled"]
+Initialization = Literal["gpt2", "normal", "fan-in", "depth-scaled", "released"]
+HeadForm = Literal["paper", "released"]
+Normalize = Literal["allowed", "all", "open"]
 Roots = Literal["default", "predicted", "given"]
 
 
@@ -34,8 +36,19 @@ class TransformerConfig:
         input_dropout: on the embeddings.
         attention_dropout: on the attention weights.
         output_dropout: on the output of every sub-layer.
+        feed_forward_dropout: within feed-forward networks, on the activation's output; also those of a head
+            of the form "released".
         tie_embeddings: the output layer is the token embedding.
         attachment_head: score attachments too.
+        head_form: the attachment head's networks: "paper" (eq. 5 and fig. 8), or "released": twice as wide,
+            with positions, unscaled, and keys with the depths that candidates have at the moment.
+        normalize: the candidates that an attachment's probability is normalised over: "allowed", so that
+            p(x, y) is a distribution; "all" tokens before, as the released code does: then probability is
+            lost; or all, and a search attaches only to "open" tokens, in no constituent yet, as the
+            released one for strings of brackets does. The last two need the form "released".
+        final_id: the token that follows end-of-sentence, which is then read, and attaches to ROOT with the
+            probability that the head gives it; -1: none. Their probabilities count as end-of-sentence's.
+            Imported models have one.
         layout: the rows that it learns from: "sentence": one sentence, end-of-sentence after it; "window":
             whole sentences, each with its own ROOT, to which its last token attaches. The training data
             decide it.
@@ -48,6 +61,7 @@ class TransformerConfig:
             output ("post").
         norm_eps: added to variances by layer norms.
         activation: the feed-forward network's; "gelu" is GPT-2's, approximated with tanh.
+        position_biases: whether "relative" has the biases u and v; without them both are 0.
         attention_bias: whether the maps to queries, keys, values and from the heads have biases.
         output_bias: whether the output layer has one.
         scale_embeddings: multiply token embeddings by the root of d_model.
@@ -56,7 +70,9 @@ class TransformerConfig:
         initialization: "gpt2": normal, deviation 0.02, smaller for maps that add to the residual stream;
             "normal": deviation 0.02 everywhere (RoBERTa); "fan-in": truncated normal, of deviation 0.02 for
             embeddings and 1 / sqrt(inputs) for matrices; "depth-scaled": truncated normal, of deviation
-            sqrt(2 / layers / inputs) for matrices, and uniform within sqrt(3 / d_model) for embeddings.
+            sqrt(2 / layers / inputs) for matrices, and uniform within sqrt(3 / d_model) for embeddings;
+            "released": as of the released Pushdown LM: Xavier's uniform one for token embeddings and
+            feed-forward maps, else torch's own, which for depth tables is normal, of deviation 1.
         sincos_timescale: the longest wavelength of "sincos" is nearly 2π times this.
         stack_layers: layers with stack attention (Li et al. 2024): "none", "all", or "last N".
         treereg_layer: the layer, from 1 on, whose output TreeReg (Nandi et al. 2025) trains to separate
@@ -84,14 +100,19 @@ class TransformerConfig:
     input_dropout: float = 0.1
     attention_dropout: float = 0.1
     output_dropout: float = 0.1
+    feed_forward_dropout: float = 0.0
     tie_embeddings: bool = True
     attachment_head: bool = False
+    head_form: HeadForm = "paper"
+    normalize: Normalize = "allowed"
+    final_id: int = -1
     layout: Layout = "sentence"
     window_roots: Roots = "default"
     objective: Objective = "causal"
     norm: Norm = "pre"
     norm_eps: float = 1e-5
     activation: Activation = "gelu"
+    position_biases: bool = True
     attention_bias: bool = True
     output_bias: bool = False
     scale_embeddings: bool = False
@@ -109,7 +130,7 @@ class TransformerConfig:
         for name in ("vocab_size", "layers", "d_model", "heads", "d_ff", "max_length"):
             if getattr(self, name) < 1:
                 raise bad_config(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("input_dropout", "attention_dropout", "output_dropout"):
+        for name in ("input_dropout", "attention_dropout", "output_dropout", "feed_forward_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise bad_config(f"{name} must be from 0 to below 1, not {getattr(self, name)}")
         if self.d_model % self.heads:
@@ -130,6 +151,14 @@ class TransformerConfig:
                 raise bad_config(f"{name} must be above 0, not {getattr(self, name)}")
         if self.attachment_head and (self.objective == "masked" or self.as_released):
             raise bad_config("an attachment head needs the causal objective, and no as_released")
+        if self.normalize != "allowed" and self.head_form != "released" and self.attachment_head:
+            raise bad_config(f'normalize {self.normalize!r} needs head_form "released"')
+        if self.head_form == "released" and self.d_ff % self.d_model:
+            raise bad_config(f"the released head needs d_ff to be a multiple of d_model ({self.d_model})")
+        if (self.head_form == "released" or self.final_id >= 0) and self.layout == "window":
+            raise bad_config("a released head, or a token after end-of-sentence, does not go with windows")
+        if not -1 <= self.final_id < self.vocab_size or (self.final_id >= 0 and not self.attachment_head):
+            raise bad_config("final_id must be a token, or -1, and needs an attachment head")
         if self.layout == "window" and (self.objective == "masked" or self.as_released):
             raise bad_config("windows need the causal objective, and no as_released")
         if self.window_roots == "predicted" and self.attachment_head:
@@ -184,7 +213,7 @@ class TransformerConfig:
         follow.
         """
         return (
-            AttachmentKind(conditions_tokens=self.layout == "window")
+            AttachmentKind(conditions_tokens=self.layout == "window", open_only=self.normalize == "open")
             if self.attachment_head
             else StringKind()
         )
@@ -216,6 +245,8 @@ CHOICES = {
     "norm": Norm,
     "activation": Activation,
     "initialization": Initialization,
+    "head_form": HeadForm,
+    "normalize": Normalize,
 }
 
 

@@ -18,6 +18,7 @@ from pdtools.models.base import (
     LanguageModel,
     TokenParts,
     initialize,
+    initialize_as_released,
     initialize_by_depth,
     initialize_by_fan_in,
 )
@@ -25,7 +26,7 @@ from pdtools.models.batch import Batch
 from pdtools.models.kernels.decoding import log_normalisers, normalises_in_c
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
-from pdtools.models.transformer.attachment import AttachmentHead
+from pdtools.models.transformer.attachment import AttachmentHead, ReleasedHead
 from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
@@ -126,20 +127,32 @@ class TransformerLM(LanguageModel):
         self.register_buffer("_never", never, persistent=False)
         # A token that has a share of the probability.
         self._token = next((token for token in range(config.n_inputs) if token not in special), 0)
-        self.head = (
-            AttachmentHead(
+        self.head: AttachmentHead | ReleasedHead | None = None
+        if config.attachment_head and config.head_form == "released":
+            self.head = ReleasedHead(
+                config.d_model,
+                depths,
+                depth_width=max(1, config.d_model * config.d_model // config.d_ff),
+                dropout=config.feed_forward_dropout,
+                normalize=config.normalize,
+            )
+        elif config.attachment_head:
+            self.head = AttachmentHead(
                 config.d_model,
                 depths,
                 stack_distances=head_distances,
                 next_norm=nn.LayerNorm(config.d_model, eps=config.norm_eps) if head_reads_prefix else None,
             )
-            if config.attachment_head
-            else None
-        )
 
         self.regression = nn.Linear(config.d_model, 1) if config.regression else None
 
         self.apply(self.initializer)
+        if config.initialization == "released":
+            nn.init.xavier_uniform_(self.embedding.weight)
+            for name, parameter in self.named_parameters():
+                if name.endswith(("feed_forward.0.weight", "feed_forward.2.weight")):
+                    gain = nn.init.calculate_gain("relu") if ".0.weight" in name else 1.0
+                    nn.init.xavier_uniform_(parameter, gain=gain)
         if config.initialization != "gpt2":
             return
         for name, parameter in self.named_parameters():
@@ -151,9 +164,11 @@ class TransformerLM(LanguageModel):
     def initializer(self) -> Callable[[nn.Module], None]:
         """The function that gives a module its first weights."""
         by_depth = initialize_by_depth(self.config.layers)
-        return {"fan-in": initialize_by_fan_in, "depth-scaled": by_depth}.get(
-            self.config.initialization, initialize
-        )
+        return {
+            "fan-in": initialize_by_fan_in,
+            "depth-scaled": by_depth,
+            "released": initialize_as_released,
+        }.get(self.config.initialization, initialize)
 
     @property
     def end_id(self) -> int:
@@ -271,13 +286,21 @@ class TransformerLM(LanguageModel):
 
         attach_logprobs = torch.zeros_like(token_logprobs)
         attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
+        attached = batch.attached()
         if self.head is not None:
             legal = view.legal(batch.roots)
+            if self.final_id >= 0:
+                ends = batch.ends(self.eos_id)  # (B, N)
+                to_root = torch.arange(legal.shape[2], device=legal.device) == 0
+                legal, attached = torch.where(ends[:, :, None], to_root, legal), attached | ends
+                final = torch.full_like(lengths, self.final_id)
+                last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
+                token_logprobs = token_logprobs - self._nll(last, final)[:, None] * ends
             seen = stream.plain if self.head_reads_prefix else embedding  # (B, N, D)
-            every = self.head.logprobs(hidden, view.arrival, seen, legal, view.read.get("stack_distance"))
+            every = self.head.logprobs(hidden, view.arrival, seen, legal, self._head_tape(view))
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # EOS always attaches to ROOT, which is no candidate in a sentence: probability 1.
-            attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
+            attach_logprobs = chosen.masked_fill(~attached, 0)
             attach_best = every.argmax(2)
         return TokenParts(
             token_logprobs=token_logprobs,
@@ -319,6 +342,10 @@ class TransformerLM(LanguageModel):
         view = View() if self.depths is None else self._view(batch)
         return self.hidden_states(self.embedding(tokens), lengths, view)
 
+    def _head_tape(self, view: View) -> Tensor | None:
+        """The head's reading of the tape besides depths on arrival."""
+        return view.depths if isinstance(self.head, ReleasedHead) else view.read.get("stack_distance")
+
     def _view(self, batch: Batch) -> View:
         return View.of_rows(batch.attach, self.depths, self.reads)
 
@@ -348,9 +375,9 @@ class TransformerLM(LanguageModel):
             prefixes=prefixes,
             caches=[self._caches(block, past, length) for block in own],
             hidden=weight.new_zeros(rows, config.d_model),
-            head_keys=None if self.head is None else past.cache(config.d_model),
-            head_query=None if self.head is None else weight.new_zeros(rows, config.d_model),
-            stack_distance=None,
+            head_keys=None if self.head is None else past.cache(self.head.key_width),
+            head_query=None if self.head is None else weight.new_zeros(rows, self.head.query_width),
+            head_tape=None,
             held=None,
             n_clamped=torch.zeros((), dtype=torch.int64, device=weight.device),
         )
@@ -374,7 +401,7 @@ class TransformerLM(LanguageModel):
         state.past.feed()
         k = state.position
         view = View.of_step(tape_row, self.depths, self.reads)
-        state.stack_distance = view.read.get("stack_distance")
+        state.head_tape = self._head_tape(view)
         if self.depths is not None:
             state.n_clamped = state.n_clamped + view.clamped(self.depths).sum()
         inputs = view.inputs()
@@ -437,7 +464,7 @@ class TransformerLM(LanguageModel):
             return super().attach_logprobs(state, next_tokens, legal)
         prefix = self.head_reads_prefix
         seen = self._plain(state, next_tokens)[:, 0] if prefix else self.embedding(next_tokens)  # (R, D)
-        return self.head.next_logprobs(state.head_query, state.head_keys, seen, legal, state.stack_distance)
+        return self.head.next_logprobs(state.head_query, state.head_keys, seen, legal, state.head_tape)
 
     # --- shared -------------------------------------------------------------------------------
 

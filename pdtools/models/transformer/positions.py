@@ -56,7 +56,8 @@ def position_terms(config: TransformerConfig) -> list[ScoreTerm]:
         is_masked = config.objective == "masked"
         relative = TwoSidedPositions if is_masked else RelativePositions
         if not config.as_released:
-            return [relative(config.d_model, config.heads, dropout=config.position_dropout)]
+            dropout, biases = config.position_dropout, config.position_biases
+            return [relative(config.d_model, config.heads, dropout=dropout, biases=biases)]
         nearest = 0 if is_masked else 1
         scale = config.sincos_timescale
         return [relative(config.d_model, config.heads, timescale=scale, nearest=nearest, deviation=0.02)]

@@ -60,6 +60,8 @@ class PushdownConfig(TransformerConfig):
             raise bad_config("a pushdown model needs its attachment_head (a transformer doesn't)")
         if self.depths < 1:
             raise bad_config(f"depths must be at least 1, not {self.depths}")
+        if self.head_form == "released" and (self.stack_distances or self.head_reads != "embedding"):
+            raise bad_config("the released head has no stack_distances, and reads the embedding")
         if self.distances_in != "both" and not self.stack_distances:
             raise bad_config("distances_in needs stack_distances")
         if not 0 < self.head_slope < math.inf:
@@ -92,7 +94,7 @@ class PushdownConfig(TransformerConfig):
     @property
     def derivation_kind(self) -> DerivationKind:
         """The kind of attachments, which make the tape that tokens are read with."""
-        return AttachmentKind(conditions_tokens=True)
+        return AttachmentKind(conditions_tokens=True, open_only=self.normalize == "open")
 
     @property
     def first_pushdown_layer(self) -> int:

@@ -145,10 +145,13 @@ class RelativePositions(ScoreTerm):
         nearest: the distance of a token to itself.
         deviation: the standard deviation of the biases u and v at first.
         dropout: the dropout of the sinusoids.
+        biases: whether u and v are learned; if not, they are 0.
     """
 
     name = "distance"
     form: ClassVar[tuple[str, ...]] = ("content_bias", "position_bias", "distance")
+    content_bias: Tensor
+    position_bias: Tensor
 
     def __init__(
         self,
@@ -159,14 +162,19 @@ class RelativePositions(ScoreTerm):
         nearest: int = 0,
         deviation: float = 0.0,
         dropout: float = 0.0,
+        biases: bool = True,
     ) -> None:
         super().__init__()
         self.d_model = d_model
         self.dropout = dropout
         self.timescale = timescale
         self.nearest = nearest
-        self.content_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # u
-        self.position_bias = nn.Parameter(torch.zeros(heads, 1, d_model // heads))  # v
+        for name in ("content_bias", "position_bias"):  # u, v
+            zeros = torch.zeros(heads, 1, d_model // heads)
+            if biases:
+                self.register_parameter(name, nn.Parameter(zeros))
+            else:
+                self.register_buffer(name, zeros, persistent=False)
         self.distance_map = nn.Linear(d_model, d_model, bias=False)  # W_R
         if deviation:
             nn.init.normal_(self.content_bias, std=deviation)

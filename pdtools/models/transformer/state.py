@@ -23,9 +23,10 @@ class TransformerState(DecoderState):
             apart.
         caches: the caches of each other layer.
         hidden: (R, D), final hidden state of the last token.
-        head_keys: the attachment head's keys, D wide; None without a head.
-        head_query: (R, D), the attachment head's q of the last token; None without a head.
-        stack_distance: int16 (R, position + 1), after the last token; None for a model that uses none.
+        head_keys: the attachment head's keys, one for each token; None without a head.
+        head_query: (R, its ``query_width``), the attachment head's q of the last token; None without a head.
+        head_tape: int (R, position + 1), the tape as the head reads it after the last token: distances in
+            the stack, or depths; None for a head that uses neither.
         held: int64 (R,), the last token, for models that read with a delay of one; None for others.
         n_clamped: cells of tape rows fed so far that were deeper than the depth table.
     """
@@ -38,7 +39,7 @@ class TransformerState(DecoderState):
     hidden: Tensor
     head_keys: Cache | None
     head_query: Tensor | None
-    stack_distance: Tensor | None
+    head_tape: Tensor | None
     held: Tensor | None
     n_clamped: Tensor
 
@@ -50,8 +51,8 @@ class TransformerState(DecoderState):
         self.hidden = self.hidden[rows]
         if self.head_query is not None:
             self.head_query = self.head_query[rows]
-        if self.stack_distance is not None:
-            self.stack_distance = self.stack_distance[rows]
+        if self.head_tape is not None:
+            self.head_tape = self.head_tape[rows]
         if self.held is not None:
             self.held = self.held[rows]
 

@@ -12,6 +12,9 @@ its ROOT, and no other does: choices that the words rule out are dropped, never 
 not know where a sentence ends). ROOT and end-of-sentence then follow with probability 1, so that A_t after
 them minus A_t before is the log-probability of that last attachment.
 
+If a token follows end-of-sentence (``final_id``), strings are searched with it: end-of-sentence is read, and
+attaches to ROOT. Both count as one in the results.
+
 A beam holds hypotheses with different attachment histories. Every history of k tokens has at least two
 continuations (from the second token on), so all prefixes have the same number of hypotheses at token k,
 min(beam, Catalan(k)). With a margin, where sentences end in windows, and for kinds that are not regular, each
@@ -22,8 +25,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -161,6 +164,9 @@ def beam_search(
         if next_tokens != "none":
             raise PdtoolsError("models of windows give no distribution of the next token after a prefix")
         token_ids = [_marked(ids, model) for ids in token_ids]
+    is_read = model.final_id >= 0 and next_tokens != "last"  # end-of-sentence, which another token follows
+    if is_read:
+        token_ids = [np.append(ids, np.int32(model.final_id)) for ids in token_ids]
     widths = kind.widths(beam.width, max(map(len, token_ids), default=0))
     strings = SortedStrings.of(token_ids, share=share_prefixes)
     if widths:
@@ -174,7 +180,7 @@ def beam_search(
         commit=commit,
         begins=None if word_beginnings is None else torch.from_numpy(word_beginnings).to(model.device),
         structure=structure,
-        trace=trace,
+        trace=beam.width if is_read and trace else trace,
         draw=draw,
     )
     # The number of hypotheses left by a margin is unknown before: it is guessed from the last batch.
@@ -197,7 +203,35 @@ def beam_search(
             results.update(zip(group.order, found, strict=True))
             strings = rest
         del batch  # its memory is free before the next is made
-    return [results[i] for i in range(len(token_ids))]
+    in_order = (results[i] for i in range(len(token_ids)))
+    return [_with_one_end(result, trace) if is_read else result for result in in_order]
+
+
+def _with_one_end(result: BeamResult, trace: int) -> BeamResult:
+    """Convert a result for a string with a token after end-of-sentence: the two count as end-of-sentence."""
+    *steps, read, last = result.steps or (None, None)
+    if read is not None and last is not None:
+        columns: dict[str, Any] = {"parents": read.parents[last.parents], "attachment": read.attachment}
+        if last.token_logprobs is not None and read.token_logprobs is not None:
+            columns["token_logprobs"] = last.token_logprobs + read.token_logprobs[last.parents]
+        steps.append(replace(last, derivations=tuple(each[:-1] for each in last.derivations), **columns))
+    derivations = tuple((joint, history[:-1]) for joint, history in result.derivations)
+    return replace(
+        result,
+        prefix_logprobs=np.delete(result.prefix_logprobs, -2),
+        derivations=derivations,
+        incremental=(*result.incremental[:-2], derivations[0][1]),
+        steps=tuple(_shortened(step, trace) for step in steps if step is not None),
+        next_logprobs=None if result.next_logprobs is None else result.next_logprobs[:-1],
+        summaries=None if result.summaries is None else result.summaries[:-1],
+        structure=None if result.structure is None else result.structure[:-1],
+    )
+
+
+def _shortened(step: BeamStep[NDArray[np.int32]], trace: int) -> BeamStep[NDArray[np.int32]]:
+    """The best hypotheses alone."""
+    columns = ("joints", "parents", "derivations", "token_logprobs")
+    return replace(step, **{name: getattr(step, name)[:trace] for name in columns})
 
 
 def _marked(ids: NDArray[np.int32], model: LanguageModel) -> NDArray[np.int32]:
@@ -514,7 +548,7 @@ class _Batch:
         margin, commit = self.wanted.margin, self.wanted.commit
         if self.wanted.draw is not None:
             joint, place, rows = self._drawn(joint, k, level)
-        elif margin is None and self.regular and not self.windows:
+        elif margin is None and self.regular and not self.windows and not self._reads_end(level):
             place, rows = self._best(joint, self.widths[k])
         else:
             taken = self.made.followed(legal, of_rows)
@@ -555,6 +589,11 @@ class _Batch:
             rows.padded(self.token_logprobs[parent], 0.0),
             by_choice / by_choice.sum(1, keepdim=True),
         )
+
+    def _reads_end(self, level: Level) -> bool:
+        """Return whether end-of-sentence is read after some prefix, which has one choice then."""
+        is_read = self.model.final_id >= 0
+        return is_read and bool((level.tokens[level.going] == self.model.eos_id).any())
 
     def _of_prefixes(self, values: Tensor, reduce: Callable[..., Tensor], fill: float = -torch.inf) -> Tensor:
         """Reduce values of extensions (R, C) to values of prefixes (p,)."""

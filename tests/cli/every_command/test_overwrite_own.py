@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import typer
+from released_oracle import save_released
 from search_oracle import save_checkpoints
 from toy_prompts import toy_prompts
 from toy_reading import save_models, write_times
@@ -44,6 +45,7 @@ COMMANDS = {
     ],
     "answering": ["train", "{prompts}", *SMALL, "--set=config.heads=1", "--config", "glue"],
     "parsing": ["eval-parse", "{x.trees}", "{x.trees}"],
+    "imported": ["import", "{released}"],
     "exported": ["export", "{run}", "--results", "{parsing}", "--about", "A model."],
     "perplexity": ["eval-ppl", "{shards}", "--model", "{run}"],
     "blimp": ["eval-blimp", "{pairs.jsonl}", *MODEL, "--beam", "2"],
@@ -97,6 +99,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
     save_checkpoints(folder / "models")
     save_models(folder / "reading_models")
+    save_released(folder / "released")
     write_times(folder / "times.tsv")
     toy_prompts(folder / "prompts", 6, 1)
     words = ["a b c", "b a", "c a b", "b c a b", "a c", "c c a"]
