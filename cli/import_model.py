@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -59,18 +60,17 @@ def import_model(
       pdtools import hf:smurty/pushdown-bllip --tokenizer hf:gpt2 -o bllip-lg
       pdtools import downloads/ --tokenizer gpt2/ -o bllip-lg --set config.normalize=allowed
     """
-    from pdtools.hub import PREFIX, snapshot
+    from pdtools.hub import PREFIX
 
     check_target(output, folder=True, overwrite=overwrite, inputs=[tokenizer], quiet=quiet)
-    from pdtools.models.formats import FORMATS, import_model
+    from pdtools.models.formats import downloaded, import_model
     from pdtools.provenance import provenance
     from pdtools.training.recipe import config_settings
 
     folder = source
     if source.startswith(PREFIX):
-        (form,) = FORMATS.values()
-        folder = str(snapshot(source, files=form.files, bars=not quiet))
-        message(f"{source}: commit {folder.rpartition('/')[2]}", quiet=quiet)
+        folder = str(downloaded(source, bars=not quiet))
+        message(f"{source}: commit {Path(folder).name}", quiet=quiet)
     check_target(output, folder=True, overwrite=overwrite, inputs=[folder], quiet=True)
     about = provenance({"source": folder, **({} if tokenizer is None else {"tokenizer": tokenizer})})
     found = import_model(
@@ -84,7 +84,7 @@ def import_model(
     )
     for note in found.notes:
         message(note, quiet=quiet)
-    shape = {name: found.options[name] for name in ("layers", "d_model", "vocab_size")}
+    shape = {name: getattr(found.config, name) for name in ("layers", "d_model", "vocab_size")}
     if as_json:
         print_json({"output": output, "model": found.kind, **shape, "provenance": about})
     sizes = ", ".join(f"{name} {value}" for name, value in shape.items())

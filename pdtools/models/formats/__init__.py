@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,17 +10,30 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.files import atomic_directory, write_json
 from pdtools.files.inputs import sha256_file
-from pdtools.hub import name_of_snapshot
+from pdtools.hub import name_of_snapshot, snapshot
 from pdtools.model_names import check_no_hub_name
 from pdtools.models.checkpoint import check_shapes, write_checkpoint
 from pdtools.models.export import TRAINING_FILE
 from pdtools.models.formats import released_pushdown
-from pdtools.models.formats.base import Foreign, Format
+from pdtools.models.formats.base import Format, Imported
 from pdtools.models.registry import empty_model, make_config
 
 FORMATS: dict[str, Format] = {form.name: form for form in (released_pushdown.FORMAT,)}
 
-__all__ = ["FORMATS", "Foreign", "Format", "format_of", "import_model"]
+__all__ = ["FORMATS", "Format", "Imported", "downloaded", "format_of", "import_model"]
+
+
+def downloaded(name: str, *, bars: bool = False) -> Path:
+    """The folder of a model of the hub in one of the formats; missing files are downloaded.
+
+    Raises:
+        InputError: if it is in none, or cannot be downloaded; as of the last format.
+    """
+    *others, last = FORMATS.values()
+    for form in others:
+        with contextlib.suppress(InputError):
+            return snapshot(name, files=form.files, bars=bars)
+    return snapshot(name, files=last.files, bars=bars)
 
 
 def format_of(folder: str | Path) -> Format:
@@ -33,7 +47,7 @@ def format_of(folder: str | Path) -> Format:
         if all(Path(folder, name).is_file() for name in form.files):
             return form
     if not Path(folder).is_dir():
-        raise InputError("no such folder", file=folder)
+        raise InputError("not a folder" if Path(folder).exists() else "no such folder", file=folder)
     known = "; ".join(f"{' and '.join(form.files)} ({form.about})" for form in FORMATS.values())
     raise InputError(f"no model of a known format here: {known}", file=folder)
 
@@ -47,7 +61,7 @@ def import_model(
     options: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-) -> Foreign:
+) -> Imported:
     """Write a model of another program as a checkpoint.
 
     Args:
@@ -79,4 +93,4 @@ def import_model(
             folder, model, found.tokenizer, shards=shards, trained={}, weights=found.weights, stub=True
         )
         write_json(folder / TRAINING_FILE, {"imported": record, "provenance": dict(provenance or {})})
-    return found
+    return Imported(found.kind, config, form.notes(config))

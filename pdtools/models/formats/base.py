@@ -21,14 +21,12 @@ class Foreign:
         options: its configuration.
         weights: by our names.
         tokenizer: its tokenizer.
-        notes: lines for the user: how it reads, and what it computes, otherwise than models trained here.
     """
 
     kind: str
     options: Mapping[str, Any]
     weights: Mapping[str, Tensor]
     tokenizer: Tokenizer
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,27 @@ class Format:
         about: a few words on it.
         files: the files that tell it, and that are downloaded from the hub; the weights first.
         read: reads a folder, with the tokenizer in another, in a text style.
+        notes: lines for the user on a model of this configuration: what it computes otherwise than models
+            trained here.
     """
 
     name: str
     about: str
     files: tuple[str, ...]
     read: Callable[[Path, Path, str], Foreign]
+    notes: Callable[[Any], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The result of an import.
+
+    Attributes:
+        kind: the kind of model.
+        config: its configuration.
+        notes: see :class:`Format`.
+    """
+
+    kind: str
+    config: Any
+    notes: tuple[str, ...]

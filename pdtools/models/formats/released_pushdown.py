@@ -21,6 +21,7 @@ from torch import Tensor
 from pdtools.errors import InputError
 from pdtools.files import read_json
 from pdtools.models.formats.base import Foreign, Format
+from pdtools.models.transformer.config import TransformerConfig
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.description import EOS, PAD, ROOT, check_numbers, splits_bytes, vocabulary_of
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
@@ -88,10 +89,15 @@ def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
         raise InputError(f"{lacking[0]} holds values that are not numbers", file=file)
     kind = "pushdown" if has_tape else "transformer"
     made = gpt2_tokenizer(tokenizer, words, text_style, folder / VOCABULARY)
-    return Foreign(kind, options, weights, made, (_NORMALIZED,))
+    return Foreign(kind, options, weights, made)
 
 
-FORMAT = Format("released-pushdown", "a released Pushdown LM", (WEIGHTS, VOCABULARY), read)
+def notes(config: TransformerConfig) -> tuple[str, ...]:
+    """See :class:`Format`."""
+    return (_NORMALIZED,) if config.normalize == "all" else ()
+
+
+FORMAT = Format("released-pushdown", "a released Pushdown LM", (WEIGHTS, VOCABULARY), read, notes)
 
 
 # --- weights ----------------------------------------------------------------------------------
@@ -229,7 +235,7 @@ class _Record:
     """An object of the one class that a vocabulary may hold, with nothing but its attributes."""
 
 
-class _Unpickler(pickle.Unpickler):
+class _Unpickler(pickle._Unpickler):  # in C, a number in a small file could take all memory
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) != _CLASS:
             raise pickle.UnpicklingError(f"{module}.{name}")

@@ -101,7 +101,7 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
 
 
 @pytest.mark.parametrize("normalize", NORMALIZED)
-@pytest.mark.parametrize("name", ["pushdown", "few depths"])
+@pytest.mark.parametrize("name", SHAPES)
 def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: str) -> None:
     loaded, plain = imported(name, normalize)
     strings = [WORDS[:n] for n in range(1, 6)] + [(7, 30, 9)]
@@ -237,6 +237,10 @@ def test_an_import_is_evaluated_and_exported_like_any_model(
         said[1]
         == f"{model}: pushdown, layers 2, d_model 16, vocab_size {len(words_of(folder / 'pushdown')) + 2}"
     )
+    assert (
+        run(["import", str(folder / "pushdown"), "-o", f"{model}-2", "--set=config.normalize=allowed"]) == 0
+    )
+    assert len(capsys.readouterr().err.splitlines()) == 1
     record = json.loads(Path(model, "training.json").read_text())["imported"]
     assert record["format"] == "released-pushdown"
     assert set(record["sha256"]) == {"model.pt", "vocab.pkl"}
@@ -336,6 +340,8 @@ PICKLES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "nested": (lambda place: pickle.dumps({"words": [{"a": _Runs(place)}]}), "holds"),
     "persistent": (_with_persistent_id, "holds a persistent id"),
     "deep": (_deep, "not a vocabulary"),
+    "memory": (lambda place: b"\x80\x02]r\xff\xff\xff\x7f.", "not a vocabulary"),
+    "extension": (lambda place: b"\x80\x02\x82\x01.", "damaged"),
 }
 
 
