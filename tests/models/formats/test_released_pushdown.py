@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import pickle
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,8 +32,9 @@ from toy_hub import running_hub, use_hub
 from pdtools.cli.main import run
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.formats import import_model
+from pdtools.models.formats.released_pushdown import read_vocabulary
 from pdtools.search.attachments.beam import beam_search
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_scorer
 from pdtools.tokenization import split_words
@@ -90,13 +92,12 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
     with torch.no_grad():
         parts = loaded.model.forward_parts(batch)
     for row, (words, attach) in enumerate(rows):
-        *tokens, eos, final = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])[0]
-        chosen = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])[1]
+        (*tokens, eos, final), chosen = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])
         n = len(words) + 2
         found = parts.token_logprobs[row, 1:n].numpy()
-        np.testing.assert_allclose(found, [*tokens, eos + final], atol=2e-5)
-        np.testing.assert_allclose(parts.attach_logprobs[row, 1:n].numpy(), chosen, atol=2e-5)
-        assert not parts.attach_logprobs[row, n:].any()
+        np.testing.assert_allclose(found, [*tokens, eos + chosen[-1] + final], atol=2e-5)
+        np.testing.assert_allclose(parts.attach_logprobs[row, 1 : n - 1].numpy(), chosen[:-1], atol=2e-5)
+        assert not parts.attach_logprobs[row, n - 1 :].any()
         assert (chosen[-1] == 0) == (normalize == "allowed")
 
 
@@ -161,6 +162,27 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
             known = last.parents < len(before)
             gained = last.joints[known] - found.steps[-2].joints[last.parents[known]]
             np.testing.assert_allclose(last.token_logprobs[known], gained, atol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", NORMALIZED[:2])
+def test_given_trees_end_as_searches_do(imported: Any, tmp_path: Path, normalize: str, capsys: Any) -> None:
+    """Sums over given trees, and perplexities without the end, against the network written out."""
+    loaded, plain = imported("pushdown", normalize)
+    (tmp_path / "trees").write_text("(S (A The) (B (C (D cat) (E saw)) (F dogs)))\n")
+    ids = loaded.tokenizer.encode(split_words("The cat saw dogs", "ptb")).ids
+    assert len(ids) == 6  # a token for each word
+    tokens, chosen = plain.logprobs(ids[1:-1].tolist(), loaded.model.eos_id, [1, 2, 2, 1])
+    trees = SearchOptions(trees=TreesFile.of(tmp_path / "trees"))
+    (score,) = load_scorer(loaded.folder, trees).score(["The cat saw dogs"])
+    assert score.total == pytest.approx(sum(tokens) + sum(chosen), abs=2e-5)
+    assert score.logprobs[-1] == pytest.approx(sum(tokens[-2:]) + sum(chosen[-2:]), abs=2e-5)
+    shards, model = str(tmp_path / "shards"), str(loaded.folder)
+    assert run(["tapes", str(tmp_path / "trees"), "-o", shards, "--tokenizer", model, "-q"]) == 0
+    capsys.readouterr()
+    assert run(["eval-ppl", shards, "--model", model, "--no-marginal", "--json", "-q"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    words = -(sum(tokens[:-2]) + sum(chosen[:-1])) / 4
+    assert np.log(scores["ppl_word_without_eos_joint"]) == pytest.approx(words, abs=1e-5)
 
 
 def test_illegal_attachments_lose_probability_as_released(imported: Any) -> None:
@@ -342,6 +364,9 @@ PICKLES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "deep": (_deep, "not a vocabulary"),
     "memory": (lambda place: b"\x80\x02]r\xff\xff\xff\x7f.", "not a vocabulary"),
     "extension": (lambda place: b"\x80\x02\x82\x01.", "damaged"),
+    "bytearray": (lambda place: b"\x80\x05\x96" + (1 << 28).to_bytes(8, "little") + b".", "damaged"),
+    # The class itself is given an attribute, that later vocabularies would be read with.
+    "class": (lambda place: b"cvocabulary\nWordVocabulary\n(N}S'__setstate__'\nNstb.", "not a vocabulary"),
 }
 
 
@@ -351,13 +376,17 @@ def test_no_pickle_is_executed(folder: Path, tmp_path: Path, capsys: Any, name: 
     save_released(source)
     made, said = PICKLES[name]
     (source / "vocab.pkl").write_bytes(made(mark))
+    tracemalloc.start()
     assert run(["import", str(source), "-o", str(tmp_path / "out")]) == 1
+    assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    tracemalloc.stop()
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert "vocab.pkl" in line
     assert not mark.exists()
     assert not (tmp_path / "out").exists()
     save_vocabulary(source / "vocab.pkl", words_of(source))
+    assert read_vocabulary(source / "vocab.pkl") == words_of(source)
     if name == "runs":  # the same in the weights
         torch.save({"state_dict": _Runs(mark)}, source / "model.pt")
         assert run(["import", str(source), "-o", str(tmp_path / "out")]) == 1
@@ -411,6 +440,14 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         _change(lambda s: s.update({f"{FIRST}.linear2.bias": torch.zeros(16, dtype=int)})),
         "not weights",
     ),
+    "one number": (
+        _change(lambda s: s.update({f"{FIRST}.linear1.weight": torch.tensor(1.0)})),
+        f"{FIRST}.linear1.weight has 0 dimensions",
+    ),
+    "no width": (
+        _change(lambda s: s.update({f"{FIRST}.self_attn.data_to_kv.weight": torch.zeros(32, 9)})),
+        "data_to_kv.weight is not for 8 heads: 32 by 9",
+    ),
     "no number": (_change(lambda s: s["output_map.bias"].fill_(float("nan"))), "values that are not numbers"),
     "no layers": (
         _change(lambda s: [s.pop(name) for name in list(s) if name.startswith("trafo")]),
@@ -446,6 +483,18 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: Any, name: str) -> None:
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(said, line), line
     assert sorted(each.name for each in tmp_path.iterdir()) == ["source"]
+
+
+@pytest.mark.parametrize("setting", ["heads=4", "activation=gelu", "final_id=-1"])
+def test_the_source_decides_the_configuration(
+    folder: Path, tmp_path: Path, capsys: Any, setting: str
+) -> None:
+    command = ["import", str(folder / "base"), "-o", str(tmp_path / "out"), f"--set=config.{setting}"]
+    assert run(command) == 1
+    assert capsys.readouterr().err == (
+        f"pdtools: config.{setting.split('=')[0]} is read off the source: set only normalize and dropouts\n"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_vocabulary_of_other_tokens_is_refused(tmp_path: Path, capsys: Any) -> None:
@@ -649,3 +698,11 @@ def test_drawn_trees_are_legal_and_have_the_released_probabilities(imported: Any
         n = len(attach)
         said = sum(tokens[:n]) + sum(chosen[:n]) + (tokens[n] if draw.complete else 0)
         assert draw.logprob == pytest.approx(said, abs=1e-4)
+
+
+def test_no_token_that_only_follows_the_end_is_drawn(imported: Any) -> None:
+    model = imported("base", "all")[0].model
+    with torch.no_grad():
+        model.output_bias[model.final_id] = 30.0
+    for draw in sample(model, number=5, max_tokens=4):
+        assert model.final_id not in draw.tokens
