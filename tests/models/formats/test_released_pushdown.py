@@ -33,6 +33,7 @@ from pdtools.cli.main import run
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.formats import import_model
 from pdtools.models.formats.released_pushdown import read_vocabulary
+from pdtools.models.kernels.dropout import Dropout
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
@@ -43,6 +44,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "pushdown": {"d": 16, "layers": 2, "factor": 2},
     "few depths": {"d": 32, "layers": 1, "factor": 4, "depths": 3, "seed": 1},
     "base": {"d": 16, "layers": 2, "factor": 1, "tape": False, "seed": 2},
+    "last layers": {"d": 16, "layers": 3, "depths": 4, "first_tape": 2, "seed": 3},
 }
 NORMALIZED = ("all", "allowed", "open")
 WORDS = (7, 30, 12, 7, 55)
@@ -106,9 +108,9 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
 def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: str) -> None:
     loaded, plain = imported(name, normalize)
     strings = [WORDS[:n] for n in range(1, 6)] + [(7, 30, 9)]
-    found = beam_search(
-        loaded.model, [row_of(loaded, words) for words in strings], beam=AttachmentBeam(50), k_best=50
-    )
+    rows = [row_of(loaded, words) for words in strings]
+    beam = AttachmentBeam(50)
+    found = beam_search(loaded.model, rows, beam=beam, k_best=50, trace=50, structure=True)
     for words, result in zip(strings, found, strict=True):
         joints = {}
         for attach in attachments(len(words), open_only=normalize == "open"):
@@ -120,6 +122,8 @@ def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: st
         assert score == pytest.approx(max(joints.values()), abs=2e-5)
         assert best.tolist() == [0, *max(joints, key=joints.__getitem__), 0]
         assert len(result.prefix_logprobs) == len(words) + 2
+        assert np.isfinite(result.structure).all()
+        assert all(np.isfinite(step.joints).all() for step in result.steps)
         assert [len(each) for each in result.incremental] == list(range(1, len(words) + 3))
         # What a string's beginning has does not depend on what follows.
         longer = beam_search(loaded.model, [row_of(loaded, [*words, 3])], beam=AttachmentBeam(50))[0]
@@ -150,6 +154,7 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
             found.logprobs[:-1],
             atol=1e-5,
         )
+        assert max(len(step.joints) for step in found.steps) <= 2
         last = found.steps[-1]
         assert last.total == pytest.approx(found.marginal, abs=1e-9)
         assert last.joints[0] == pytest.approx(found.derivations[0][0], abs=1e-9)
@@ -162,6 +167,19 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
             known = last.parents < len(before)
             gained = last.joints[known] - found.steps[-2].joints[last.parents[known]]
             np.testing.assert_allclose(last.token_logprobs[known], gained, atol=1e-5)
+
+
+def test_what_follows_a_prefix_is_not_the_end(imported: Any) -> None:
+    model = imported("pushdown", "open")[0].model
+    rows = [np.array([model.root_id, *WORDS[:n], model.eos_id], np.int32) for n in (2, 5, 3)]
+    every, last = (
+        beam_search(model, rows, beam=AttachmentBeam(4), next_tokens=after) for after in ("every", "last")
+    )
+    for whole, end in zip(every, last, strict=True):
+        assert whole.next_logprobs is not None
+        assert end.next_logprobs is not None
+        np.testing.assert_allclose(end.next_logprobs[0], whole.next_logprobs[-1], atol=1e-5)
+        assert end.incremental[-2].tolist() == whole.incremental[-2].tolist()
 
 
 @pytest.mark.parametrize("normalize", NORMALIZED[:2])
@@ -218,6 +236,10 @@ def test_a_text_is_read_as_by_gpt2(folder: Path, tmp_path: Path, text: str, text
     found = ours.encode(sentence)
     if theirs is not None:
         assert found.ids[1:-1].tolist() == [numbers[token] for token in theirs]
+        assert [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)][1:-1] == [
+            token.removeprefix("Ġ") for token in theirs
+        ]
+    assert ours.with_labels(["S"]).encode(sentence).ids.tolist() == found.ids.tolist()
     assert set(found.word[1:-1].tolist()) == set(range(len(sentence.words)))
     assert all(text[a:b] or a == b for a, b in zip(found.starts, found.ends, strict=True))
     assert ours == pickle.loads(pickle.dumps(ours))
@@ -646,7 +668,8 @@ def test_dropout_is_within_the_networks_too() -> None:
     ids = {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 1, "d_model": 16, "d_ff": 32}
     off = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0)
     torch.manual_seed(0)
-    options = {**ids, **off, "head_form": "released", "feed_forward_dropout": 0.5}
+    released = dict.fromkeys(("head_form", "initialization"), "released")
+    options = {**ids, **off, **released, "feed_forward_dropout": 0.5}
     model = build_model("pushdown", make_config("pushdown", options))
     batch = model.pack([(np.array([1, 4, 5, 6, 2]), np.array([0, 1, 2, 2, 0]))])
     torch.manual_seed(1)
@@ -654,6 +677,14 @@ def test_dropout_is_within_the_networks_too() -> None:
     for name in ("token_logprobs", "attach_logprobs"):
         first, second = (getattr(each, name) for each in two)
         assert not torch.allclose(first, second)
+    assert model.head is not None
+    assert model.head.key is not None
+    model.train()
+    for module in model.modules():  # of keys alone
+        if isinstance(module, Dropout) and module is not model.head.key[2]:
+            module.eval()
+    first, second = (model.forward_parts(batch).attach_logprobs for _ in range(2))
+    assert not torch.allclose(first, second)
     still = [model.eval().forward_parts(batch).attach_logprobs for _ in range(2)]
     assert torch.equal(*still)
 
