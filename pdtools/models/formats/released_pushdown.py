@@ -52,7 +52,7 @@ _OPTIONS = {
     "initialization": "released",
 }
 _NORMALIZED = (
-    "attachments are normalised over all tokens before, as released (normalize = all): what illegal ones"
+    "attachments are normalised over all tokens before, as released (normalize = {}): what illegal ones"
     " would have is lost, and p(x) does not sum to 1 (--set config.normalize=allowed: over legal ones)"
 )
 
@@ -94,7 +94,7 @@ def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
 
 def notes(config: TransformerConfig) -> tuple[str, ...]:
     """See :class:`Format`."""
-    return (_NORMALIZED,) if config.normalize == "all" else ()
+    return () if config.normalize == "allowed" else (_NORMALIZED.format(config.normalize),)
 
 
 FORMAT = Format("released-pushdown", "a released Pushdown LM", (WEIGHTS, VOCABULARY), read, notes)
