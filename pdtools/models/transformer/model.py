@@ -296,11 +296,17 @@ class TransformerLM(LanguageModel):
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # EOS always attaches to ROOT, which is no candidate in a sentence: probability 1.
             attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
-            if self.final_id >= 0:  # that attachment, and what follows, count as EOS
+            if (
+                self.final_id >= 0
+            ):  # the next token counts as EOS; so does its attachment, if words depend on it
                 final = torch.full_like(lengths, self.final_id)
                 last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
-                at_end = every[:, :, 0] - self._nll(last, final)[:, None]  # (B, N)
-                token_logprobs = token_logprobs + at_end.masked_fill(~ends, 0)
+                token_logprobs = token_logprobs - self._nll(last, final)[:, None] * ends
+                attached = every[:, :, 0].masked_fill(~ends, 0)
+                if self.words_depend:
+                    token_logprobs = token_logprobs + attached
+                else:
+                    attach_logprobs = attach_logprobs + attached
             attach_best = every.argmax(2)
         return TokenParts(
             token_logprobs=token_logprobs,

@@ -38,6 +38,7 @@ from pdtools.search.attachments.beam import beam_search
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_scorer
+from pdtools.search.strings.scorer import string_logprobs
 from pdtools.tokenization import split_words
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -96,10 +97,12 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
     for row, (words, attach) in enumerate(rows):
         (*tokens, eos, final), chosen = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])
         n = len(words) + 2
+        of_end = (chosen[-1], 0) if loaded.model.words_depend else (0, chosen[-1])
         found = parts.token_logprobs[row, 1:n].numpy()
-        np.testing.assert_allclose(found, [*tokens, eos + chosen[-1] + final], atol=2e-5)
-        np.testing.assert_allclose(parts.attach_logprobs[row, 1 : n - 1].numpy(), chosen[:-1], atol=2e-5)
-        assert not parts.attach_logprobs[row, n - 1 :].any()
+        np.testing.assert_allclose(found, [*tokens, eos + final + of_end[0]], atol=2e-5)
+        found = parts.attach_logprobs[row, 1:n].numpy()
+        np.testing.assert_allclose(found, [*chosen[:-1], of_end[1]], atol=2e-5)
+        assert not parts.attach_logprobs[row, n:].any()
         assert (chosen[-1] == 0) == (normalize == "allowed")
 
 
@@ -126,7 +129,9 @@ def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: st
         assert all(np.isfinite(step.joints).all() for step in result.steps)
         assert [len(each) for each in result.incremental] == list(range(1, len(words) + 3))
         # What a string's beginning has does not depend on what follows.
-        longer = beam_search(loaded.model, [row_of(loaded, [*words, 3])], beam=AttachmentBeam(50))[0]
+        row = row_of(loaded, [*words, 3])
+        (longer,) = beam_search(loaded.model, [row], beam=beam, structure=True)
+        assert np.isfinite(longer.structure).all()
         np.testing.assert_allclose(
             longer.prefix_logprobs[: len(words) + 1], result.prefix_logprobs[:-1], atol=1e-5
         )
@@ -167,6 +172,17 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
             known = last.parents < len(before)
             gained = last.joints[known] - found.steps[-2].joints[last.parents[known]]
             np.testing.assert_allclose(last.token_logprobs[known], gained, atol=1e-5)
+
+
+def test_strings_of_base_models_end_alike_with_shared_prefixes(imported: Any) -> None:
+    loaded, plain = imported("base", "all")
+    rows = [row_of(loaded, WORDS[:n]) for n in (2, 5, 3)] + [row_of(loaded, WORDS)[:-1]]  # one has no end
+    both = [string_logprobs(loaded, rows, share_prefixes=share) for share in (True, False)]
+    for n, shared, alone in zip((2, 5, 3), *both, strict=False):
+        *tokens, eos, final = plain.logprobs(WORDS[:n], loaded.model.eos_id, range(1, n + 1))[0]
+        np.testing.assert_allclose(shared, [*tokens, eos + final], atol=2e-5)
+        np.testing.assert_allclose(alone, shared, atol=2e-5)
+    np.testing.assert_allclose(both[0][3], both[1][3], atol=2e-5)
 
 
 def test_what_follows_a_prefix_is_not_the_end(imported: Any) -> None:
