@@ -136,9 +136,10 @@ def compare_given_trees(
                 rows.append(ours.model.forward_parts(batch))
         merged, before = (row.token_logprobs[0, 1:].numpy() for row in rows)
         worst["tokens"] = max(worst["tokens"], np.abs(merged[:-1] - tokens[:-2]).max(initial=0))
-        worst["ends"] = max(worst["ends"], abs(before[-1] - tokens[-2:].sum()))
-        found = rows[0].attach_logprobs[0, 1:].numpy()
-        worst["attachments"] = max(worst["attachments"], np.abs(found - attachments).max())
+        end = tokens[-2:].sum() + attachments[-1]
+        worst["ends"] = max(worst["ends"], abs(before[-1] - end))
+        found = rows[0].attach_logprobs[0, 1:-1].numpy()
+        worst["attachments"] = max(worst["attachments"], np.abs(found - attachments[:-1]).max(initial=0))
         worst["ends_merged_differ_by"] = max(worst["ends_merged_differ_by"], abs(merged[-1] - before[-1]))
     return {name: float(value) for name, value in worst.items()}
 

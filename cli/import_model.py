@@ -43,7 +43,7 @@ def import_model(
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="A key of the configuration, such as config.normalize=allowed (repeatable).",
+            help="config.normalize=allowed, or a dropout of the configuration (repeatable).",
         ),
     ] = None,
     overwrite: OverwriteOption = False,

@@ -37,9 +37,10 @@ class TokenParts:
 
     Attributes:
         token_logprobs: float (B, N), log p(x_k | x_<k, W_{k-1}), x_k the target at k; for a masked model
-            log p(x_k | the row). 0 where nothing is scored (ROOT, padding).
-        attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS and padding, and
-            everywhere without a head.
+            log p(x_k | the row). 0 where nothing is scored (ROOT, padding). If a token follows EOS
+            (``final_id``), EOS has its log p too, and that of its own attachment if words depend on trees.
+        attach_logprobs: float (B, N), log p(r_k | x_<=k, W_{k-1}); 0 for ROOT, EOS (but see
+            ``token_logprobs``) and padding, and everywhere without a head.
         attach_best: int64 (B, N), the likeliest legal attachment; a shift everywhere without a head.
         n_clamped: int64 (), cells of the tapes deeper than the model's depth table (up to the last word).
         treereg: TreeReg's loss; None if the model has none, or it was not requested.

@@ -85,7 +85,7 @@ class TokenwiseDerivations(Derivations):
         self.state = model.start(rows, length - self.windows, entries)
         self.history = torch.zeros(rows, length, dtype=torch.int32, device=model.device)
         self._next: Tensor | None = None  # int64 (R,), the token whose choice is next
-        self._never = [model.pad_id, model.root_id]
+        self._never = [token for token in (model.pad_id, model.root_id, model.final_id) if token >= 0]
         self.step, self.most_steps = 2, 2 * length
 
     # --- supplied by a kind -------------------------------------------------------------------
@@ -138,7 +138,7 @@ class TokenwiseDerivations(Derivations):
     # --- choice by choice ---------------------------------------------------------------------
 
     def logprobs(self) -> Tensor:
-        """See :meth:`Derivations.logprobs`. The small probabilities of padding and ROOT are lost."""
+        """See :meth:`Derivations.logprobs`. The probabilities of tokens that no string has are lost."""
         if self._next is not None:
             return self.choice_logprobs(self._next, self.legal(self._next)).double()  # (R, C)
         logprobs = self.model.next_token_logprobs(self.state).double()  # (R, V)

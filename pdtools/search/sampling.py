@@ -59,7 +59,8 @@ class Sample:
 def sample(model: LanguageModel, *, number: int, seed: int = 0, max_tokens: int = 200) -> Iterator[Sample]:
     """Draw strings with their derivations from p(x, y).
 
-    Padding and ROOT are never drawn: their small probability is shared among the other tokens.
+    Padding, ROOT and a token that only follows end-of-sentence (``final_id``) are never drawn: their small
+    probability is shared among the other tokens. Log-probabilities end with end-of-sentence.
     Draw i depends only on the seed and on i, so a larger number extends a smaller one's draws.
 
     Args:

@@ -34,9 +34,16 @@ def random_state(
     factor: int = 2,
     depths: int = 50,
     tape: bool = True,
+    first_tape: int = 0,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """A state dict with random weights; buffers and weights without use are in it too."""
+    """A state dict with random weights; buffers and weights without use are in it too.
+
+    Args:
+        n_words, d, layers, factor, depths: its shape.
+        tape: whether it has one, from layer ``first_tape`` on.
+        seed: the seed of the weights.
+    """
     random = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -60,7 +67,7 @@ def random_state(
         ):
             linear(f"{place}.self_attn.{name}", d, outputs)
         state[f"{place}.self_attn.pos_encoding"] = normal(9, d)
-        if tape:
+        if tape and layer >= first_tape:
             state[f"{place}.self_attn.depth_embed.weight"] = normal(depths, d // HEADS) * 2
         linear(f"{place}.linear1", d, factor * d, bias=True)
         linear(f"{place}.linear2", factor * d, d, bias=True)
@@ -152,7 +159,7 @@ class PlainReleased:
         self.d = self.weights["input_embedding.weight"].shape[1]
         self.layers = sum(name.endswith("linear1.bias") for name in self.weights)
         self.n_words = len(self.weights["output_map.bias"]) - 2
-        self.has_tape = "trafo.encoder.layers.0.self_attn.depth_embed.weight" in self.weights
+        self.has_tape = "attachment_head.key_and_stack_info_composer.0.weight" in self.weights
 
     def logprobs(
         self, words: Sequence[int], eos: int, attach: Sequence[int]
@@ -209,7 +216,7 @@ class PlainReleased:
             k, v = self.linear(f"{place}.data_to_kv", x).reshape(HEADS, 2, size).transpose(1, 0, 2)
             distance = self.linear(f"{place}.pos_to_pq", sinusoids(j - i, self.d)).reshape(HEADS, size)
             key = k + distance
-            if self.has_tape:
+            if f"{place}.depth_embed.weight" in self.weights:
                 key = key + self.depth(place, tape[j])
             scores.append((q * key).sum(1) / math.sqrt(size))
             values.append(v)

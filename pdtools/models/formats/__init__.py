@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, write_json
 from pdtools.files.inputs import sha256_file
 from pdtools.hub import name_of_snapshot, snapshot
@@ -19,6 +20,9 @@ from pdtools.models.formats.base import Format, Imported
 from pdtools.models.registry import empty_model, make_config
 
 FORMATS: dict[str, Format] = {form.name: form for form in (released_pushdown.FORMAT,)}
+
+# Keys of the configuration that a user decides; the source decides the others.
+_FREE = re.compile(r"normalize|.*dropout")
 
 __all__ = ["FORMATS", "Format", "Imported", "downloaded", "format_of", "import_model"]
 
@@ -69,17 +73,19 @@ def import_model(
         output: the checkpoint's folder.
         tokenizer: the folder of its tokenizer; by default the source.
         text_style: how words become text for it.
-        options: keys of its configuration that are to differ, such as ``normalize``.
+        options: keys of its configuration that are to differ: ``normalize``, and dropouts.
         provenance: a description of this run; ``training.json`` holds it, and the source's digests.
         overwrite: replace an existing folder.
 
     Raises:
         InputError: for a source or tokenizer that cannot be read as what it should be.
-        PdtoolsError: for options that the weights do not fit.
+        PdtoolsError: for other options, or other values of them.
     """
     form = format_of(source)
     found = form.read(Path(source), Path(tokenizer or source), text_style)
     config = make_config(found.kind, {**found.options, **(options or {})})
+    if fixed := [name for name in options or () if not _FREE.fullmatch(name)]:
+        raise PdtoolsError(f"config.{fixed[0]} is read off the source: set only normalize and dropouts")
     check_shapes(found.kind, config, found.weights, Path(source, form.files[0]))
     record = {
         "format": form.name,

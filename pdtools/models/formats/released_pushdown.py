@@ -13,7 +13,7 @@ import re
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -52,7 +52,7 @@ _OPTIONS = {
     "initialization": "released",
 }
 _NORMALIZED = (
-    "attachments are normalised over all tokens before, as released (normalize = all): what illegal ones"
+    "attachments are normalised over all tokens before, as released (normalize = {}): what illegal ones"
     " would have is lost, and p(x) does not sum to 1 (--set config.normalize=allowed: over legal ones)"
 )
 
@@ -67,7 +67,7 @@ def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
     found = read_state(folder / WEIGHTS)
     n_words, file = len(words), folder / WEIGHTS
     embedding = _get(found, "input_embedding.weight", file)
-    if embedding.ndim != 2 or len(embedding) != n_words + 2:
+    if len(embedding) != n_words + 2:
         raise InputError(
             f"the model has {len(embedding)} tokens, where {VOCABULARY} with {n_words} words needs"
             f" {n_words + 2} (</s> and the start besides)",
@@ -94,7 +94,7 @@ def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
 
 def notes(config: TransformerConfig) -> tuple[str, ...]:
     """See :class:`Format`."""
-    return (_NORMALIZED,) if config.normalize == "all" else ()
+    return () if config.normalize == "allowed" else (_NORMALIZED.format(config.normalize),)
 
 
 FORMAT = Format("released-pushdown", "a released Pushdown LM", (WEIGHTS, VOCABULARY), read, notes)
@@ -132,8 +132,10 @@ def _get(found: Mapping[str, Tensor], name: str, file: Path) -> Tensor:
     if name not in found:
         raise InputError(f"not a released Pushdown LM: {name} is missing", file=file)
     values = found[name]
-    if not values.is_floating_point() or values.layout != torch.strided:
+    if not values.is_floating_point() or values.layout != torch.strided or values.is_meta:
         raise InputError(f"{name} holds {values.dtype}, not weights", file=file)
+    if values.ndim != (1 if name.endswith("bias") or ".norm" in name else 2):
+        raise InputError(f"{name} has {values.ndim} dimensions, unlike a released Pushdown LM's", file=file)
     return values
 
 
@@ -178,14 +180,13 @@ def _converted(found: Mapping[str, Tensor], layers: int, file: Path) -> dict[str
         theirs, ours = f"trafo.encoder.layers.{layer}", f"blocks.{layer}"
         attention = f"{theirs}.self_attn"
         # Keys and values of each head lie together.
-        by_head = take(f"{attention}.data_to_kv.weight")
-        if by_head.ndim != 2 or len(by_head) % (2 * HEADS):
-            raise InputError(f"{attention}.data_to_kv.weight is not for {HEADS} heads", file=file)
+        queries, by_head = take(f"{attention}.data_to_q.weight"), take(f"{attention}.data_to_kv.weight")
+        if len(by_head) % (2 * HEADS) or by_head.shape[1] != queries.shape[1]:
+            shape = " by ".join(map(str, by_head.shape))
+            raise InputError(f"{attention}.data_to_kv.weight is not for {HEADS} heads: {shape}", file=file)
         keys_and_values = by_head.unflatten(0, (HEADS, 2, -1)).transpose(0, 1).flatten(0, 2)
         weights |= {
-            f"{ours}.attention.qkv.weight": torch.cat(
-                [take(f"{attention}.data_to_q.weight"), keys_and_values]
-            ),
+            f"{ours}.attention.qkv.weight": torch.cat([queries, keys_and_values]),
             f"{ours}.attention.output.weight": take(f"{attention}.multi_head_merge.weight"),
             f"{ours}.attention.terms.0.distance_map.weight": _distances(
                 take(f"{attention}.pos_to_pq.weight")
@@ -236,10 +237,14 @@ class _Record:
 
 
 class _Unpickler(pickle._Unpickler):  # in C, a number in a small file could take all memory
+    # Bytearrays too: their memory is taken before they are read.
+    dispatch: ClassVar = dict(pickle._Unpickler.dispatch)
+    del dispatch[pickle.BYTEARRAY8[0]]
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) != _CLASS:
             raise pickle.UnpicklingError(f"{module}.{name}")
-        return _Record
+        return type("_Own", (_Record,), {})  # a pickle can set attributes of a class
 
     def persistent_load(self, _: Any) -> Any:
         raise pickle.UnpicklingError("a persistent id")

@@ -286,21 +286,27 @@ class TransformerLM(LanguageModel):
 
         attach_logprobs = torch.zeros_like(token_logprobs)
         attach_best = torch.arange(batch.tokens.shape[1], device=hidden.device).expand_as(batch.tokens)
-        attached = batch.attached()
         if self.head is not None:
-            legal = view.legal(batch.roots)
+            legal, ends = view.legal(batch.roots), batch.ends(self.eos_id)  # ends: (B, N)
             if self.final_id >= 0:
-                ends = batch.ends(self.eos_id)  # (B, N)
                 to_root = torch.arange(legal.shape[2], device=legal.device) == 0
-                legal, attached = torch.where(ends[:, :, None], to_root, legal), attached | ends
-                final = torch.full_like(lengths, self.final_id)
-                last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
-                token_logprobs = token_logprobs - self._nll(last, final)[:, None] * ends
+                legal = torch.where(ends[:, :, None], to_root, legal)
             seen = stream.plain if self.head_reads_prefix else embedding  # (B, N, D)
             every = self.head.logprobs(hidden, view.arrival, seen, legal, self._head_tape(view))
             chosen = every.gather(2, batch.attach[:, :, None])[:, :, 0]  # (B, N)
             # EOS always attaches to ROOT, which is no candidate in a sentence: probability 1.
-            attach_logprobs = chosen.masked_fill(~attached, 0)
+            attach_logprobs = chosen.masked_fill(~batch.attached(), 0)
+            if (
+                self.final_id >= 0
+            ):  # the next token counts as EOS; so does its attachment, if words depend on it
+                final = torch.full_like(lengths, self.final_id)
+                last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
+                token_logprobs = token_logprobs - self._nll(last, final)[:, None] * ends
+                attached = every[:, :, 0].masked_fill(~ends, 0)
+                if self.words_depend:
+                    token_logprobs = token_logprobs + attached
+                else:
+                    attach_logprobs = attach_logprobs + attached
             attach_best = every.argmax(2)
         return TokenParts(
             token_logprobs=token_logprobs,

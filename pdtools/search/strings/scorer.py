@@ -174,12 +174,20 @@ def string_logprobs(
     if share_prefixes is None:
         share_prefixes = model.device.type == "cpu"
     if share_prefixes:
-        widths = [1] * max(map(len, token_ids), default=0)
-        strings = SortedStrings.of(token_ids)
+        followed = [model.final_id >= 0 and ids[-1] == model.eos_id for ids in token_ids]
+        read = [
+            np.append(ids, np.int32(model.final_id)) if end else ids
+            for ids, end in zip(token_ids, followed, strict=True)
+        ]
+        widths = [1] * max(map(len, read), default=0)
+        strings = SortedStrings.of(read)
         most_entries = entries_that_fit(model, max(1, len(widths)))
         for group in strings.groups(widths, most_entries, max_batch or MOST_ROWS):
             with explained_memory_errors():
                 results.update(zip(group.order, _read_prefixes(model, group), strict=True))
+        for i, end in enumerate(followed):
+            if end:  # the token after end-of-sentence counts as it
+                results[i] = np.append(results[i][:-2], results[i][-2:].sum())
     else:
         for places in length_groups(
             [len(ids) for ids in token_ids],

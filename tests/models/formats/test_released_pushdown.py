@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import pickle
+import tracemalloc
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -31,16 +32,20 @@ from toy_hub import running_hub, use_hub
 from pdtools.cli.main import run
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.formats import import_model
+from pdtools.models.formats.released_pushdown import read_vocabulary
+from pdtools.models.kernels.dropout import Dropout
 from pdtools.search.attachments.beam import beam_search
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
 from pdtools.search.scorer import load_scorer
+from pdtools.search.strings.scorer import string_logprobs
 from pdtools.tokenization import split_words
 
 SHAPES: dict[str, dict[str, Any]] = {
     "pushdown": {"d": 16, "layers": 2, "factor": 2},
     "few depths": {"d": 32, "layers": 1, "factor": 4, "depths": 3, "seed": 1},
     "base": {"d": 16, "layers": 2, "factor": 1, "tape": False, "seed": 2},
+    "last layers": {"d": 16, "layers": 3, "depths": 4, "first_tape": 2, "seed": 3},
 }
 NORMALIZED = ("all", "allowed", "open")
 WORDS = (7, 30, 12, 7, 55)
@@ -90,12 +95,13 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
     with torch.no_grad():
         parts = loaded.model.forward_parts(batch)
     for row, (words, attach) in enumerate(rows):
-        *tokens, eos, final = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])[0]
-        chosen = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])[1]
+        (*tokens, eos, final), chosen = plain.logprobs(words, loaded.model.eos_id, attach[1:-1])
         n = len(words) + 2
+        of_end = (chosen[-1], 0) if loaded.model.words_depend else (0, chosen[-1])
         found = parts.token_logprobs[row, 1:n].numpy()
-        np.testing.assert_allclose(found, [*tokens, eos + final], atol=2e-5)
-        np.testing.assert_allclose(parts.attach_logprobs[row, 1:n].numpy(), chosen, atol=2e-5)
+        np.testing.assert_allclose(found, [*tokens, eos + final + of_end[0]], atol=2e-5)
+        found = parts.attach_logprobs[row, 1:n].numpy()
+        np.testing.assert_allclose(found, [*chosen[:-1], of_end[1]], atol=2e-5)
         assert not parts.attach_logprobs[row, n:].any()
         assert (chosen[-1] == 0) == (normalize == "allowed")
 
@@ -105,9 +111,9 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
 def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: str) -> None:
     loaded, plain = imported(name, normalize)
     strings = [WORDS[:n] for n in range(1, 6)] + [(7, 30, 9)]
-    found = beam_search(
-        loaded.model, [row_of(loaded, words) for words in strings], beam=AttachmentBeam(50), k_best=50
-    )
+    rows = [row_of(loaded, words) for words in strings]
+    beam = AttachmentBeam(50)
+    found = beam_search(loaded.model, rows, beam=beam, k_best=50, trace=50, structure=True)
     for words, result in zip(strings, found, strict=True):
         joints = {}
         for attach in attachments(len(words), open_only=normalize == "open"):
@@ -119,9 +125,13 @@ def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: st
         assert score == pytest.approx(max(joints.values()), abs=2e-5)
         assert best.tolist() == [0, *max(joints, key=joints.__getitem__), 0]
         assert len(result.prefix_logprobs) == len(words) + 2
+        assert np.isfinite(result.structure).all()
+        assert all(np.isfinite(step.joints).all() for step in result.steps)
         assert [len(each) for each in result.incremental] == list(range(1, len(words) + 3))
         # What a string's beginning has does not depend on what follows.
-        longer = beam_search(loaded.model, [row_of(loaded, [*words, 3])], beam=AttachmentBeam(50))[0]
+        row = row_of(loaded, [*words, 3])
+        (longer,) = beam_search(loaded.model, [row], beam=beam, structure=True)
+        assert np.isfinite(longer.structure).all()
         np.testing.assert_allclose(
             longer.prefix_logprobs[: len(words) + 1], result.prefix_logprobs[:-1], atol=1e-5
         )
@@ -149,6 +159,7 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
             found.logprobs[:-1],
             atol=1e-5,
         )
+        assert max(len(step.joints) for step in found.steps) <= 2
         last = found.steps[-1]
         assert last.total == pytest.approx(found.marginal, abs=1e-9)
         assert last.joints[0] == pytest.approx(found.derivations[0][0], abs=1e-9)
@@ -161,6 +172,51 @@ def test_narrow_beams_do_not_depend_on_the_batch(imported: Any, normalize: str, 
             known = last.parents < len(before)
             gained = last.joints[known] - found.steps[-2].joints[last.parents[known]]
             np.testing.assert_allclose(last.token_logprobs[known], gained, atol=1e-5)
+
+
+def test_strings_of_base_models_end_alike_with_shared_prefixes(imported: Any) -> None:
+    loaded, plain = imported("base", "all")
+    rows = [row_of(loaded, WORDS[:n]) for n in (2, 5, 3)] + [row_of(loaded, WORDS)[:-1]]  # one has no end
+    both = [string_logprobs(loaded, rows, share_prefixes=share) for share in (True, False)]
+    for n, shared, alone in zip((2, 5, 3), *both, strict=False):
+        *tokens, eos, final = plain.logprobs(WORDS[:n], loaded.model.eos_id, range(1, n + 1))[0]
+        np.testing.assert_allclose(shared, [*tokens, eos + final], atol=2e-5)
+        np.testing.assert_allclose(alone, shared, atol=2e-5)
+    np.testing.assert_allclose(both[0][3], both[1][3], atol=2e-5)
+
+
+def test_what_follows_a_prefix_is_not_the_end(imported: Any) -> None:
+    model = imported("pushdown", "open")[0].model
+    rows = [np.array([model.root_id, *WORDS[:n], model.eos_id], np.int32) for n in (2, 5, 3)]
+    every, last = (
+        beam_search(model, rows, beam=AttachmentBeam(4), next_tokens=after) for after in ("every", "last")
+    )
+    for whole, end in zip(every, last, strict=True):
+        assert whole.next_logprobs is not None
+        assert end.next_logprobs is not None
+        np.testing.assert_allclose(end.next_logprobs[0], whole.next_logprobs[-1], atol=1e-5)
+        assert end.incremental[-2].tolist() == whole.incremental[-2].tolist()
+
+
+@pytest.mark.parametrize("normalize", NORMALIZED[:2])
+def test_given_trees_end_as_searches_do(imported: Any, tmp_path: Path, normalize: str, capsys: Any) -> None:
+    """Sums over given trees, and perplexities without the end, against the network written out."""
+    loaded, plain = imported("pushdown", normalize)
+    (tmp_path / "trees").write_text("(S (A The) (B (C (D cat) (E saw)) (F dogs)))\n")
+    ids = loaded.tokenizer.encode(split_words("The cat saw dogs", "ptb")).ids
+    assert len(ids) == 6  # a token for each word
+    tokens, chosen = plain.logprobs(ids[1:-1].tolist(), loaded.model.eos_id, [1, 2, 2, 1])
+    trees = SearchOptions(trees=TreesFile.of(tmp_path / "trees"))
+    (score,) = load_scorer(loaded.folder, trees).score(["The cat saw dogs"])
+    assert score.total == pytest.approx(sum(tokens) + sum(chosen), abs=2e-5)
+    assert score.logprobs[-1] == pytest.approx(sum(tokens[-2:]) + sum(chosen[-2:]), abs=2e-5)
+    shards, model = str(tmp_path / "shards"), str(loaded.folder)
+    assert run(["tapes", str(tmp_path / "trees"), "-o", shards, "--tokenizer", model, "-q"]) == 0
+    capsys.readouterr()
+    assert run(["eval-ppl", shards, "--model", model, "--no-marginal", "--json", "-q"]) == 0
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    words = -(sum(tokens[:-2]) + sum(chosen[:-1])) / 4
+    assert np.log(scores["ppl_word_without_eos_joint"]) == pytest.approx(words, abs=1e-5)
 
 
 def test_illegal_attachments_lose_probability_as_released(imported: Any) -> None:
@@ -196,6 +252,10 @@ def test_a_text_is_read_as_by_gpt2(folder: Path, tmp_path: Path, text: str, text
     found = ours.encode(sentence)
     if theirs is not None:
         assert found.ids[1:-1].tolist() == [numbers[token] for token in theirs]
+        assert [text[a:b] for a, b in zip(found.starts, found.ends, strict=True)][1:-1] == [
+            token.removeprefix("Ġ") for token in theirs
+        ]
+    assert ours.with_labels(["S"]).encode(sentence).ids.tolist() == found.ids.tolist()
     assert set(found.word[1:-1].tolist()) == set(range(len(sentence.words)))
     assert all(text[a:b] or a == b for a, b in zip(found.starts, found.ends, strict=True))
     assert ours == pickle.loads(pickle.dumps(ours))
@@ -342,6 +402,9 @@ PICKLES: dict[str, tuple[Callable[[Path], bytes], str]] = {
     "deep": (_deep, "not a vocabulary"),
     "memory": (lambda place: b"\x80\x02]r\xff\xff\xff\x7f.", "not a vocabulary"),
     "extension": (lambda place: b"\x80\x02\x82\x01.", "damaged"),
+    "bytearray": (lambda place: b"\x80\x05\x96" + (1 << 28).to_bytes(8, "little") + b".", "damaged"),
+    # The class itself is given an attribute, that later vocabularies would be read with.
+    "class": (lambda place: b"cvocabulary\nWordVocabulary\n(N}S'__setstate__'\nNstb.", "not a vocabulary"),
 }
 
 
@@ -351,13 +414,17 @@ def test_no_pickle_is_executed(folder: Path, tmp_path: Path, capsys: Any, name: 
     save_released(source)
     made, said = PICKLES[name]
     (source / "vocab.pkl").write_bytes(made(mark))
+    tracemalloc.start()
     assert run(["import", str(source), "-o", str(tmp_path / "out")]) == 1
+    assert tracemalloc.get_traced_memory()[1] < 1 << 27
+    tracemalloc.stop()
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert "vocab.pkl" in line
     assert not mark.exists()
     assert not (tmp_path / "out").exists()
     save_vocabulary(source / "vocab.pkl", words_of(source))
+    assert read_vocabulary(source / "vocab.pkl") == words_of(source)
     if name == "runs":  # the same in the weights
         torch.save({"state_dict": _Runs(mark)}, source / "model.pt")
         assert run(["import", str(source), "-o", str(tmp_path / "out")]) == 1
@@ -411,6 +478,14 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         _change(lambda s: s.update({f"{FIRST}.linear2.bias": torch.zeros(16, dtype=int)})),
         "not weights",
     ),
+    "one number": (
+        _change(lambda s: s.update({f"{FIRST}.linear1.weight": torch.tensor(1.0)})),
+        f"{FIRST}.linear1.weight has 0 dimensions",
+    ),
+    "no width": (
+        _change(lambda s: s.update({f"{FIRST}.self_attn.data_to_kv.weight": torch.zeros(32, 9)})),
+        "data_to_kv.weight is not for 8 heads: 32 by 9",
+    ),
     "no number": (_change(lambda s: s["output_map.bias"].fill_(float("nan"))), "values that are not numbers"),
     "no layers": (
         _change(lambda s: [s.pop(name) for name in list(s) if name.startswith("trafo")]),
@@ -446,6 +521,18 @@ def test_bad_input_is_one_line(tmp_path: Path, capsys: Any, name: str) -> None:
     (line,) = capsys.readouterr().err.splitlines()
     assert re.search(said, line), line
     assert sorted(each.name for each in tmp_path.iterdir()) == ["source"]
+
+
+@pytest.mark.parametrize("setting", ["heads=4", "activation=gelu", "final_id=-1"])
+def test_the_source_decides_the_configuration(
+    folder: Path, tmp_path: Path, capsys: Any, setting: str
+) -> None:
+    command = ["import", str(folder / "base"), "-o", str(tmp_path / "out"), f"--set=config.{setting}"]
+    assert run(command) == 1
+    assert capsys.readouterr().err == (
+        f"pdtools: config.{setting.split('=')[0]} is read off the source: set only normalize and dropouts\n"
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_vocabulary_of_other_tokens_is_refused(tmp_path: Path, capsys: Any) -> None:
@@ -597,7 +684,8 @@ def test_dropout_is_within_the_networks_too() -> None:
     ids = {"vocab_size": 9, "pad_id": 0, "root_id": 1, "eos_id": 2, "layers": 1, "d_model": 16, "d_ff": 32}
     off = dict.fromkeys(("input_dropout", "attention_dropout", "output_dropout"), 0.0)
     torch.manual_seed(0)
-    options = {**ids, **off, "head_form": "released", "feed_forward_dropout": 0.5}
+    released = dict.fromkeys(("head_form", "initialization"), "released")
+    options = {**ids, **off, **released, "feed_forward_dropout": 0.5}
     model = build_model("pushdown", make_config("pushdown", options))
     batch = model.pack([(np.array([1, 4, 5, 6, 2]), np.array([0, 1, 2, 2, 0]))])
     torch.manual_seed(1)
@@ -605,6 +693,14 @@ def test_dropout_is_within_the_networks_too() -> None:
     for name in ("token_logprobs", "attach_logprobs"):
         first, second = (getattr(each, name) for each in two)
         assert not torch.allclose(first, second)
+    assert model.head is not None
+    assert model.head.key is not None
+    model.train()
+    for module in model.modules():  # of keys alone
+        if isinstance(module, Dropout) and module is not model.head.key[2]:
+            module.eval()
+    first, second = (model.forward_parts(batch).attach_logprobs for _ in range(2))
+    assert not torch.allclose(first, second)
     still = [model.eval().forward_parts(batch).attach_logprobs for _ in range(2)]
     assert torch.equal(*still)
 
@@ -649,3 +745,11 @@ def test_drawn_trees_are_legal_and_have_the_released_probabilities(imported: Any
         n = len(attach)
         said = sum(tokens[:n]) + sum(chosen[:n]) + (tokens[n] if draw.complete else 0)
         assert draw.logprob == pytest.approx(said, abs=1e-4)
+
+
+def test_no_token_that_only_follows_the_end_is_drawn(imported: Any) -> None:
+    model = imported("base", "all")[0].model
+    with torch.no_grad():
+        model.output_bias[model.final_id] = 30.0
+    for draw in sample(model, number=5, max_tokens=4):
+        assert model.final_id not in draw.tokens
