@@ -56,14 +56,14 @@ LIST = Path(__file__).with_suffix(".toml")
 
 TOLERANCE, RELATIVE = 1e-5, 4e-7
 ERRORS = 3.0  # Monte-Carlo errors
-# Names of the ends of intervals, of intervals, and of p; p of an exact test is compared exactly.
+# Names of ends of intervals (low, human_low, ...), of intervals, and of p; p of an exact test is exact.
 ENDS = ("low", "high")
-INTERVALS = {"over_items", "over_seeds"}
-P_VALUES = {"p", "p_holm"}
-VERDICTS = ("correct", "outcome", "predicted")
+INTERVALS = ("over_items", "over_seeds", "intervals")
+P_VALUES = {"p", "p_holm", "p_observations"}
+VERDICTS = ("correct", "outcome", "predicted", "chosen", "chosen_given_attachments")
 PARSES = ("tree", "arcs", "parse")
 # Keys that say when, where and how fast; files that hold nothing else, or whose scores are compared.
-NO_RESULTS = {"provenance", "time", "seconds", "tokens_per_second", "peak_memory"}
+NO_RESULTS = {"provenance", "time", "seconds", "tokens_per_second", "loading_share"}
 NO_TABLES = {
     "pdtools.json",
     "run.json",
@@ -145,8 +145,8 @@ def compare_values(
     elif isinstance(one, list) and isinstance(two, list):
         if len(one) != len(two):
             report.differences.append(f"{where}: {len(one)} entries, then {len(two)}")
-        name = re.split(r"[.:]", where)[-1]
-        if name in INTERVALS and len(one) == len(two) == 2 and all(map(_is_number, [*one, *two])):
+        is_interval = bool({*re.split(r"[.:]", where)[-2:]} & {*INTERVALS})
+        if is_interval and len(one) == len(two) == 2 and all(map(_is_number, [*one, *two])):
             allowed = _error_of_ends(one[1] - one[0], rules.samples)
         for index, (a, b) in enumerate(zip(one, two, strict=False)):
             compare_values(report, f"{where}[{index}]", a, b, rules, allowed)
@@ -182,8 +182,9 @@ def compare_mappings(
         if key in changed:
             continue
         allowed = 0.0
-        if key in ENDS and all(_is_number(one.get(end)) for end in ENDS):
-            allowed = _error_of_ends(one["high"] - one["low"], rules.samples)
+        low, high = (re.sub("(low|high)$", end, key) for end in ENDS)
+        if low != high and _is_number(one.get(low)) and _is_number(one.get(high)):
+            allowed = _error_of_ends(one[high] - one[low], rules.samples)
         is_exact = rules.is_exact or "exact" in str(one.get("test", ""))
         if key in P_VALUES and not is_exact and _is_number(one[key]):
             p = min(max(one[key], 1 / rules.samples), 1 - 1 / rules.samples)
@@ -208,11 +209,15 @@ def compare_numbers(
 
 def margin_of(row: Mapping[str, Any]) -> float | None:
     """How far a row's verdict is from the other one, by its scores; None if the row does not say it."""
-    if _is_number(row.get("margin_bits")):
-        return float(row["margin_bits"])
+    for name in ("margin_bits", "lead"):
+        if _is_number(row.get(name)):
+            return float(row[name])
     scores = _scores(row)
     if {"logprob_good", "logprob_bad"} <= scores.keys():
-        return scores["logprob_good"] - scores["logprob_bad"]
+        per = [
+            row[f"tokens_{each}"] if row.get("prediction") == "per_token" else 1 for each in ("good", "bad")
+        ]
+        return scores["logprob_good"] / per[0] - scores["logprob_bad"] / per[1]
     highest = sorted(scores.values(), reverse=True)
     return highest[0] - highest[1] if len(highest) > 1 else None
 
@@ -610,12 +615,14 @@ def _write_reading_times(folder: Path, sentences: Sequence[Sequence[str]]) -> No
 
 
 def _write_task(folder: Path, sentences: Sequence[str]) -> None:
-    """Write pairs of sentences with labels, in the form of GLUE's RTE."""
+    """Write pairs of sentences with labels and with scores, in the form of GLUE's RTE and STS-B."""
     rows = ["index\tsentence1\tsentence2\tlabel"]
     for index in range(16):
         label = "not_entailment" if index % 3 else "entailment"
         rows.append(f"{index}\t{sentences[index]}\t{sentences[2 * index]}\t{label}")
     (folder / "rte.tsv").write_text("\n".join(rows) + "\n")
+    scores = [f"{row.rpartition(chr(9))[0]}\t{index * 7 % 11 / 2}" for index, row in enumerate(rows[1:])]
+    (folder / "stsb.tsv").write_text("\n".join([rows[0].replace("label", "score"), *scores]) + "\n")
 
 
 # The whole
