@@ -63,7 +63,7 @@ P_VALUES = {"p", "p_holm", "p_observations"}
 VERDICTS = ("correct", "outcome", "predicted", "chosen", "chosen_given_attachments")
 PARSES = ("tree", "arcs", "parse")
 # Keys that say when, where and how fast; files that hold nothing else, or whose scores are compared.
-NO_RESULTS = {"provenance", "time", "seconds", "tokens_per_second", "loading_share"}
+NO_RESULTS = {"provenance", "seconds", "tokens_per_second", "loading_share"}
 NO_TABLES = {
     "pdtools.json",
     "run.json",
@@ -370,13 +370,20 @@ def compare_folders(first: Path, second: Path, names: Names) -> Report:
     return report
 
 
+def _for_file(names: Mapping[str, str], file: str) -> dict[str, str]:
+    """The entries of a list that hold for a file: names, or ``file:name`` for one file alone."""
+    every = {name: value for name, value in names.items() if ":" not in name}
+    own = {name.partition(":")[2]: names[name] for name in names if name.startswith(f"{file}:")}
+    return {**every, **own}
+
+
 def compare_files(report: Report, name: str, first: Path, second: Path, names: Names) -> None:
     """Compare two files of the same kind."""
     one, two = read(first), read(second)
     settings = one.get("settings", {}) if isinstance(one, Mapping) else {}
     rules = Rules(
-        renamed=names.renamed,
-        left_out=frozenset(names.left_out),
+        renamed=_for_file(names.renamed, first.name),
+        left_out=frozenset(_for_file(names.left_out, first.name)),
         samples=int(settings.get("bootstrap_samples", settings.get("samples", 1000))),
         is_exact="exact" in str(settings.get("test", "")),
         curves=first.name == "metrics.jsonl",
@@ -435,17 +442,20 @@ class Copy:
     path: Path | None
     digest: str
 
+    def has_run(self, lines: Sequence[str], folder: Path) -> bool:
+        """Look whether the same code has run the same commands in a folder, to their end."""
+        done = folder / "done"
+        return done.exists() and done.read_text() == self._key(lines)
+
+    def _key(self, lines: Sequence[str]) -> str:
+        return json.dumps({"code": self.digest, "commands": list(lines)})
+
     def run(self, lines: Sequence[str], folder: Path) -> str | None:
-        """Run commands in a folder, unless they have been run there by the same code.
+        """Run commands in a folder.
 
         Returns:
             The end of what the first failing command said, or None.
         """
-        key = json.dumps({"code": self.digest, "commands": list(lines)})
-        done = folder / "done"
-        if done.exists() and done.read_text() == key:
-            return None
-        done.unlink(missing_ok=True)
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
         if self.path:
             environment["PYTHONPATH"] = str(self.path)
@@ -455,7 +465,7 @@ class Copy:
             ended = subprocess.run(called, cwd=folder, env=environment, stdout=file, stderr=file, check=False)
         if ended.returncode:
             return " | ".join(log.read_text().splitlines()[-3:])
-        done.write_text(key)
+        (folder / "done").write_text(self._key(lines))
         return None
 
 
@@ -705,15 +715,17 @@ def run_group(
     for side, copy in zip(("first", "second"), copies, strict=True):
         folder = work / side / group.folder
         lines = group.lines(macros, names.commands if side == "second" else None)
-        key = json.dumps({"code": copy.digest, "commands": lines})
-        if not (folder / "done").exists() or (folder / "done").read_text() != key:
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir(parents=True)
-            (folder / "in").symlink_to(work / "inputs")
+        folders.append(folder)
+        if copy.has_run(lines, folder):
+            continue
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "in").symlink_to(work / "inputs")
         if said := copy.run(lines, folder):
             failures.append(f"the {side} copy failed: {said}")
-        folders.append(folder)
     report = Report(differences=failures) if failures else compare_folders(folders[0], folders[1], names)
+    if not report.compared and not failures:
+        report.differences.append("nothing was compared")
     seconds = round(time.monotonic() - began, 1)
     return {"name": group.name, "commands": len(group.lines(macros)), "seconds": seconds, **asdict(report)}
 

@@ -116,7 +116,11 @@ def test_names_that_a_change_gave(same: Any, tmp_path: Path) -> None:
         [{"item": 2, "correct": True}, {"item": 1, "old": 3}],
         [{"item": 1}, {"item": 2, "right": True}],
     )
-    names: Any = {"renamed": {"correct": "right"}, "left_out": {"old": "why"}, "sorted": {"a.json": ["item"]}}
+    names: Any = {
+        "renamed": {"a.json:correct": "right", "b.json:item": "id"},
+        "left_out": {"old": "why"},
+        "sorted": {"a.json": ["item"]},
+    }
     assert compared(same, tmp_path, "a.json", json.dumps(one), json.dumps(two), **names) == (0, 0)
     group = same.Group("dyck", "eval-dyck p.tsv TINY > x.json")
     assert group.lines({"TINY": "--set a\n--set b"}, {"eval-dyck": "eval-formal dyck"}) == [
