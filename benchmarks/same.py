@@ -167,7 +167,9 @@ def compare_mappings(
     pairs = {key: rules.renamed.get(key, key) for key in one if key not in out}
     missing = [f"{key} is missing" for key in pairs.values() if key not in two]
     added = [f"{key} is new" for key in two if key not in {*pairs.values(), *out}]
-    report.differences += [f"{where}: {each}" for each in missing + added]
+    rows = re.sub(r"\[\d+\]", "[*]", where)  # named once for all rows of a table
+    said = [f"{rows}: {each}" for each in missing + added]
+    report.differences += [each for each in said if each not in report.differences]
     renamed_two = {key: two[name] for key, name in pairs.items() if name in two}
     changed = [key for key in VERDICTS if key in renamed_two and one[key] != renamed_two[key]]
     if changed:

@@ -52,7 +52,7 @@ def compared(same: Any, tmp_path: Path, file: str, one: str, two: str, **names: 
         ([PAIR], [{**PAIR, **WRONG}], (0, 1)),
         ([{"margin_bits": 1e-6, "correct": True}], [{"margin_bits": -1e-6, "correct": False}], (1, 0)),
         ([{"correct": True}], [{"correct": False}], (0, 1)),  # no margin
-        ([{"correct": True}], [{"right": True}], (0, 2)),
+        ([{"correct": True}] * 2, [{"right": True}] * 2, (0, 2)),
         ([{"provenance": 1, "a": float("nan")}], [{"provenance": 2, "a": None}], (0, 0)),
     ],
 )
