@@ -210,7 +210,7 @@ def compare_numbers(
 
 
 def margin_of(row: Mapping[str, Any]) -> float | None:
-    """How far a row's verdict is from the other one, by its scores; None if the row does not say it."""
+    """A verdict's distance from the other one, by the scores of its row; None if these do not give it."""
     for name in ("margin_bits", "lead"):
         if _is_number(row.get(name)):
             return float(row[name])
@@ -498,15 +498,23 @@ def drive(lines: Sequence[str]) -> int:
 
 
 def copy_of(name: str, work: Path) -> Copy:
-    """A copy by its name: a commit, a checkout, or a Python executable."""
+    """A copy by its name: a commit, a checkout, or a Python executable.
+
+    Raises:
+        SystemExit: if it is none of these.
+    """
     if Path(name).is_file():
         script = "import pdtools.cli; print(pdtools.__path__[0]); print(pdtools.cli.__path__[0])"
-        found = subprocess.run([name, "-c", script], capture_output=True, text=True, check=True, cwd=work)
-        return Copy(str(Path(name).absolute()), None, _digest(map(Path, found.stdout.split())))
+        python = str(Path(name).absolute())
+        found = subprocess.run([python, "-c", script], capture_output=True, text=True, check=True, cwd=work)
+        return Copy(python, None, _digest(map(Path, found.stdout.splitlines())))
     if Path(name).is_dir():
         source, path = Path(name).resolve(), work / "copies" / f"checkout-{_digest([Path(name).resolve()])}"
     else:
-        commit = _git("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
+        try:
+            commit = _git("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
+        except subprocess.CalledProcessError:
+            raise SystemExit(f"{name}: no commit, checkout or Python executable") from None
         source, path = None, work / "copies" / commit
     if not path.exists():
         made = path.with_suffix(".part")
