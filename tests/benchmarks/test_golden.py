@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-GOLDENS = sorted((REPOSITORY / "tests" / "goldens").iterdir())
+GOLDENS = sorted((REPOSITORY / "tests" / "goldens").glob("*.json"))
 
 
 @pytest.fixture(scope="module")
