@@ -43,8 +43,10 @@ def test_numbers_and_dates(tmp_path: Path) -> None:
     moment = datetime(2026, 5, 1, 6)
     expected = [46143.25, moment, moment, 46143.25, date(2026, 5, 1), time(12), date(1900, 2, 28)]
     assert values(tmp_path, *cells, styles=styles) == expected
-    found = values(tmp_path, *cells[4:5], styles=styles, book='<workbookPr date1904="1"/>')
-    assert found == [date(2030, 5, 2)]
+    later = date(2030, 5, 2)
+    for said, day in {"1": later, "true": later, "0": expected[4], "false": expected[4]}.items():
+        found = values(tmp_path, *cells[4:5], styles=styles, book=f'<workbookPr date1904="{said}"/>')
+        assert found == [day]
     found = values(tmp_path, 3, 0.5, 1e-7, 12345678901234567890, True, '<c t="d"><v>2026-05-01</v></c>')
     assert [*map(repr, found[:5]), found[5]] == [
         *("3", "0.5", "1e-07", "1.2345678901234567e+19", "True"),
