@@ -183,6 +183,18 @@ def test_other_code_does_not_go_on(
     assert len(work.done()) == 4
 
 
+def test_other_code_and_another_commit_of_the_model(
+    tmp_path: Path, work: Doubling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    monkeypatch.setattr("pdtools.jobs.folder.code_digest", lambda: "0123456789ab")
+    interrupt(out, work, 4, settings={"model": {"hub": "toy@1"}})
+    monkeypatch.undo()
+    ways = "(name hf:toy@1 to go on, or resume with the code that began it, or delete it to start again)"
+    with pytest.raises(PdtoolsError, match=re.escape(ways)):
+        make(out, work, Plan(resume=True), settings={"model": {"hub": "toy@2"}})
+
+
 def test_an_unfinished_run_is_not_overwritten_by_mistake(tmp_path: Path, work: Doubling) -> None:
     out = tmp_path / "out"
     interrupt(out, work, 4)

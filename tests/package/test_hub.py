@@ -38,7 +38,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: Path) -> Iterator[Hub]:
     """A hub with the model as ``toy`` and ``lab/toy``, and other files that nothing here reads beside it."""
     files = {each.name: each.read_bytes() for each in folder.iterdir()}
-    others = {"pytorch_model.bin": b"\x80", "onnx/config.json": b"{}", "run_me.py": b"raise SystemExit(9)\n"}
+    others = {"onnx/config.json": b"{}", "run_me.py": b"raise SystemExit(9)\n"}
+    others |= dict.fromkeys(("pytorch_model.bin", "model.pt"), b"\x80")
     with running_hub() as made:
         for name in ("toy", "lab/toy"):
             made.commit(name, {**files, **others})

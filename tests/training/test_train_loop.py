@@ -775,6 +775,7 @@ def test_sentences_longer_than_the_model(toy_train: Path, tmp_path: Path) -> Non
     assert report["counts"]["left_out"] == {"longer than the model's 8 positions": len(too_long)}
     rejects = [json.loads(line) for line in (tmp_path / "run/rejects.jsonl").read_text().splitlines()]
     assert [r["line"] for r in rejects] == [int(shards.ids[i]) for i in too_long]
+    train(toy_train, tmp_path / "run", wanted, on_error="skip", overwrite=True)  # also with excluded ones
     with pytest.raises(InputError, match="no sentences that the model can take"):
         tiny = recipe(options={"positions": "learned", "max_length": 2}, steps=1)
         train(toy_train, tmp_path / "none", tiny, on_error="skip")

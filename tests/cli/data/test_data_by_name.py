@@ -48,6 +48,7 @@ class Server(ThreadingHTTPServer):
         shift: how many bytes further its ranges begin than was asked for.
         most: the bytes of its longest range.
         leads: where it sends who asks, instead of an answer.
+        error: the status of its answers, if they are errors.
         cut: after how many bytes of an answer each connection ends; of the following ones, the next number.
         stall: whether it waits there instead, until it is released.
     """
@@ -58,7 +59,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files: dict[str, bytes] = {}
         self.ranges, self.shift, self.stall = True, 0, threading.Event()
-        self.most, self.leads = 1 << 30, ""
+        self.most, self.leads, self.error = 1 << 30, "", 0
         self.cut: list[int] = []
         self.asked: list[tuple[str, str | None]] = []
         self.stall.set()
@@ -85,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", self.server.leads)
             self.end_headers()
             return
-        if data is None:
-            self.send_error(404)
+        if data is None or self.server.error:
+            self.send_error(self.server.error or 404)
             return
         begin = int(asked.removeprefix("bytes=")[:-1]) if asked and self.server.ranges else 0
         begin += self.server.shift if begin else 0
@@ -229,6 +230,9 @@ def test_a_file_that_is_not_the_one(server: Server, capfd: pytest.CaptureFixture
     assert f"longer than the {len(TREES)} bytes" in failed(capfd, mine)
     del server.files["x.trees"]
     assert "x.trees: HTTP 404 Not Found" in failed(capfd, mine)
+    server.error = 416  # though no range is asked for
+    assert "x.trees: HTTP 416 " in failed(capfd, mine)
+    server.error = 0
     assert os.listdir() == ["mine.toml"]
     server.files["x.trees"] = TREES[:1000]
     assert f"shorter than the {len(TREES)} bytes that it should have" in failed(capfd, mine)

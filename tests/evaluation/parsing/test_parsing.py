@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.parsing.evalb import compare_sentence
 from pdtools.evaluation.parsing.evaluate import (
@@ -276,6 +277,15 @@ def test_a_tree_with_tags_keeps_them() -> None:
         _, found = prepare(one, predicted, "none", counts)
         assert found.split() == wanted.split()
     assert counts.retagged == 1
+
+
+def test_words_with_hyphens_are_no_historical_trees(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nearly all words have hyphens, as where lemmas follow them, but nothing says that these are lemmas."""
+    trees = str(write(tmp_path / "a", *["(S (NP well-being) (VP check-in))"] * 30))
+    assert run(["eval-parse", trees, trees, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["sentences"] == 30
 
 
 def test_verbatim_lines_are_not_looked_into(tmp_path: Path) -> None:
