@@ -110,10 +110,10 @@ def test_given_trees_have_the_released_probabilities(imported: Any, name: str, n
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_wide_beam_sums_over_all_trees(imported: Any, name: str, normalize: str) -> None:
     loaded, plain = imported(name, normalize)
-    strings = [WORDS[:n] for n in range(1, 6)] + [(7, 30, 9)]
+    strings = [(*WORDS, 12)[:n] for n in range(1, 7)] + [(7, 30, 9)]
     rows = [row_of(loaded, words) for words in strings]
-    beam = AttachmentBeam(50)
-    found = beam_search(loaded.model, rows, beam=beam, k_best=50, trace=50, structure=True)
+    beam = AttachmentBeam(132)
+    found = beam_search(loaded.model, rows, beam=beam, k_best=132, trace=132, structure=True)
     for words, result in zip(strings, found, strict=True):
         joints = {}
         for attach in attachments(len(words), open_only=normalize == "open"):
