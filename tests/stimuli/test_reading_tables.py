@@ -143,6 +143,8 @@ def test_several_columns_of_sentences_are_conditions(tmp_path: Path) -> None:
     assert found.new == ("condition",)
     found = read(tmp_path, text.replace("item", "condition"), columns={"sentence": "ambiguous,unambiguous"})
     assert found.new == ("version",)
+    names = {"sentence": "ambiguous,unambiguous", "condition": "item"}  # a condition of another name
+    assert read(tmp_path, text, columns=names).new == ("condition", "version")
     found = read(tmp_path, '"a,b",word\nx y,x\n', columns={"sentence": "a,b", "text": "a,b"})
     assert found.texts == ["x y"]  # a name with a comma; nothing is long that has its text there
 
