@@ -31,6 +31,8 @@ def test_texts(tmp_path: Path) -> None:
     assert values(tmp_path, *shared, "_x005F_x000D_", "_x0000_ _xD83D_ _x00e9_", "", strings=strings) == [
         *("ab\r\ncd", "x", "a\tb", "", "_x000D_", "_x0000_ _xD83D_ é", "")
     ]
+    parts = "<r><t>東</t></r><r><t>京</t></r><rPh><t>トウキョウ</t></rPh>"  # in the cell itself
+    assert values(tmp_path, f'<c t="inlineStr"><is>{parts}</is></c>', "z") == ["東京", "z"]
 
 
 def test_numbers_and_dates(tmp_path: Path) -> None:
@@ -60,6 +62,9 @@ def test_merged_cells_among_blank_rows(tmp_path: Path) -> None:
     merged = '<mergeCells><mergeCell ref="A3:A9"/></mergeCells>'
     book = write_workbook(tmp_path / "t.xlsx", rows, after=merged)
     assert workbook_rows(str(book))[0] == [[None] * 2, HEADER, [1, "x"], [None] * 2, [1, "y"]]
+    wide = '<mergeCells><mergeCell ref="B2:C2"/></mergeCells>'  # a name above two columns
+    book = write_workbook(tmp_path / "t.xlsx", rows_of([None], HEADER, [1, "x", "y"]), after=wide)
+    assert workbook_rows(str(book))[0] == [[None] * 3, [*HEADER, "word"], [1, "x", "y"]]
 
 
 def test_as_openpyxl_reads_them(tmp_path: Path) -> None:

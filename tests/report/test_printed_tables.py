@@ -557,6 +557,12 @@ def test_differences_that_would_be_0_have_digits(
     assert printers.digits_of_difference(pair, 2) == digits
 
 
+def test_intervals_of_large_numbers_have_few_digits() -> None:
+    """Also below 0, where differences of perplexities may be."""
+    assert printers._bounds((-2.5e9, 2.5e9), 2, "+") == "[-2.5e+09, +2.5e+09]"
+    assert printers._bounds((-1e9, 3.0), 2) == "[-1000000000.00, 3.00]"
+
+
 def test_effects(capsys: pytest.CaptureFixture[str]) -> None:
     """People's effect first, then each model's, at each place; a table for each contrast."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 import zipfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from toy_workbooks import rows_of, write_workbook
@@ -21,7 +23,7 @@ from pdtools.files.sheets import read_sheet
 from pdtools.files.workbooks import workbook_rows
 from pdtools.report.view.stimuli import stimuli_page
 from pdtools.stimuli.sentences import Stimuli, read_stimuli
-from pdtools.stimuli.written import new_columns, sheet_of_pandas
+from pdtools.stimuli.written import Made, new_columns, sheet_of_pandas, write
 
 WIDE = "item,condition,sentence\n1,a,The dog | that ran | barks.\n1,b,The dog | | barks.\n"
 LONG = (
@@ -143,6 +145,8 @@ def test_several_columns_of_sentences_are_conditions(tmp_path: Path) -> None:
     assert found.new == ("condition",)
     found = read(tmp_path, text.replace("item", "condition"), columns={"sentence": "ambiguous,unambiguous"})
     assert found.new == ("version",)
+    names = {"sentence": "ambiguous,unambiguous", "condition": "item"}  # a condition of another name
+    assert read(tmp_path, text, columns=names).new == ("condition", "version")
     found = read(tmp_path, '"a,b",word\nx y,x\n', columns={"sentence": "a,b", "text": "a,b"})
     assert found.texts == ["x y"]  # a name with a comma; nothing is long that has its text there
 
@@ -270,6 +274,7 @@ def test_decimal_commas_become_points_where_semicolons_stand_between_cells(tmp_p
         ("item sentence", ['"So, he ran"', "So, a dog"], ['"So, he ran"', "So, a dog"], False),
         ("item sentence", ['"Go away!"', 'The 5" disk'], ['"Go away!"', 'The 5" disk'], False),
         ('"item" "sentence"', [r'"He said \"no\""', '"A dog"'], ['He said "no"', "A dog"], False),  # R
+        ('\n"item" "sentence"', ['"He ran"', '"A dog"'], ["He ran", "A dog"], False),  # below a blank line
         ("item sentence", ['""', "A dog"], ["", "A dog"], False),
     ],
 )
@@ -283,6 +288,15 @@ def test_quotes_of_programs_in_tabs(
     assert found.form.startswith(
         "TSV, quotes around cells with commas are taken for" if is_noted else "TSV, w"
     )
+
+
+def test_numbers_as_they_are_written(tmp_path: Path) -> None:
+    """Eight decimals, without the sign of what is 0 in these."""
+    sheet = read(tmp_path, "sentence\n" + "a\n" * 4).sheet
+    made = Made(sheet, np.arange(4), {"surprisal": [-1e-12, -2.0, 1 / 3, math.nan], "unknown": [0.0] * 4})
+    write(made, str(tmp_path / "o.csv"))
+    cells = [line.split(",")[1] for line in (tmp_path / "o.csv").read_text().splitlines()[1:]]
+    assert cells == ["0.00000000", "-2.00000000", "0.33333333", ""]
 
 
 def test_apostrophes_after_backslashes(tmp_path: Path) -> None:

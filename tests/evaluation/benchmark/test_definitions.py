@@ -657,6 +657,11 @@ def test_two_sets_in_one_archive_are_refused(tmp_path: Path) -> None:
         (tmp_path / folder / "eng" / "data.tsv").write_text("good\tbad\na\tb\n")
     with pytest.raises(InputError, match=r"two sets in it: .*a/eng/data.tsv and .*b/eng/data.tsv"):
         Items(tmp_path, benchmark(files="*/data.tsv"))
+    files = ["*/eng/data.tsv", "other.tsv"]  # the longer one tells them apart
+    deep = benchmark(files=files, levels={"all": "all"})
+    assert [item.file for item in Items(tmp_path, deep)] == [
+        str(tmp_path / folder / "eng" / "data.tsv") for folder in ("a", "b")
+    ]
 
 
 # --- as others publish them -------------------------------------------------------------------

@@ -120,6 +120,15 @@ def test_precedence(formula: str, value: bool) -> None:
     assert Formula.parse(formula).holds(lookup) is value
 
 
+def test_margins_of_impossible_regions() -> None:
+    """Two of them differ by nothing; one is infinitely more surprising than what is possible."""
+    expected = {">": (0.0, math.inf), "<": (0.0, -math.inf), "=": (-0.0, -math.inf)}
+    for symbol, margins in expected.items():
+        for right, margin in zip((math.inf, 1.0), margins, strict=True):
+            formula = Formula.parse(f"(1;%a%) {symbol} (1;%b%)")
+            assert formula.margin(lambda _, name, right=right: math.inf if name == "a" else right) == margin
+
+
 @pytest.mark.parametrize(
     ("formula", "column", "says"),
     [

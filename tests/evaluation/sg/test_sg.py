@@ -348,10 +348,13 @@ def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path
     """Their items have the same names and formulas."""
     other = suite()
     other["items"][0]["conditions"][0]["regions"][0]["content"] += "x"
-    for name, contents in (("one", suite()), ("other", other)):
+    twice = suite()
+    twice["predictions"] *= 2
+    for name, contents in (("one", suite()), ("other", other), ("twice", twice)):
         found = evaluate_sg(read_suites(write(tmp_path / f"{name}.json", contents)), word_scorer())
         write_results(tmp_path / name, found, {})
-    assert compare_runs(tmp_path / "one", tmp_path / "one")["notes"] == []
+    for name in ("one", "twice"):  # second predictions are no items that are left out
+        assert compare_runs(tmp_path / name, tmp_path / name)["notes"] == []
     with pytest.raises(InputError, match="other: results of other sentences than .*one"):
         compare_runs(tmp_path / "one", tmp_path / "other")
 
