@@ -116,6 +116,8 @@ def test_padding_needs_no_mask(folders: dict[str, Path], kind: str) -> None:
             torch.testing.assert_close(model(ids, attention_mask=mask).logits, expected)
         alone = model(ids[:1, 3:]).logits
         torch.testing.assert_close(expected[:1, 3:], alone)
+        with_nothing = torch.cat([ids, torch.zeros_like(ids[:1])])  # a row of padding alone
+        torch.testing.assert_close(model(with_nothing).logits[:3], expected)
         assert not expected[ids == 0].any()
         for mask in (None, torch.ones(1, 5, dtype=torch.int64)):
             with pytest.raises(PdtoolsError, match="padding tokens in a text"):

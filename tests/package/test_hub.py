@@ -139,6 +139,14 @@ def test_weights_in_several_files(served: Hub, folder: Path) -> None:
     assert (found / "model-00001-of-00002.safetensors").is_file()
 
 
+def test_files_of_another_program_are_whole_with_all(served: Hub) -> None:
+    served.commit("lab/released", {"model.pt": b"a", "vocab.pkl": b"b"})
+    found = hub.snapshot("hf:lab/released", files=hub.IMPORTED)
+    (found / "vocab.pkl").unlink()
+    assert hub.snapshot(f"hf:lab/released@{found.name}", files=hub.IMPORTED) == found
+    assert (found / "vocab.pkl").is_file()
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

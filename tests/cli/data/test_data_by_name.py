@@ -32,6 +32,7 @@ from pdtools.datasets import bundled, read_dataset
 from pdtools.evaluation.benchmark.from_toml import bundled as bundled_benchmarks
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files
+from pdtools.files.download import download
 from pdtools.files.locks import locked
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -220,6 +221,16 @@ def test_a_broken_connection(server: Server, ranges: bool, capfd: pytest.Capture
     assert server.asked[-1] == ("x.trees", "bytes=300000-" if ranges else None)
     assert Path("mine/x.trees").read_bytes() == TREES
     assert not Path("mine.download").exists()
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_bytes_that_come_again_are_counted_once(server: Server, ranges: bool, tmp_path: Path) -> None:
+    server.files["x"], server.ranges, server.cut = TREES, ranges, [300_000]
+    counts: list[int] = []
+    digest = hashlib.sha256(TREES).hexdigest()
+    download(f"{server.url}x", tmp_path, size=len(TREES), sha256=digest, progress=counts.append)
+    assert sum(counts) == len(TREES)
+    assert (min(counts) == -300_000) != ranges
 
 
 def test_a_file_that_is_not_the_one(server: Server, capfd: pytest.CaptureFixture[str]) -> None:

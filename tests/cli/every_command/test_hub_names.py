@@ -47,6 +47,7 @@ def test_one_line_says_what_to_write(command: str, name: str, capsys: pytest.Cap
     ("name", "meant"),
     [
         ("English", "english"),
+        ("ENGLISH_BASE", "english-base"),
         ("english_base", "english-base"),
         ("enlgish-base", "english-base"),
         ("demobase", "demo-base"),

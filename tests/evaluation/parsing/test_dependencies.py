@@ -210,6 +210,7 @@ def test_semantic_dependencies(tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         (conllu("a 0"), conllu("b 0"), "predicted.conllu:1: the words are others than in "),
         (conllu("a 0") * 2, conllu("a 0") + conllu("ab 0"), "predicted.conllu:3: the words are others than"),
+        (conllu("a 0") * 2, conllu("a 0") + conllu("b 0"), "predicted.conllu:3: the words are others than"),
         (conllu("a 0") * 2, conllu("a 0"), "predicted.conllu:1: the words are others than"),
         (conllu("a 2", "b 1"), conllu("a 0", "b 1"), "gold.conllu:1: the heads form a cycle"),
         (conllu("a 0", "b 2"), conllu("a 0", "b 1"), "gold.conllu:1: word 2 is its own head"),

@@ -185,6 +185,8 @@ TABBED = [
         "singt  singen  VVFIN -- HD 501",
         "#501\t\t--\tS\t\t--\t--\t0",
     ),
+    (4, "Sie\t\tPPER\t\tSB\t501\t", "singt\t\tVVFIN\t\tHD\t501\t\t", "#501\t\tS\t\t\t0\t"),
+    (3, "Sie\tPPER\t\tSB\t501\t", "singt\tVVFIN\t\t\t501\t", "#501\tS\t\t--\t0\t"),
     (3, "Sie\tPPER\t\tSB\t501", "singt\tVVFIN\t\t\t501", "#501\tS\t\t--\t0"),
     (3, "Sie\t\t\tPPER\t--\tSB\t\t501", "singt\t\tVVFIN\t--\tHD\t501", "#501\t\t\tS\t--\t--\t0"),
 ]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, form_of
+from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, base, form_of
 from trees.forms.reading import read_file
 
 
@@ -192,6 +192,12 @@ def test_semantic_dependencies(file: Path, text: str) -> None:
         "graphs with crossing arcs": 1,
     }
     assert form_of(str(file)).name == "sdp"  # type: ignore[union-attr]
+
+
+def test_a_graph_with_many_crossing_arcs_is_counted_once() -> None:
+    counts: Counter[str] = Counter()
+    assert base.graph_of(6, [(1, 4), (2, 5), (3, 6)], counts).n_crossings == 3
+    assert counts["graphs with crossing arcs"] == 1
 
 
 @given(st.data(), st.integers(1, 5), st.booleans())
