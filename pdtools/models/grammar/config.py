@@ -75,6 +75,7 @@ class PlmConfig(ActionModelConfig):
     n_labels: int
     max_open: int = 50
     normalize: Normalize = "allowed"
+    normalizes_actions = True
 
     @classmethod
     def _counts(cls) -> tuple[str, ...]:
