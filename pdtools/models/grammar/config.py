@@ -75,7 +75,6 @@ class PlmConfig(ActionModelConfig):
     n_labels: int
     max_open: int = 50
     normalize: Normalize = "allowed"
-    normalizes_actions = True
 
     @classmethod
     def _counts(cls) -> tuple[str, ...]:
@@ -148,6 +147,13 @@ class DependencyGrammarConfig(ActionModelConfig):
 
     max_open: int = 100
     lift: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.normalize != "allowed":
+            raise bad_config(
+                f"its actions are normalised over those allowed, not normalize {self.normalize!r}"
+            )
 
     @property
     def relative_to(self) -> Literal["places", "depths"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from pdtools.models.base import Layout, Objective
 from pdtools.models.derivations import DerivationKind
@@ -105,7 +105,6 @@ class TransformerConfig:
     attachment_head: bool = False
     head_form: HeadForm = "paper"
     normalize: Normalize = "allowed"
-    normalizes_actions: ClassVar[bool] = False  # whether normalize is of actions, not of attachments
     final_id: int = -1
     layout: Layout = "sentence"
     window_roots: Roots = "default"
@@ -152,9 +151,8 @@ class TransformerConfig:
                 raise bad_config(f"{name} must be above 0, not {getattr(self, name)}")
         if self.attachment_head and (self.objective == "masked" or self.as_released):
             raise bad_config("an attachment head needs the causal objective, and no as_released")
-        is_released = self.attachment_head and self.head_form == "released"
-        if self.normalize != "allowed" and not (is_released or self.normalizes_actions):
-            raise bad_config(f'normalize {self.normalize!r} needs an attachment head of head_form "released"')
+        if self.normalize != "allowed" and self.head_form != "released" and self.attachment_head:
+            raise bad_config(f'normalize {self.normalize!r} needs head_form "released"')
         if self.head_form == "released" and self.d_ff % self.d_model:
             raise bad_config(f"the released head needs d_ff to be a multiple of d_model ({self.d_model})")
         if (self.head_form == "released" or self.final_id >= 0) and self.layout == "window":

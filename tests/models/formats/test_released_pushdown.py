@@ -710,7 +710,7 @@ def test_dropout_is_within_the_networks_too() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"normalize": "all"}, "normalize 'all' needs an attachment head of head_form \"released\""),
+        ({"normalize": "all"}, "normalize 'all' needs head_form \"released\""),
         ({"normalize": "some"}, "normalize must be one of allowed, all, open, not 'some'"),
         (
             {"head_form": "released", "d_ff": 24},
