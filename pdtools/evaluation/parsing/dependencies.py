@@ -99,7 +99,7 @@ class Words:
                 found[first + dependent - 1].add(place[head])
 
     def without_tokens(self) -> Words:
-        """The same, each word a token of its own, in lower case."""
+        """These sentences with each word as a token of its own, in lower case."""
         ends = list(accumulate(map(len, self.forms)))
         starts = [end - len(form) for end, form in zip(ends, self.forms, strict=True)]
         return replace(self, starts=starts, ends=ends, is_part=[False] * len(self), tokens=self.forms)
