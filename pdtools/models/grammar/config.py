@@ -152,7 +152,7 @@ class DependencyGrammarConfig(ActionModelConfig):
         super().__post_init__()
         if self.normalize != "allowed":
             raise bad_config(
-                f"a dependency grammar has no normalize, its actions are normalised over those allowed: not {self.normalize!r}"
+                f"a dependency grammar normalises over allowed actions, not with normalize {self.normalize!r}"
             )
 
     @property
