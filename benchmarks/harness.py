@@ -20,7 +20,7 @@ from typing import Any
 
 from comparison import REPOSITORY
 
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Item, Items
 from pdtools.search import load_scorer
@@ -85,7 +85,7 @@ def compare(name: str, source: str, model: str, limit: int | None, folder: Path)
     documents = [choices(item) for item in items]
     # The harness reads a beginning-of-sentence token where there is no context, and none before a context.
     scorer = load_scorer(model, bos=not any(document["context"] for document in documents))
-    rows = evaluate_benchmark(items, scorer).table("items").to_pylist()
+    rows = evaluate_items(items, scorer).table("items").to_pylist()
     main = [row for row in rows if row["prediction"] == 1]
     theirs, accuracy = harness(documents, model, folder)
     pairs = [

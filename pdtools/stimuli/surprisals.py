@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.outcomes import regions_of
 from pdtools.evaluation.external.word_alignment import is_unknown
-from pdtools.evaluation.sg.evaluate import regions_of
 from pdtools.files import Rejects
 from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import DOCUMENT, Context, joined, parts_of, with_documents

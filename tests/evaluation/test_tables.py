@@ -25,15 +25,14 @@ from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Sco
 from pdtools.evaluation.comparison.many import GroupRuns, ManyComparison
 from pdtools.evaluation.comparison.overview import OverviewScore
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.scores import CONVENTIONS
+from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.evaluations import (
-    print_blimp,
     print_comparison,
     print_many,
     print_overview,
     print_parse,
     print_perplexity,
-    print_sg,
     print_sg_runs,
 )
 from pdtools.report.formal.dyck import print_closing
@@ -126,12 +125,13 @@ SUITES = tuple(words("s", 22, 21, 20, *[16] * 31))  # reflexive_orc_masc, subord
 
 
 def blimp_results(*, named: bool = True) -> Results:
-    by_paradigm = {name: {"pairs": 1000, "scored": 1000, "ties": 0} for name in PARADIGMS}
     rows = [
         {
             "paradigm": name,
             "phenomenon": PHENOMENA[i % 12] if named else None,
             "field": "syntax_semantics" if named else None,
+            "prediction": 1,
+            "outcome": "right",
         }
         for i, name in enumerate(PARADIGMS)
     ]
@@ -139,13 +139,14 @@ def blimp_results(*, named: bool = True) -> Results:
     return Results(
         scores={
             "overall": 0.8,
-            "overall_per_token": 1.0,
+            "mean_of_items": 1.0,
+            "by_prediction": {"main": 0.8, "per_token": 1.0},
             "by_field": {"syntax_semantics": 1.0} if named else {},
             "by_phenomenon": dict.fromkeys(phenomena, 1.0),
             "by_paradigm": dict.fromkeys(PARADIGMS, 1.0),
         },
-        counts={"pairs": 67000, "pairs_scored": 67000, "ties": 1234, "by_paradigm": by_paradigm},
-        settings={},
+        counts={"items": 67000, "items_scored": 67000, "ties": 1234},
+        settings={"task": "blimp"},
         tables={"items": pa.Table.from_pylist(rows)},
     )
 
@@ -157,7 +158,13 @@ def sg_results() -> Results:
         "by_suite": dict.fromkeys(SUITES, 1.0),
         "by_prediction": {SUITES[0]: {"1": 1.0, "2": 0.5}},
     }
-    return Results(scores=scores, counts={}, settings={})
+    rows = [
+        {"suite": name, "circuit": CIRCUITS[i % 6], "prediction": 1, "outcome": "right"}
+        for i, name in enumerate(SUITES)
+    ]
+    counts = {"items": 800, "items_scored": 800, "ties": 0}
+    tables = {"items": pa.Table.from_pylist(rows)}
+    return Results(scores=scores, counts=counts, settings={"task": "sg"}, tables=tables)
 
 
 def sg_runs() -> Results:
@@ -273,11 +280,11 @@ def headlines() -> list[OverviewScore]:
 
 
 SHOWN: dict[str, Callable[[], None]] = {
-    "eval-blimp": lambda: print_blimp(blimp_results()),
-    "eval-blimp --details": lambda: print_blimp(blimp_results(), details=True),
-    "eval-blimp own pairs": lambda: print_blimp(blimp_results(named=False)),
-    "eval-sg": lambda: print_sg(sg_results()),
-    "eval-sg --details": lambda: print_sg(sg_results(), details=True),
+    "eval-blimp": lambda: print_benchmark(blimp_results()),
+    "eval-blimp --details": lambda: print_benchmark(blimp_results(), details=True),
+    "eval-blimp own pairs": lambda: print_benchmark(blimp_results(named=False)),
+    "eval-sg": lambda: print_benchmark(sg_results()),
+    "eval-sg --details": lambda: print_benchmark(sg_results(), details=True),
     "eval-sg --from-items": lambda: print_sg_runs(sg_runs()),
     "eval-ppl": lambda: print_perplexity(perplexity_results()),
     "eval-parse": lambda: print_parse(parse_results()),

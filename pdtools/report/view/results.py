@@ -154,7 +154,10 @@ def _joined(
         if record.outcomes:
             read_items(each.items, each.folder, record.outcomes)
         drawing.check(each.items, each.folder)
-        frames.append(each.items.to_pandas().set_index(key))
+        frame = each.items.to_pandas()
+        if "prediction" in key:  # of predictions that only compare another score, the first
+            frame = frame.drop_duplicates([name for name in (*key, "formula") if name != "prediction"])
+        frames.append(frame.set_index(key))
         if not frames[-1].index.is_unique:
             raise InputError(f"items: two with the same {', '.join(key)}", file=each.folder)
     joined = frames[0].add_suffix("@0")

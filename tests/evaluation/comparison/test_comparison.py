@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from wide_items import pair_tables
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
@@ -25,19 +26,17 @@ def blimp(folder: Path, correct: dict[str, list[bool | None]], good: str = "He i
     rows = [
         {
             "paradigm": paradigm,
-            "pair": str(i),
+            "item": str(i),
             "phenomenon": "agreement",
             "field": "syntax",
-            "sentence_good": f"{good} {paradigm} {i}",
-            "sentence_bad": "He are .",
+            "good": f"{good} {paradigm} {i}",
+            "bad": "He are .",
             "correct": value,
         }
         for paradigm, values in correct.items()
         for i, value in enumerate(values)
     ]
-    results = Results(
-        scores={}, counts={}, settings={"task": "blimp"}, tables={ITEMS: pa.Table.from_pylist(rows[::order])}
-    )
+    results = Results(scores={}, counts={}, settings={"task": "blimp"}, tables=pair_tables(rows[::order]))
     write_results(folder, results, {"command": []}, overwrite=True)
     return folder
 
@@ -212,9 +211,9 @@ def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:
     a = blimp(tmp_path / "a", {"one": [True]})
     with pytest.raises(PdtoolsError, match="results of another evaluation than"):
         compare_runs(a, sg(tmp_path / "sg", {"s": [True]}))
-    with pytest.raises(PdtoolsError, match="only one has one 1"):
+    with pytest.raises(PdtoolsError, match="only one has one 1 1"):
         compare_runs(a, blimp(tmp_path / "b", {"one": [True, True]}))
-    with pytest.raises(PdtoolsError, match="item one 0 is not the same"):
+    with pytest.raises(PdtoolsError, match="item one 0 1 is not the same"):
         compare_runs(a, blimp(tmp_path / "c", {"one": [True]}, good="They are ."))
     with pytest.raises(PdtoolsError, match="no item that both"):
         compare_runs(a, blimp(tmp_path / "d", {"one": [None]}))
