@@ -13,7 +13,7 @@ import pyarrow as pa
 from wide_items import pair_tables
 
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
-from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
+from pdtools.inspection.trace import Hypothesis, Parse, Trace, TraceStep
 
 
 def random_attachments(n: int, rng: np.random.Generator) -> list[int]:
@@ -32,7 +32,7 @@ def random_trace(words: Sequence[str], seed: int, hypotheses: int = 3) -> Trace:
     n = len(words)
     derivations = [random_attachments(n, rng) for _ in range(hypotheses)]
     steps = tuple(
-        Step(
+        TraceStep(
             position=k,
             kept=hypotheses + 1,
             hypotheses=tuple(
