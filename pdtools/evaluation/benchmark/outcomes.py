@@ -13,6 +13,7 @@ from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Results, mean
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.spans import read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,8 +75,8 @@ Parts = Mapping[str, "Part | Unscorable"]
 def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     """The score of a string's scored part, from the score of the whole.
 
-    After a context, a token that reaches beyond the context belongs to the scored part, as does the blank
-    before it. The end of the sentence is scored only in whole strings.
+    After a context, the tokens that reach beyond it are scored (:mod:`pdtools.search.spans`). The end of the
+    sentence is scored only in whole strings.
     """
     if isinstance(score, Unscorable):
         return score
@@ -87,15 +88,10 @@ def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     rows = list(zip(score.tokens, score.starts, score.ends, nats, strict=True))
     logprob = score.total
     if string.start is not None:
-        spans = list(zip(score.starts, score.ends, strict=True))[: len(score.tokens) - score.eos]
-        taken = [
-            i
-            for i, (start, end) in enumerate(spans)
-            if end > string.start or start == end == string.start  # a lone blank may have nothing left
-        ]
-        if not (taken and string.scored):
+        read = read_spans(score, [(string.start, len(score.text))], "reach", line_feeds=True)
+        if not (len(read.rows) and string.scored):
             return Unscorable(score.text, _NOTHING)
-        logprob, rows = float(score.logprobs[taken].sum()), [rows[i] for i in taken]
+        logprob, rows = float(read.sum(score.logprobs)[0]), [rows[i] for i in read.rows.tolist()]
     return Part(logprob, len(rows), score.dropped, as_read, text, rows)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -17,6 +16,7 @@ from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
 from pdtools.search.adaptive_beam import Compared, Comparer, Width
 from pdtools.search.scores import Beginning, Unscorable
+from pdtools.search.spans import read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -96,22 +96,6 @@ def present(condition: Condition, text_style: str | None) -> Presented:
     return Presented(sentence=sentence, spans=tuple(spans))
 
 
-def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
-    """The region of each token: the region of its first character that is no space.
-
-    Args:
-        text, spans, starts: see :func:`region_surprisals`.
-    """
-    filled = [i for i, (start, end) in enumerate(spans) if end > start]
-    begins = [spans[i][0] for i in filled]
-    found = []
-    for start in starts:
-        while start < len(text) and text[start].isspace():
-            start += 1
-        found.append(filled[max(0, bisect_right(begins, start) - 1)])
-    return found
-
-
 def present_needed(item: Item, formulas: Iterable[Formula], text_style: str | None) -> list[Presented]:
     """The sentences of an item, see :func:`present`, with the regions that formulas need."""
     regions = [region for formula in formulas for region in formula.regions]
@@ -123,47 +107,18 @@ def present_needed(item: Item, formulas: Iterable[Formula], text_style: str | No
     return found
 
 
-def region_surprisals(
-    text: str,
-    spans: Sequence[tuple[int, int]],
-    starts: Sequence[int],
-    surprisals: Sequence[float],
-    eos: float | None = None,
-    dropped: float | None = None,
-    needed: int | None = None,
-) -> RegionSurprisals:
-    """Sum token surprisals by region (:func:`regions_of`).
-
-    Args:
-        text: the sentence that all offsets refer to.
-        spans: start and end of each region in it.
-        starts: the beginning of each token.
-        surprisals: one for each token, in the unit wanted.
-        eos: the surprisal of end-of-sentence; None if it is not counted.
-        dropped: see :class:`RegionSurprisals`.
-        needed: see :class:`Presented`.
-    """
-    found: list[list[float]] = [[] for _ in spans]
-    for region, surprisal in zip(regions_of(text, spans, starts), surprisals, strict=True):
-        found[region].append(surprisal)
-    return RegionSurprisals(
-        regions=tuple(
-            math.fsum(values) if needed is None or i < needed else None for i, values in enumerate(found)
-        ),
-        eos=eos,
-        tokens=tuple(len(v) for v in found),
-        dropped=dropped,
-    )
-
-
 def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
     """Region surprisals, in bits, of a sentence with a score."""
     if score.text != presented.sentence.text:
         raise PdtoolsError(f"the scorer changed the sentence {presented.sentence.text!r} into {score.text!r}")
-    bits = [-float(x) / math.log(2) for x in score.logprobs]
-    eos = bits.pop() if score.eos else None
-    starts = score.starts[: len(bits)]
-    return region_surprisals(score.text, presented.spans, starts, bits, eos, score.dropped, presented.needed)
+    read, needed = read_spans(score, presented.spans, "visible"), presented.needed
+    bits = (read.surprisal() / math.log(2)).tolist()
+    return RegionSurprisals(
+        regions=tuple(x if needed is None or i < needed else None for i, x in enumerate(bits)),
+        eos=-float(score.logprobs[-1]) / math.log(2) if score.eos else None,
+        tokens=tuple(read.n_tokens.tolist()),
+        dropped=score.dropped,
+    )
 
 
 def _region_values(

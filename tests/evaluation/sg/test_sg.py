@@ -26,7 +26,6 @@ from pdtools.evaluation.sg.evaluate import (
     evaluate_sg,
     present,
     present_needed,
-    region_surprisals,
 )
 from pdtools.evaluation.sg.items import majority, read_item_results
 from pdtools.evaluation.sg.many_runs import aggregate_items
@@ -203,14 +202,6 @@ def test_regions_add_up_to_the_sentence(
     assert [value * math.log(2) for value in found.regions] == pytest.approx(lengths)
 
 
-def test_tokens_that_straddle_a_boundary_belong_where_they_begin() -> None:
-    text = "The dog ran"
-    found = region_surprisals(text, [(0, 7), (7, 7), (8, 11)], [0, 3, 6, 9], [1.0, 2.0, 4.0, 8.0], eos=16.0)
-    assert found.regions == (7.0, 0.0, 8.0)  # the token from 6 on covers "g ra"
-    assert region_surprisals(text, [(0, 7), (8, 11)], [0, 7], [1.0, 2.0]).regions == (1.0, 2.0)
-    assert found.total == 31.0
-
-
 def test_sentences_are_written_in_the_models_style() -> None:
     condition = Condition(name="c", regions=("She did n't", "", ", he said ,", "go ."), numbers=(1, 2, 3, 4))
     raw = present(condition, "raw")
@@ -220,11 +211,6 @@ def test_sentences_are_written_in_the_models_style() -> None:
     joined = Condition(name="c", regions=("He", "can't"), numbers=(1, 2))
     assert present(joined, "ptb").sentence.words == ("He", "ca", "n't")
     assert present(joined, None).sentence.words == ("He", "can't")
-
-
-def test_a_token_of_space_at_the_end_is_in_the_last_region() -> None:
-    found = region_surprisals("The dog ", [(0, 3), (4, 7)], [0, 3, 7, 8], [1.0, 2.0, 4.0, 8.0])
-    assert found.regions == (1.0, 14.0)
 
 
 def test_what_is_needed_of_a_sentence_is_what_formulas_ask_for(tmp_path: Path) -> None:
