@@ -59,8 +59,8 @@ def span_at(
 
     Args:
         text: the text whose characters the other arguments refer to.
-        spans: int (n, 2), start and end of spans in their order. Those without characters have no tokens, but
-            by ``reach``.
+        spans: int (n, 2), start and end of spans in their order; without characters, they have tokens by
+            ``reach`` alone.
         starts, ends: the k tokens' first characters, and the ones after their last (for ``reach``).
         by: see the module; not ``words``.
     """
@@ -85,7 +85,7 @@ def span_at(
 
 @dataclass(frozen=True, slots=True)
 class SpanTokens:
-    """The tokens of a score that belong to n spans.
+    """Tokens of a score that belong to n spans.
 
     Attributes:
         score: of m rows.
@@ -137,7 +137,7 @@ class SpanTokens:
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
-        """Whether each of the k tokens stands for an unknown word."""
+        """Bool (k,), the tokens that stand for unknown words."""
         score, found = self.score, np.zeros(len(self.rows), bool)
         for k, i in enumerate(self.rows.tolist() if score.n_unknown else ()):
             token = score.tokens[i]
