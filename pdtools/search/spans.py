@@ -88,7 +88,7 @@ class SpanTokens:
     """Tokens of a score that belong to n spans.
 
     Attributes:
-        score: of m rows.
+        score: the score, m rows.
         spans: int64 (n, 2).
         rows, span: int64 (k,), the rows that belong to spans, and the span of each.
         empty: the sum over a span that has characters, but no tokens.
