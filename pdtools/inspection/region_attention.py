@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.benchmark.item_set import String
-from pdtools.evaluation.benchmark.outcomes import regions_of
 from pdtools.evaluation.bootstrap import bootstrap, interval
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
@@ -27,6 +26,7 @@ from pdtools.inspection.predictions import Prediction, Predictions
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
 from pdtools.search.scores import Unscorable
+from pdtools.search.spans import span_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -212,7 +212,7 @@ def _by_region(
     """Attention to the regions that have tokens; or the reason why there is none."""
     if isinstance(prediction, Unscorable):
         return prediction.reason
-    places = np.array(regions_of(presented.text, presented.spans, prediction.starts))
+    places = span_at(presented.text, presented.spans, prediction.starts, "visible")
     weights = prediction.weights[:, :, 1:]  # (L, H, tokens before)
     found = {name: weights[:, :, places == i].sum(2) for i, name in one.regions.items() if i in places}
     if everything:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +15,7 @@ from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, MeanAndMax
 from pdtools.evaluation.sg.formula import Formula, Region
 from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.spans import read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -100,75 +100,46 @@ Parts = Mapping[str, "Part | Unscorable"]
 def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     """The score of a string's scored part, from the score of the whole.
 
-    After a context, a token that reaches beyond the context belongs to the scored part, as does the blank
-    before it. The end of the sentence is scored only in whole strings. Tokens belong to the region of their
-    first character that is no space; the end is in none.
+    After a context, the tokens that reach beyond it are scored; of a string with regions, each region
+    (:mod:`pdtools.search.spans`). The end of the sentence is scored only in whole strings.
     """
     if isinstance(score, Unscorable):
         return score
-    text = string.text if score.text == string.text else score.text  # one string, not two equal ones
-    bits = [-float(x) / math.log(2) for x in score.logprobs]
+    bits = (0.0 - score.logprobs / math.log(2)).tolist()
     rows = list(zip(score.tokens, score.starts, score.ends, bits, strict=True))
     if string.regions:
         return _part_in_regions(string, score, rows)
+    text = string.text if score.text == string.text else score.text  # one string, not two equal ones
     before = (0, *score.ends[:-1])
     tokens = zip(score.tokens, score.starts, before, strict=True)
     as_read = hash((string.start, *((token, start > end) for token, start, end in tokens)))
     logprob = score.total
     if string.start is not None:
-        spans = list(zip(score.starts, score.ends, strict=True))[: len(score.tokens) - score.eos]
-        taken = [
-            i
-            for i, (start, end) in enumerate(spans)
-            if end > string.start or start == end == string.start  # a lone blank may have nothing left
-        ]
-        if not (taken and string.scored):
+        read = read_spans(score, [(string.start, len(score.text))], "reach", line_feeds=True)
+        if not (len(read.rows) and string.scored):
             return Unscorable(score.text, _NOTHING)
-        logprob, rows = float(score.logprobs[taken].sum()), [rows[i] for i in taken]
-    spans_of = (SpanScore(0.0 - logprob / math.log(2), len(rows), rows),)
-    return Part(logprob, len(rows), score.dropped, as_read, text, spans=spans_of)
+        logprob, rows = float(read.sum(score.logprobs)[0]), [rows[i] for i in read.rows.tolist()]
+    whole = SpanScore(0.0 - logprob / math.log(2), len(rows), rows)
+    return Part(logprob, len(rows), score.dropped, as_read, text, spans=(whole,))
 
 
 def _part_in_regions(string: String, score: SentenceScore, rows: TokenRows) -> Part:
     if score.text != string.text:
         raise PdtoolsError(f"the scorer changed the sentence {string.text!r} into {score.text!r}")
-    end = [rows.pop()] if score.eos else []
-    found: list[TokenRows] = [[] for _ in string.regions]
-    starts = [row[1] for row in rows]
-    for region, row in zip(regions_of(score.text, string.spans, starts), rows, strict=True):
-        found[region].append(row)
-    needed = len(found) if string.needed is None else string.needed
-    sums = [math.fsum(row[3] for row in of) for of in found]
-    scored = [
-        SpanScore(bits, len(of), of) if i < needed else SpanScore(None, None)
-        for i, (bits, of) in enumerate(zip(sums, found, strict=True))
-    ]
-    return Part(
-        logprob=-math.log(2) * math.fsum(sums[:needed]),
-        tokens=sum(map(len, found[:needed])),
-        dropped=score.dropped,
-        text=score.text,
-        regions={region.number: of.bits for region, of in zip(string.regions, scored, strict=True)},
-        spans=(*scored, *(SpanScore(row[3], 1, [row]) for row in end)),
-    )
-
-
-def regions_of(text: str, spans: Sequence[tuple[int, int]], starts: Sequence[int]) -> list[int]:
-    """The region of each token: the region of its first character that is no space.
-
-    Args:
-        text: the sentence that all offsets refer to.
-        spans: start and end of each region in it.
-        starts: the beginning of each token.
-    """
-    filled = [i for i, (start, end) in enumerate(spans) if end > start]
-    begins = [spans[i][0] for i in filled]
-    found = []
-    for start in starts:
-        while start < len(text) and text[start].isspace():
-            start += 1
-        found.append(filled[max(0, bisect_right(begins, start) - 1)])
-    return found
+    read = read_spans(score, string.spans, "visible")
+    taken: list[TokenRows] = [[] for _ in string.regions]
+    for region, row in zip(read.span.tolist(), read.rows.tolist(), strict=True):
+        taken[region].append(rows[row])
+    bits = (read.surprisal() / math.log(2)).tolist()
+    spans = [SpanScore(x, len(of), of) for x, of in zip(bits, taken, strict=True)]
+    if string.needed is not None:
+        spans[string.needed :] = [SpanScore(None, None)] * (len(spans) - string.needed)
+    regions = {region.number: of.bits for region, of in zip(string.regions, spans, strict=True)}
+    n_tokens = sum(of.tokens or 0 for of in spans)
+    if score.eos:
+        spans.append(SpanScore(rows[-1][3], 1, rows[-1:]))
+    logprob = -math.log(2) * math.fsum(x for x in regions.values() if x is not None)
+    return Part(logprob, n_tokens, score.dropped, None, score.text, regions, tuple(spans))
 
 
 Judgement = tuple[Outcome, "float | None", "str | None"]

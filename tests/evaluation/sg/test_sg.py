@@ -13,14 +13,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import ItemComparison
-from pdtools.evaluation.benchmark.item_set import NamedSpan, String
 from pdtools.evaluation.benchmark.outcomes import Part, Tally, part_of
 from pdtools.evaluation.comparison.compare import compare_runs
 from pdtools.evaluation.results import write_results
@@ -29,7 +27,7 @@ from pdtools.evaluation.sg.evaluate import SuiteItems, evaluate_sg, present, sg_
 from pdtools.evaluation.sg.items import majority, read_item_results
 from pdtools.evaluation.sg.many_runs import aggregate_items
 from pdtools.evaluation.sg.suites import Condition, SuiteFiles, read_suites
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import Unscorable
 
 
 def suite(name: str = "toy", formula: str = "(2;%a%) < (2;%b-1%)", **meta: Any) -> dict[str, Any]:
@@ -205,29 +203,6 @@ def test_regions_add_up_to_the_sentence(
     assert [bits * math.log(2) for bits in surprisals] == pytest.approx(lengths)
 
 
-def surprisals_of(
-    text: str, spans: list[tuple[int, int]], starts: list[int], bits: list[float], *, eos: bool = False
-) -> list[float | None]:
-    """The surprisals of regions, and of the end if it is counted."""
-    regions = tuple(NamedSpan(number, *span, "") for number, span in enumerate(spans, start=1))
-    names = tuple("x" for _ in bits)
-    logprobs = -math.log(2) * np.array(bits)
-    score = SentenceScore(
-        text, names, tuple(range(len(bits))), tuple(starts), tuple(starts), logprobs, 0, eos
-    )
-    found = part_of(String(text, regions=regions), score)
-    assert isinstance(found, Part)
-    return [None if span.bits is None else pytest.approx(span.bits) for span in found.spans]
-
-
-def test_tokens_that_straddle_a_boundary_belong_where_they_begin() -> None:
-    text = "The dog ran"
-    starts, bits = [0, 3, 6, 9, 11], [1.0, 2.0, 4.0, 8.0, 16.0]
-    # The token from 6 on covers "g ra"; the end is in no region.
-    assert surprisals_of(text, [(0, 7), (7, 7), (8, 11)], starts, bits, eos=True) == [7.0, 0.0, 8.0, 16.0]
-    assert surprisals_of(text, [(0, 7), (8, 11)], [0, 7], [1.0, 2.0]) == [1.0, 2.0]
-
-
 def test_sentences_are_written_in_the_models_style() -> None:
     condition = Condition(name="c", regions=("She did n't", "", ", he said ,", "go ."), numbers=(1, 2, 3, 4))
     raw = present(condition, "raw")
@@ -239,11 +214,6 @@ def test_sentences_are_written_in_the_models_style() -> None:
         sentence = present(joined, style).words
         assert sentence is not None
         assert sentence.words == words
-
-
-def test_a_token_of_space_at_the_end_is_in_the_last_region() -> None:
-    found = surprisals_of("The dog ", [(0, 3), (4, 7)], [0, 3, 7, 8], [1.0, 2.0, 4.0, 8.0])
-    assert found == [1.0, 14.0]
 
 
 def test_what_is_needed_of_a_sentence_is_what_formulas_ask_for(tmp_path: Path) -> None:
