@@ -99,7 +99,6 @@ def write_blimp(
                     "item": str(j),
                     "good": good,
                     "bad": bad,
-                    "margin_bits": margin / math.log(2),
                     "correct": bool(right[i, j]),
                     "surprisals_good": tokens[0],
                     "surprisals_bad": tokens[1],

@@ -107,8 +107,8 @@ GAINS = {
 }
 
 
-def write(folder: Path, model: str, seed: int, training: str) -> None:
-    """Results of one model under four evaluations."""
+def write(folder: Path, model: str, seed: int, training: str, *, margins: bool = False) -> None:
+    """Results of one model under four evaluations; pairs perhaps with margins, which are then compared."""
     made = {"inputs": {"model": {"path": f"runs/{model}'s", "training": {"seed": seed, "sha256": training}}}}
     blimp, items, regions = [], [], []
     for (paradigm, pair), right in BLIMP[model].items():
@@ -117,7 +117,7 @@ def write(folder: Path, model: str, seed: int, training: str) -> None:
         margin = MARGINS[model][key] * (1 if right else -1)
         row = {"paradigm": paradigm, "phenomenon": phenomenon, "field": field, "item": str(pair)}
         row |= {"good": f"good {paradigm} {pair}", "bad": f"bad {paradigm} {pair}", "correct": right}
-        row |= {"margin_bits": None if right is None else margin / math.log(2)}
+        row |= {"margin_bits": None if right is None else margin / math.log(2)} if margins else {}
         for side in ("good", "bad"):
             scored = [{"token": t, "bits": bits} for t, bits in TOKENS[model, key, side]]
             row[f"surprisals_{side}"] = None if right is None else scored
@@ -504,8 +504,11 @@ def test_items_that_are_chosen(task: str, two: Any, seeds: Any) -> None:
         }
 
 
-def test_margins_of_pairs(two: Any) -> None:
-    items = two["blimp-items"]
+def test_margins_of_pairs(tmp_path: Path) -> None:
+    for model in ("one", "two-1"):
+        write(tmp_path / model, model, 1, model, margins=True)
+    page = results_page([str(tmp_path / "one"), str(tmp_path / "two-1")])
+    items = evaluate(save_page(page, tmp_path / "two.html"), PROGRAM)["blimp-items"]
     keys = list(BLIMP["one"])
     bits = {
         model: {
@@ -793,7 +796,7 @@ def test_all_of_many_groups_are_listed(tmp_path: Path) -> None:
 def test_what_three_models_are_told_apart_by(three: Any) -> None:
     scored = {
         "BLiMP accuracy (%)": [
-            f"{sum(x is not None for x in BLIMP[m].values())} pairs" for m in ("one", "two-1", "two-2")
+            f"{sum(x is not None for x in BLIMP[m].values())} items" for m in ("one", "two-1", "two-2")
         ],
         "unlabeled F1 (%)": ["6 sentences"] * 3,
     }
@@ -826,7 +829,7 @@ def test_items_that_are_looked_for(three: Any) -> None:
         "good binding 8": ["binding 8"],
         "nothing": [],
     }
-    assert three["pager"] == ["page 2 of 3", "Margin: bits of the bad sentence − bits of the good one."]
+    assert three["pager"] == ["page 2 of 3"]
     assert three["gold"] == "(S gold 1)"
     trees = {"gold tree": "gold 4", "one": "one 4", "two-1": "two-1 4", "three": "two-2 4"}
     assert three["trees"] == [[name, f"(S {tree})"] for name, tree in trees.items()]
@@ -1077,7 +1080,7 @@ def test_figures_of_results(folder: Path) -> None:
     models = [model for name in names for model in find_models(folder / name)]
     for task, coarse, title in (
         ("blimp", "field", "accuracy"),
-        ("sg", "circuit", "items whose prediction holds"),
+        ("sg", "circuit", "accuracy"),
     ):
         for level, groups in UNITS[task].items():
             chart = figures.charts[f"{task}-runs-{level}"]

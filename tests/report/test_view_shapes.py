@@ -127,7 +127,6 @@ WRONG = {
 }
 COLUMNS = [
     *(("blimp", ITEMS, name, "strings") for name in ("paradigm", "field", "formula")),
-    ("blimp", ITEMS, "margin_bits", "numbers"),
     ("blimp", STRINGS_TABLE, "surprisals", "tokens"),
     ("blimp", ITEMS, "correct", "booleans"),
     *(("sg", ITEMS, name, "strings") for name in ("suite", "circuit", "formula")),
@@ -141,7 +140,7 @@ COLUMNS = [
     *(("parse", ITEMS, name, "integers") for name in ("line", "matched", "gold", "predicted")),
     *(("parse", ITEMS, name, "strings") for name in ("gold_tree", "predicted_tree")),
 ]
-MAY_LACK = ("margin_bits", "gold_tree", "predicted_tree")
+MAY_LACK = ("gold_tree", "predicted_tree")
 
 
 @pytest.mark.parametrize(("task", "table", "name", "kind"), COLUMNS, ids=lambda part: str(part))
@@ -194,7 +193,7 @@ def test_blimp_most_of_whose_pairs_have_no_score(scored: int, tmp_path: Path) ->
         file = tmp_path / name / "blimp" / "items.parquet"
         rows = pq.read_table(file).to_pylist()
         for row in rows[scored:]:
-            row |= dict.fromkeys(("correct", "margin_bits"))
+            row |= {"correct": None}
         pq.write_table(pa.Table.from_pylist(rows, pq.read_table(file).schema), file)
         file = file.with_name("strings.parquet")
         strings = pq.read_table(file).to_pylist()

@@ -210,13 +210,11 @@ def _scores(outcomes: Outcomes, items: pd.DataFrame, models: Sequence[str]) -> d
                 )
         levels[level] = rows
     above = _unique(counted, unit, f"{outcomes.levels[-1]}@0") if outcomes.levels else {}
-    label = "items whose prediction holds" if "prediction" in outcomes.key else "accuracy"
     return {
         "levels": levels,
         "above": above,
-        "chart": dots(series=models, title=label, chance=outcomes.chance),
+        "chart": dots(series=models, title="accuracy", chance=outcomes.chance),
         "chance": outcomes.chance,
-        "label": label,
     }
 
 
@@ -240,7 +238,7 @@ def _grouped(
         single = [row for row in rows if names[row["series"]] not in seeds]
         levels[level] = [*of_seeds.get(level, ()), *single]
     series = list(dict.fromkeys(names[model] for model in found["models"]))
-    chart = dots(series=series, title=found["label"], chance=found["chance"])
+    chart = dots(series=series, title="accuracy", chance=found["chance"])
     return {"models": series, "levels": levels, "chart": chart}
 
 
