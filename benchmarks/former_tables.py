@@ -25,6 +25,7 @@ from pdtools.evaluation.benchmark.outcomes import JudgedItems
 NATS = math.log(2)
 """Nats in a bit."""
 _NOT_NEEDED = "no prediction needs it"
+_KINDS = {"main": "sum", "per_token": "per_token"}
 
 
 def convert(folder: Path) -> bool:
@@ -67,8 +68,15 @@ def _rename(document: dict[str, Any], items: str) -> None:
         new = {items: "items", f"{items}_scored": "items_scored", f"{items}_unscorable": "items_unscorable"}
         name = new.get(old, old.replace("sentences", "strings"))
         counts[name] = counts.pop(old)
-    of_items = document["evaluation"]["items"]
-    of_items["counted"] = "items"
+    unit = {"items": "suite", "pairs": "paradigm"}[items]
+    if (evaluation := document.get("evaluation")) is not None:
+        evaluation["items"] |= {
+            "counted": "items",
+            "key": [unit, "item", "prediction"],
+            "content": ["formula"],
+        }
+        for of in evaluation["scores"].values():
+            of["over"] = [each.replace(" pairs", " items") for each in of["over"]]
 
 
 def _suites(folder: Path, document: dict[str, Any], items: pd.DataFrame) -> Tables:
@@ -112,6 +120,8 @@ def _suites(folder: Path, document: dict[str, Any], items: pd.DataFrame) -> Tabl
         },
     }
     counts.pop("suites")
+    document["settings"].pop("text_sha256", None)
+    document["settings"]["limit"] = None
     _rename(document, "items")
     return _tables(("circuit", "suite"), (), True, rows, strings)
 
@@ -121,7 +131,7 @@ def _pairs(folder: Path, document: dict[str, Any], items: pd.DataFrame) -> Table
     for row in items.to_dict("records"):
         key = {"paradigm": row["paradigm"], "item": row["pair"]}
         strings += [_string(row, role, f"sentence_{role}") | key for role in ("good", "bad")]
-        for prediction, kind in ((1, "sum"), (2, "per_token")):
+        for prediction, kind in enumerate(_KINDS.values(), start=1):
             margin = _margin(row, kind)
             outcome = row["outcome"]
             if kind == "per_token" and margin is not None:
@@ -143,6 +153,13 @@ def _pairs(folder: Path, document: dict[str, Any], items: pd.DataFrame) -> Table
     for of in counts["by_paradigm"].values():
         of["items"] = of.pop("pairs")
     scores["by_prediction"] = {"main": scores["overall"], "per_token": scores.pop("overall_per_token")}
+    document["settings"].pop("per_token")
+    document["settings"] |= {
+        "log_base": "bits",
+        "text": "as in the data, written in the model's text style; final period and capitals kept",
+        "predictions": dict.fromkeys(("main", "per_token"), "good > bad"),
+        "scores": {name: {"kind": kind, "alpha": 1.0} for name, kind in _KINDS.items()},
+    }
     _rename(document, "pairs")
     return _tables(("field", "phenomenon", "paradigm"), (), True, rows, strings)
 
@@ -152,6 +169,10 @@ def _benchmark(folder: Path, document: dict[str, Any], items: pd.DataFrame) -> T
     roles = [name.removeprefix("logprob_") for name in items.columns if name.startswith("logprob_")]
     unit = "group" if evaluation is None else evaluation["unit"]
     levels = [] if evaluation is None else evaluation["levels"]
+    if evaluation is not None:
+        evaluation |= {"key": [unit, "item", "prediction"], "content": ["formula"]}
+        evaluation["margin"] = f"{document['evaluation']['title']}, margin (bits)"
+    document["settings"]["log_base"] = "bits"
     kinds = [of["kind"] for of in document["settings"]["scores"].values()]
     rows, strings, seen = [], [], set()
     for row in items.to_dict("records"):

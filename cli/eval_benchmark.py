@@ -107,7 +107,8 @@ def eval_benchmark(
     if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
     right. Items with a string that the model cannot score are excluded and counted.
 
-    For a model outside pdtools, --write-sentences writes every string (group, item, string, text).
+    For a model outside pdtools, --write-sentences writes every string (its finest group, item,
+    string, text).
     --surprisals reads the model's surprisals of these strings, as in pdtools eval-blimp. --scores reads one
     number per string instead. Predictions about scores per token are then excluded.
 

@@ -72,7 +72,7 @@ def evaluate_strings(
     Args:
         read: reads the items.
         inputs: the files that they are read from, by their roles.
-        text_style: that of external surprisals, and of the strings that are written.
+        text_style: the style of external surprisals, and of the strings that are written.
         published: judges the items by scores that are given, instead of both.
     """
     if external.write_sentences is not None:

@@ -122,7 +122,7 @@ class Results:
         scores: by name; None if there was nothing to score.
         counts: numbers of items by kind.
         settings: the evaluation's settings and units.
-        tables: ``items`` (one row per item) and further ones, each a Parquet file.
+        tables: ``items`` (one row per item, or prediction of it) and further ones, each a Parquet file.
         record: the evaluation's record; by default the one that ``settings.task`` names.
     """
 
@@ -151,8 +151,8 @@ class Results:
                 in percent).
             counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
             settings: beam, counting of end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of
-                all logarithms: ``nats``, or ``bits`` for the surprisals of ``eval-sg``. With
-                ``--surprisals``, ``scorer.unit_of_file``.
+                all logarithms: ``nats``, or ``bits`` for items and their strings. With ``--surprisals``,
+                ``scorer.unit_of_file``.
             evaluation: how ``compare`` and ``view`` read the results, also without the evaluation's package.
             provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
                 also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran

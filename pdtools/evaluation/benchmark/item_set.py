@@ -134,7 +134,7 @@ class ItemSet:
         crossing: levels whose groups lie across another level's: their scores are over items, not groups.
         counts: further counts of the results.
         notes: doubts about the items, a line each.
-        label, value: what items have instead of predictions; None: they have predictions.
+        label, value: a definition of labels or numbers, if items have these instead of predictions.
         record: the evaluation's record; None: the one that ``task`` names.
     """
 

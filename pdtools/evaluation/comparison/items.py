@@ -70,11 +70,10 @@ def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items
     if (strings := read_table(folder, STRINGS_TABLE, [outcomes.unit, *_OF_STRINGS])) is not None:
         check_columns(strings, {outcomes.unit: "strings", **_OF_STRINGS}, folder, what="strings")
         texts: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
-        for unit, item, *text in zip(
-            *(strings[name].to_pylist() for name in (outcomes.unit, *_OF_STRINGS)), strict=True
-        ):
-            if text != [None, *text[1:3], ""]:  # the end, which only some models count
-                texts.setdefault((unit, item), []).append(tuple(text))
+        listed = [strings[name].to_pylist() for name in (outcomes.unit, *_OF_STRINGS)]
+        for unit, item, role, region, context, text in zip(*listed, strict=True):
+            if region is not None or text:  # not the end, which only some models count
+                texts.setdefault((unit, item), []).append((role, region, context, text))
         of_items = zip(columns[outcomes.unit], columns["item"], strict=True)
         columns[STRINGS_TABLE] = [texts.get(each) for each in of_items]
     return Items(folder=folder, places=places, columns=columns)

@@ -155,7 +155,7 @@ def _joined(
             read_items(each.items, each.folder, record.outcomes)
         drawing.check(each.items, each.folder)
         frame = each.items.to_pandas()
-        if "prediction" in key:  # of predictions that only compare another score, the first
+        if "prediction" in key:  # predictions that only compare another score are not listed
             frame = frame.drop_duplicates([name for name in (*key, "formula") if name != "prediction"])
         frames.append(frame.set_index(key))
         if not frames[-1].index.is_unique:

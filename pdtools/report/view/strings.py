@@ -44,8 +44,9 @@ def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Load
         "id": ids,
         "outcomes": [outcomes_of(items[f"correct@{i}"]) for i in range(len(of_task))],
     }
-    margins = [items.get(f"{MARGIN}@{i}") for i in range(len(of_task))]
-    if outcomes.margin is not None and all(of is not None and of.notna().any() for of in margins):
+    there = [name for i in range(len(of_task)) if (name := f"{MARGIN}@{i}") in items]
+    margins = [items[name] for name in there if items[name].notna().any()]
+    if outcomes.margin is not None and len(margins) == len(of_task):
         found["margins"] = [numbers_of(of, 2) for of in margins]
     tables = [strings_of(each, outcomes.unit) for each in of_task]
     if not (known := [table for table in tables if table is not None]):
