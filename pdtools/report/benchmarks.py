@@ -5,8 +5,8 @@ from __future__ import annotations
 from pdtools.evaluation.benchmark.outcomes import Tally
 from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import ITEMS, Results
-from pdtools.report.evaluations import percent, print_scores
-from pdtools.report.tables import Cell, print_note, print_table
+from pdtools.report.evaluations import print_scores
+from pdtools.report.tables import Cell, percent, print_note, print_table
 
 _COUNTS = ("items", "scored", "ties")
 

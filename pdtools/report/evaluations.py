@@ -21,6 +21,7 @@ from pdtools.report.tables import (
     decimal,
     decimals,
     listed,
+    percent,
     print_note,
     print_table,
     scores_table,
@@ -35,11 +36,6 @@ GEOMETRIC = (
     "perplexities: means are geometric; deviations, intervals and differences are those of logarithms, given"
     " as perplexities"
 )
-
-
-def percent(score: float | None) -> float | None:
-    """A fraction of 1 as a percentage."""
-    return None if score is None else 100 * score
 
 
 def with_bound(name: str, bound: str | None) -> str:

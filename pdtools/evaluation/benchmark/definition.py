@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from pdtools.evaluation.benchmark.item_set import Score
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 
@@ -105,34 +105,6 @@ class Value:
     value: Template
     against: str
     correlation: str
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A score of strings that predictions compare: one of ``SCORES``; ``alpha`` is the power of slln.
-
-    ``surprisal`` is that of regions, in bits; all others are in nats.
-    """
-
-    kind: str = "sum"
-    alpha: float = 1.0
-
-    @property
-    def described(self) -> str:
-        """The score in words."""
-        if self.kind == "sum":
-            return "log-probability"
-        if self.kind == "slln":
-            return f"log-probability over tokens to the power of {self.alpha:g}"
-        return f"log-probability {self.kind.replace('_', ' ')}"
-
-    @property
-    def bits(self) -> float:
-        """Bits in the unit of this score."""
-        return 1.0 if self.kind == "surprisal" else 1 / math.log(2)
-
-
-SURPRISAL = Score("surprisal")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.evaluation.benchmark.definition import Score
-from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula

@@ -55,12 +55,12 @@ from pdtools.evaluation.benchmark.definition import (
     Label,
     Options,
     Rows,
-    Score,
     Text,
     Value,
     formula_of,
     option_name,
 )
+from pdtools.evaluation.benchmark.item_set import Score
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN

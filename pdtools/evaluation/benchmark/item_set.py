@@ -5,20 +5,49 @@ Readers make them of pairs, of test suites, and of the files that a TOML file de
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.definition import SURPRISAL, Label, Score, Value
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.scores import Beginning
 
 if TYPE_CHECKING:
+    from pdtools.evaluation.benchmark.definition import Label, Value
     from pdtools.evaluation.record import Evaluation
     from pdtools.tokenization import Sentence
 
 _NONE = "none"  # the name of a finest group without a name in the data
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A score of strings that predictions compare: sum, per_token, …; ``alpha`` is the power of slln.
+
+    ``surprisal`` is that of regions, in bits; all others are in nats.
+    """
+
+    kind: str = "sum"
+    alpha: float = 1.0
+
+    @property
+    def described(self) -> str:
+        """The score in words."""
+        if self.kind == "sum":
+            return "log-probability"
+        if self.kind == "slln":
+            return f"log-probability over tokens to the power of {self.alpha:g}"
+        return f"log-probability {self.kind.replace('_', ' ')}"
+
+    @property
+    def bits(self) -> float:
+        """Bits in the unit of this score."""
+        return 1.0 if self.kind == "surprisal" else 1 / math.log(2)
+
+
+SURPRISAL = Score("surprisal")
 
 
 @dataclass(frozen=True, slots=True)

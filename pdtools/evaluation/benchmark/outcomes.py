@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.benchmark.definition import Score
-from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, MeanAndMax, Results, mean
 from pdtools.evaluation.sg.formula import Formula, Region

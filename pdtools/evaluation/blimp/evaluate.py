@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pdtools.evaluation.benchmark.definition import Score, formula_of
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
-from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.blimp.pairs import PairFiles, Pairs
 from pdtools.evaluation.results import Progress, Results, no_progress
+from pdtools.evaluation.sg.formula import Formula
 
 if TYPE_CHECKING:
     from pdtools.search.adaptive_beam import Comparer
@@ -50,7 +50,7 @@ class PairItems(ItemSet):
     def __iter__(self) -> Iterator[Item]:
         """The pairs in order."""
         roles = ("good", "bad")
-        formulas = {name: formula_of(of, roles, None, 0) for name, of in self.predictions.items()}
+        formulas = {name: Formula.parse(of, roles) for name, of in self.predictions.items()}
         for pair in self._pairs:
             levels = self._levels.setdefault(pair.paradigm, (pair.field, pair.phenomenon, pair.paradigm))
             strings = {role: String(getattr(pair, role)) for role in roles}

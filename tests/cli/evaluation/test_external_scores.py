@@ -262,7 +262,7 @@ def test_written_sentences(
     assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"sentences": 4}
     assert out.read_text().split("\n")[:3] == [
-        "paradigm\tpair\tside\ttext",
+        "paradigm\titem\tstring\ttext",
         "toy\t0\tgood\tThe dogs didn't bark.",
         "toy\t0\tbad\tThe dogs didn't barks.",
     ]

@@ -12,10 +12,9 @@ from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2, transformers_losses
 from wide_items import wide_items
 
-from pdtools.evaluation.benchmark.definition import Score
 from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
-from pdtools.evaluation.benchmark.item_set import String
+from pdtools.evaluation.benchmark.item_set import Score, String
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
 from pdtools.evaluation.sg.formula import Formula
