@@ -127,10 +127,10 @@ def test_keys_of_traces(name: str) -> None:
 
 
 def test_keys_of_tasks() -> None:
-    from pdtools.prompts.tasks import Task
+    from pdtools.prompts.tasks import PromptTask
 
-    assert named(REFERENCE.table("pdtools.prompts.tasks.Task")) == {
-        field.name for field in dataclasses.fields(Task)
+    assert named(REFERENCE.table("pdtools.prompts.tasks.PromptTask")) == {
+        field.name for field in dataclasses.fields(PromptTask)
     }
 
 
