@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -103,6 +104,28 @@ def test_a_slice_is_i_of_n(text: str) -> None:
 def test_a_scheduler_has_workers_of_its_own() -> None:
     with pytest.raises(PdtoolsError, match="--workers does not go with"):
         Plan(scheduler="tcp://x:1", workers=2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("slice_", [None, Slice(0, 2)])
+@pytest.mark.parametrize("scheduler", [None, "tcp://x:1"])
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("merges", [False, True])
+def test_what_plans_say(
+    workers: int, slice_: Slice | None, scheduler: str | None, resume: bool, merges: bool
+) -> None:
+    if scheduler and workers > 1:
+        return
+    plan = Plan(workers=workers, slice=slice_, scheduler=scheduler, resume=resume)
+    with only_merging() if merges else contextlib.nullcontext():
+        assert plan.merging == merges
+        assert plan.has_other_processes == (workers == 2 or scheduler is not None)
+        assert plan.resumes == (resume or merges or slice_ is not None)
+        is_same = slice_ is not None or merges
+        assert plan.how_to_resume == (
+            "the same command continues it" if is_same else "--resume continues the run"
+        )
+    assert not plan.merging
 
 
 @given(size=st.integers(1, 9), length=st.integers(0, 30))
