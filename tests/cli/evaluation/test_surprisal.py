@@ -12,6 +12,7 @@ from typing import Any
 import pandas
 import pytest
 import scipy.special
+import torch
 from search_oracle import save_checkpoints, tiny_model
 
 from pdtools.cli.main import run
@@ -266,3 +267,16 @@ def test_every_cell_with_options_crossed(
     assert report["settings"]["unit"] == ("nats" if nats else "bits")
     assert sum(report["rejects"].values()) == len(rejected)
     assert report["provenance"]["inputs"]["model"]["path"] == str(model)
+
+
+def test_threads_are_those_that_are_asked_for(
+    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            more = ["--threads", threads, "--json", "--overwrite", "-o", tmp_path / "o"]
+            assert surprisal(text, "--model", models["base"], *more) == 0
+            assert json.loads(capsys.readouterr().out)["provenance"]["hardware"]["threads"] == threads
+    finally:
+        torch.set_num_threads(before)
