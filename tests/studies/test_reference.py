@@ -119,7 +119,7 @@ def test_commands_on_the_pages_have_these_options() -> None:
         command.make_parser(context).parse_args(words[len(name.split()) :])
 
 
-@pytest.mark.parametrize("name", ["Trace", "Parse", "Step", "Hypothesis", "Split", "AttentionTrace"])
+@pytest.mark.parametrize("name", ["Trace", "Parse", "TraceStep", "Hypothesis", "Split", "AttentionTrace"])
 def test_keys_of_traces(name: str) -> None:
     place = f"pdtools.inspection.trace.{name}"
     fields = {field.name for field in dataclasses.fields(pkgutil.resolve_name(place))}
