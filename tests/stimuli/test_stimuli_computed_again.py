@@ -211,6 +211,8 @@ def test_every_cell(seed: int, tmp_path: Path) -> None:
     case = Case(seed)
     made = case.write(tmp_path)
     sheet = sheet_of_pandas(made) if case.kind == "pandas" else read_sheet(str(made))
+    first = 1 if case.kind in ("parquet", "pandas") else 2  # below a header
+    assert list(sheet.numbers) == list(range(first, first + len(case.rows)))
     columns = {"item": case.item, **({} if case.form == "several" else {"condition": case.condition})}
     columns = columns if case.renamed else {}
     columns |= {"sentence": "first,second"} if case.form == "several" else {}
