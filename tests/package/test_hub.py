@@ -92,6 +92,10 @@ def test_without_a_network_it_is_what_the_cache_has(
     served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = hub.snapshot("hf:toy")
+    assert (tmp_path / "cache") in first.parents
+    other = hub.snapshot("hf:toy", cache_dir=tmp_path / "other")
+    assert other == tmp_path / "other" / first.relative_to(tmp_path / "cache")
+    assert (other / "model.safetensors").is_file()
     unreachable(monkeypatch, tmp_path)
     assert hub.snapshot("hf:toy") == hub.snapshot(f"hf:toy@{first.name}") == first
     said = r"the Hugging Face hub cannot be reached \(ConnectionError\), and not all of it is in the cache"
@@ -157,15 +161,17 @@ INDEX = "model.safetensors.index.json"
 
 @settings(max_examples=60)
 @given(
-    there=st.sets(st.sampled_from(["tokenizer.json", "vocab.txt", "model.safetensors", INDEX, *PARTS])),
+    tokenizers=st.sets(st.sampled_from(["tokenizer.json", "vocab.txt"])),
+    kept=st.sampled_from([(), ("model.safetensors",), (INDEX, *PARTS), (INDEX, PARTS[1]), PARTS, (INDEX,)]),
     released=st.sets(st.sampled_from(hub.IMPORTED)),
     weights=st.booleans(),
     is_imported=st.booleans(),
 )
 def test_what_is_kept_is_whole_or_refused(
-    there: set[str], released: set[str], weights: bool, is_imported: bool
+    tokenizers: set[str], kept: tuple[str, ...], released: set[str], weights: bool, is_imported: bool
 ) -> None:
     """A model is taken from the cache alone if, and only if, it has all that is asked for."""
+    there = {*tokenizers, *kept}
     index = json.dumps({"weight_map": dict(zip("ab", PARTS, strict=True))})
     commit = "0123456789" * 4
     with tempfile.TemporaryDirectory() as cache:
