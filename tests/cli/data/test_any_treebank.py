@@ -335,7 +335,8 @@ def written(kind: str, trees: list[tuple[Part, list[str]]], rng: random.Random) 
 
             def show(part: Part, of: list[str] = words) -> str:
                 if part.word >= 0:
-                    return f"({part.label.replace('(', '*LRB*')} {part.word}={of[part.word].replace('(', '#LRB#')})"
+tag, word = part.label.replace("(", "*LRB*"), of[part.word].replace("(", "#LRB#")
+                    return f"({tag} {part.word}={word})"
                 return f"({part.label} {' '.join(map(show, part.children))})"
 
             lines.append(show(root))

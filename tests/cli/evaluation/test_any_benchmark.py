@@ -95,9 +95,9 @@ def pieces(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def surprisal(text: str, start: int, end: int) -> float:
+def surprisal(token: str, place: int) -> float:
     """Some multiple of 1/8, so that sums are exact and some are equal."""
-    return (sum(map(ord, text[start:end])) * 7 + 3 * (start % 3)) % 9 / 8
+    return (sum(map(ord, token)) * 7 + 3 * (place % 3)) % 9 / 8
 
 
 def divided(kind: Any, total: float, tokens: int, scored: str) -> float:
@@ -130,6 +130,7 @@ class Case:
     table: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     items: list[Wanted] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     limit: int | None = None
 
     def __post_init__(self) -> None:
@@ -147,6 +148,8 @@ class Case:
         self.options = rng.choice(["list", "columns"]) if self.kind in ("json", "jsonl") else "columns"
         self.right = rng.choice(["fixed", "index", "text", "labels"])
         self.missing = rng.random() < 0.5
+        self.kinds = rng.choice([["k1"], ["k1", "k2", "k3", ""]])
+        self.spaced = rng.random() < 0.4
         self.definition()
         self.data()
 
@@ -170,7 +173,13 @@ class Case:
         return [*of_rows, "kind", "f1", "f2", "lang"]
 
     def some_levels(self) -> dict[str, str]:
-        known = {"lang": "{lang}", "folder": "{dir}", "kind": "{kind}", "both": "{file}-{dir}"}
+        known = {
+            "lang": "{lang}",
+            "folder": "{dir}",
+            "kind": "{kind}",
+            "both": "{file}-{dir}",
+            "whole": "all",
+        }
         if self.rng.random() < 0.15:
             return {"both": "{file}-{dir}"}
         names = self.rng.sample([*known], self.rng.randint(1, 3))
@@ -178,7 +187,8 @@ class Case:
 
     def definition(self) -> None:
         rng, column = self.rng, self.column
-        table: dict[str, Any] = {"title": "Toy", "files": "set/*/*.data"}
+        files = rng.choice(["set/*/*.data", ["Set/X?/*.Data", "set/y/one.data"]])
+        table: dict[str, Any] = {"title": "Toy", "files": files}
         table["path"] = "/(?P<lang>[a-z])[a-z]*/[a-z]+[.]data$"
         kinds = {"semicolon": "csv", "numbers": "tsv"}
         table["form"] = form = {"kind": kinds.get(self.kind, self.kind)}
@@ -237,7 +247,8 @@ class Case:
 
     def data(self) -> None:
         number = 0
-        for path in ("set/xa/one.data", "set/xb/two.data", "set/y/one.data"):
+        places = ("set/xa/one.data", "set/xb/two.data", "set/y/one.data")[: self.rng.randint(1, 3)]
+        for path in places:
             rows, found = self.file(path)
             self.files[path] = self.written(rows)
             for item in found:
@@ -291,13 +302,23 @@ class Case:
             row |= {"id": key, "b": self.words(), "c": self.words()}
             if rng.random() < 0.1:
                 row["c"] = row["b"]
+            if self.rows and rng.random() < 0.3:  # the words of another item, perhaps cut elsewhere
+                row |= {name: self.rows[-1][name] for name in "abc"}
+                if rng.random() < 0.5 and " " in row["a"]:
+                    row["a"], _, word = row["a"].rpartition(" ")
+                    row |= {"b": f"{word} {row['b']}", "c": f"{word} {row['c']}"}
+            if self.spaced:
+                row |= {"a": row["a"] + rng.choice(["", " "]), "b": rng.choice(["", " "]) + row["b"]}
+            self.rows.append(row)
         return row
 
     def string(self, name: str, context: str, text: str, is_part: bool) -> Read:
         if not is_part:
             return Read(name, f"{context} {text}", None)
         blank = " " if self.blank is None else self.blank
-        return Read(name, f"{context}{blank if text else ''}{text}", len(context))
+        if context.endswith(" ") or text.startswith(" ") or not (text and context):
+            blank = ""
+        return Read(name, f"{context}{blank}{text}", len(context))
 
     def item(self, path: str, group: list[dict[str, Any]]) -> Wanted:
         first = group[0]
@@ -322,7 +343,13 @@ class Case:
                     self.string(name, row["a"], text, self.context and (i == 0 or self.seed % 3 > 0))
                 )
         folder, stem = path.split("/")[1], path.split("/")[2].removesuffix(".data")
-        known = {"lang": folder[0], "folder": folder, "kind": first["kind"], "both": f"{stem}-{folder}"}
+        known = {
+            "lang": folder[0],
+            "folder": folder,
+            "kind": first["kind"],
+            "both": f"{stem}-{folder}",
+            "whole": "all",
+        }
         flags = [self.column(name) for name in ("f2", "f1") if FLAGS[first[name]]]
         return Wanted(0, path, strings, tuple(known[name] or None for name in self.levels), flags, right)
 
@@ -345,7 +372,7 @@ class Case:
 
     def save(self, folder: Path) -> Path:
         """Write the files, and others that do not belong to the set."""
-        others = {"set/notes.data": "x\n", "set/xa/one.txt": "x\n"}
+        others = {"set/notes.data": "x\n", "set/xa/one.txt": "x\n", "other/xa/one.data": "x\n"}
         (folder / "toy.toml").write_text(toml(self.table))
         if self.seed % 4 == 0:
             with zipfile.ZipFile(folder / "all.zip", "w") as archive:
@@ -502,12 +529,14 @@ def test_any_benchmark_means_what_its_keys_say(seed: int, tmp_path: Path) -> Non
             if rng.random() < 0.04:
                 continue  # no rows: the string has no score
             spans = pieces(each.text)
-            rows = [(*span, surprisal(each.text, *span)) for span in spans]
+            rows = [(a, b, surprisal(each.text[a:b], place)) for place, (a, b) in enumerate(spans)]
             if case.eos:
                 rows.append((len(each.text), len(each.text), 0.375))
             for place, (start, end, value) in enumerate(rows, start=1):
                 token = each.text[start:end] or "</s>"
                 shown.append((number, place, token, start, end, value))
+            if each.start is not None and not each.scored:
+                continue  # nothing in it is scored
             scored = (
                 rows if each.start is None else [row for row in rows[: len(spans)] if row[1] > each.start]
             )
