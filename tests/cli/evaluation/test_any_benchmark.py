@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import random
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -492,11 +494,11 @@ class Case:
         }
 
 
-def near(found: Any, wanted: Any) -> bool:
+def near(found: Any, wanted: Any, by: float = 1e-12) -> bool:
     """Equal to rounding, and in the same order."""
     if isinstance(wanted, dict):
-        return [*found] == [*wanted] and all(near(found[key], wanted[key]) for key in wanted)
-    return bool(found == wanted or (None not in (found, wanted) and abs(found - wanted) < 1e-12))
+        return [*found] == [*wanted] and all(near(found[key], wanted[key], by) for key in wanted)
+    return bool(found == wanted or (None not in (found, wanted) and abs(found - wanted) < by))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -569,3 +571,134 @@ def test_any_benchmark_means_what_its_keys_say(seed: int, tmp_path: Path) -> Non
     assert {name: results["counts"][name] for name in counts} == counts
     for each in kept:
         assert results["settings"]["predictions"][each] == case.named[each]
+
+
+# --- labels and numbers instead of predictions ---------------------------------------------------
+
+
+def matthews(pairs: list[tuple[bool, bool]]) -> float | None:
+    tp, tn, fp, fn = (
+        pairs.count(each) for each in ((True, True), (False, False), (False, True), (True, False))
+    )
+    scale = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+    return (tp * tn - fp * fn) / math.sqrt(scale) if scale else None
+
+
+def area(scored: list[tuple[bool, float]]) -> float | None:
+    pairs = [(a > b) + (a == b) / 2 for good, a in scored if good for bad, b in scored if not bad]
+    return sum(pairs) / len(pairs) if pairs else None
+
+
+def threshold_of(scored: list[tuple[bool, float]]) -> float:
+    """Half way between two scores, where Matthews' correlation is highest; the lowest of these."""
+    values = sorted({score for _, score in scored})
+    if len(values) == 1:
+        return values[0] - 1
+    cuts = [(a + b) / 2 for a, b in pairwise(values)]
+    found = [matthews([(label, score > cut) for label, score in scored]) or 0.0 for cut in cuts]
+    return next(cut for cut, each in zip(cuts, found, strict=True) if each > max(found) - 1e-12)
+
+
+def correlation(pairs: list[tuple[float, float]], kind: str) -> float | None:
+    def ranked(values: list[float]) -> list[float]:
+        return [sum(v < x for v in values) + sum(v == x for v in values) / 2 for x in values]
+
+    columns = [list(column) for column in zip(*pairs, strict=True)]
+    if len(pairs) < 2 or any(len(set(column)) == 1 for column in columns):
+        return None
+    if kind == "spearman":
+        columns = [ranked(column) for column in columns]
+    a, b = ([x - sum(of) / len(of) for x in of] for of in columns)
+    scale = math.sqrt(sum(x * x for x in a) * sum(y * y for y in b))
+    return sum(x * y for x, y in zip(a, b, strict=True)) / scale
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_any_labels_and_numbers(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    is_label, given = seed % 2 == 0, rng.random() < 0.4
+    kind = rng.choice(["sum", "per_word", "per_token"])
+    form = rng.choice(["spearman", "pearson"])
+    limit = rng.choice([None, 2])
+    table: dict[str, Any] = {"files": "*.csv", "levels": {"kind": "{k}"}, "scores": {"main": kind}}
+    table["strings"] = {"s": "{s}"} if is_label else {"s": "{s}", "t": "{t}"}
+    if is_label:
+        table["label"] = {"value": "{l}", "good": "ok", "bad": "*"}
+        table["threshold"] = -1.5 if given else {"from": "train*"}
+    else:
+        table["value"] = {"column": "{v}", "against": "t - 2 + s", "correlation": form}
+    (tmp_path / "toy.toml").write_text(toml(table))
+    items: list[dict[str, Any]] = []
+    for name in ("b.csv", "train-a.csv", "a.csv", "train.csv"):
+        rows = []
+        for _ in range(rng.randint(3, 8)):
+            row = {each: " ".join(rng.choice("abcd") for _ in range(rng.randint(1, 3))) for each in "st"}
+            row |= {"l": rng.choice(["ok", "*"]), "k": rng.choice("xy"), "v": str(rng.randint(-2, 5) / 2)}
+            rows.append(row | {"train": is_label and not given and name[0] == "t", "name": name})
+        (tmp_path / name).write_text(
+            "s,t,l,k,v\n" + "".join(",".join(r[c] for c in "stlkv") + "\n" for r in rows)
+        )
+        items += rows
+    items.sort(key=lambda row: (not row["train"], row["name"]))
+    taken: list[dict[str, Any]] = []
+    for row in items:
+        before = sum(each["k"] == row["k"] and not each["train"] for each in taken)
+        if row["train"] or limit is None or before < limit:
+            taken.append(row)
+    header, lines, number = ["sentence_id", "token_id", "token", "start", "end", "surprisal"], [], 0
+    for row in taken:
+        for name in table["strings"]:
+            number += 1
+            row[f"{name} score"] = None
+            if rng.random() < 0.05:
+                continue
+            tokens = row[name].split(" ")
+            values = [surprisal(token, place) for place, token in enumerate(tokens)]
+            for place, (token, value) in enumerate(zip(tokens, values, strict=True), start=1):
+                lines.append([number, place, token, 2 * place - 2, 2 * place - 1, value])
+            row[f"{name} score"] = divided(kind, -sum(values), len(tokens), row[name])
+    (tmp_path / "given.tsv").write_text(
+        "".join("\t".join(map(str, line)) + "\n" for line in [header, *lines])
+    )
+    more = ["--limit", str(limit)] if limit else []
+    more += ["--surprisals", str(tmp_path / "given.tsv"), "--nats", "--on-error", "skip"]
+    command = ["eval-benchmark", str(tmp_path), "--as", str(tmp_path / "toy.toml"), *more]
+    assert run([*command, "-o", str(tmp_path / "out"), "-q"]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    tested = [row for row in taken if not row["train"]]
+    names = sorted({row["k"] for row in tested})
+    known = [row for row in tested if all(row[f"{name} score"] is not None for name in table["strings"])]
+    assert (found["counts"]["items"], found["counts"]["items_scored"]) == (len(tested), len(known))
+    groups = {name: [row for row in known if row["k"] == name] for name in names}
+    groups = {name: rows for name, rows in groups.items() if rows}
+    if not is_label:
+        pairs = {
+            name: [(row["t score"] - 2 + row["s score"], float(row["v"])) for row in rows]
+            for name, rows in groups.items()
+        }
+        every = [pair for of in pairs.values() for pair in of]
+        wanted = {"overall": correlation(every, form)}
+        wanted["by_kind"] = {name: correlation(of, form) for name, of in pairs.items()}
+        assert near(found["scores"], wanted, 1e-9), (found["scores"], wanted)
+        return
+    trained = [
+        (row["l"] == "ok", row["s score"]) for row in taken if row["train"] and row["s score"] is not None
+    ]
+    cut = -1.5 if given else threshold_of(trained)
+    assert found["settings"]["threshold"] == pytest.approx(cut)
+    assert found["counts"]["items_for_threshold"] == len(trained)
+    scored = {name: [(row["l"] == "ok", row["s score"]) for row in rows] for name, rows in groups.items()}
+    right = {
+        name: sum((score > cut) == label for label, score in of) / len(of) for name, of in scored.items()
+    }
+    every_item = [pair for of in scored.values() for pair in of]
+    assert found["scores"]["overall"] == pytest.approx(sum(right.values()) / len(right))
+    assert {k: v for k, v in found["scores"]["by_kind"].items() if v is not None} == pytest.approx(right)
+    for score, of in (
+        ("mcc", lambda pairs: matthews([(label, value > cut) for label, value in pairs])),
+        ("auc", area),
+    ):
+        assert near(found["scores"][score], of(every_item), 1e-9)
+        assert near(
+            found["scores"][f"{score}_by_kind"], {name: of(each) for name, each in scored.items()}, 1e-9
+        )

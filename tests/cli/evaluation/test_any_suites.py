@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pdtools.cli.main import run
+from pdtools.evaluation.sg.circuits import SCORED_33, circuit_of
 
 Truth = tuple[bool, float]
 """Whether a formula holds, and by how much."""
@@ -443,3 +444,71 @@ def test_any_pairs_have_the_scores_of_their_paradigms(seed: int, tmp_path: Path)
     counts = document["counts"]
     scored = sum(map(len, shares["total"].values()))
     assert (counts["pairs"], counts["pairs_scored"], counts["ties"]) == (len(taken), scored, ties)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_results_of_items_have_the_scores_of_their_runs(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(seed)
+    suites = [*sorted(SCORED_33), "nn-nv-rpl", "mine"]
+    if seed % 2:
+        suites.remove(rng.choice(["fgd-embed3", "cleft"]))
+    names = ["lm_a_1", "lm_a_2", "lm_b_1", "ngram_a_1", "ngram_a_2", "ngram_a_3", "gpt"]
+    rows = [
+        (name, suite, item, rng.choice(["True", "false", "1", "0"]))
+        for name in names
+        for suite in suites
+        for item in range(1, 4)
+        if rng.random() < 0.97 or item == 1
+    ]
+    rng.shuffle(rows)
+    half = len(rows) // 2
+    for number, part in enumerate((rows[:half], rows[half:])):
+        lines = ["item,model,more,correct,suite"]
+        lines += [f"{item},{name},x,{correct},{suite}" for name, suite, item, correct in part]
+        (tmp_path / f"{number}.csv").write_text("\n".join(lines) + "\n")
+    files = [str(tmp_path / "0.csv"), str(tmp_path / "1.csv")]
+    assert run(["eval-sg", "--from-items", *files, "-o", str(tmp_path / "out"), "-q"]) == 0
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    right: dict[tuple[str, str, str], dict[tuple[str, int], bool]] = {}
+    votes: dict[tuple[str, int], list[bool]] = {}
+    for name, suite, item, correct in rows:
+        is_right = correct in ("True", "1")
+        if name.startswith("ngram"):
+            votes.setdefault((suite, item), []).append(is_right)
+        else:
+            parts = name.split("_") if "_" in name else [name, "", ""]
+            right.setdefault((parts[0], parts[1], parts[2]), {})[suite, item] = is_right
+    right["ngram", "a", "majority3"] = {key: 2 * sum(of) > len(of) for key, of in votes.items()}
+    wanted: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for run_of, items in sorted(right.items()):
+        by_suite = {s: mean([float(v) for (of, _), v in items.items() if of == s]) for s in sorted(suites)}
+        counted = {s: v for s, v in by_suite.items() if s not in NOT_IN_THE_SCORE and v is not None}
+        circuits: dict[str, list[float]] = {}
+        for s, value in counted.items():
+            circuits.setdefault(circuit_of(s), []).append(value)
+        by_circuit = {c: mean(of) for c, of in sorted(circuits.items())}
+        paper = [by_suite.get(s) for s in SCORED_33 if s not in NOT_IN_THE_SCORE]
+        deeper = [by_suite.get(s) for s in SCORED_33]
+        wanted[run_of] = {
+            "overall": mean([*counted.values()]),
+            "sg_31": None if None in paper else mean([v for v in paper if v is not None]),
+            "sg_33": None if None in deeper else mean([v for v in deeper if v is not None]),
+            "mean_of_circuits": mean([v for v in by_circuit.values() if v is not None]),
+            "mean_of_items": mean([float(v) for (s, _), v in items.items() if s not in NOT_IN_THE_SCORE]),
+            "by_circuit": by_circuit,
+            "by_suite": by_suite,
+            "by_prediction": {},
+        }
+    one, other = wanted["lm", "a", "1"], wanted["lm", "a", "2"]
+    wanted["lm", "a", "mean"] = {
+        key: {name: (value[name] + other[key][name]) / 2 for name in value}
+        if isinstance(value, dict)
+        else (None if value is None else (value + other[key]) / 2)
+        for key, value in one.items()
+    }
+    listed = [
+        ((each.pop("model"), each.pop("corpus"), each.pop("seed")), each) for each in found["scores"]["runs"]
+    ]
+    assert [name for name, _ in listed] == [*wanted]
+    for name, scores in listed:
+        assert near(scores, wanted[name]), (name, scores, wanted[name])
