@@ -335,7 +335,7 @@ def written(kind: str, trees: list[tuple[Part, list[str]]], rng: random.Random) 
 
             def show(part: Part, of: list[str] = words) -> str:
                 if part.word >= 0:
-tag, word = part.label.replace("(", "*LRB*"), of[part.word].replace("(", "#LRB#")
+                    tag, word = part.label.replace("(", "*LRB*"), of[part.word].replace("(", "#LRB#")
                     return f"({tag} {part.word}={word})"
                 return f"({part.label} {' '.join(map(show, part.children))})"
 
@@ -476,3 +476,119 @@ def test_any_constituents_with_gaps(seed: int, tmp_path: Path, capsys: pytest.Ca
     if done and n_gaps:
         assert said[f"constituents {done}"] == f"{n_gaps}"
         assert said[f"sentences with constituents {done}"] == f"{n_sentences}"
+
+
+# --- brackets with what is no tree ---------------------------------------------------------------
+
+EMPTIES = [
+    ("NP-SBJ", "*pro*", "*pro*"),
+    ("C", "0", "0"),
+    ("NP-OB1", "*T*-1", "*T*"),
+    ("WNP", "*ICH*", "*ICH*"),
+]
+FOREIGN = ["(CODE <P_12>)", "(METADATA (AUTHOR anon) (X (YEAR 1500)))", "(REF a)", "(CODE {x} {COM:a})"]
+HistoricalWord = tuple[str, str, str]
+"""As it stands, as it is without lemmas and glosses, and as it is with them."""
+
+
+def historical_word(rng: random.Random, *, lemmas: bool) -> HistoricalWord:
+    plain = rng.choice(["hund", "Mann", "ok", "x1", "þar"])
+    kind = rng.choice(["plain"] * 4 + ["clitic", "gloss", "doubled", "hyphen", "named"])
+    if lemmas:
+        shown = f"to-{plain}" if kind == "hyphen" else plain
+        marked = f"{shown}$-{plain}" if kind == "clitic" else f"{shown}-{plain}"
+        return marked, shown, marked
+    if kind == "clitic":
+        return (f"${plain}", plain, plain) if rng.random() < 0.5 else (f"{plain}$", plain, plain)
+    if kind == "gloss":
+        whole = rng.choice([f"{plain}^the_gloss", f"{plain}@l=lem"])
+        return whole, plain, whole
+    if kind == "doubled":
+        return ",-,", ",", ",-,"
+    if kind == "hyphen":
+        return f"to-{plain}", f"to-{plain}", f"to-{plain}"
+    if kind == "named":
+        return "<paren>", "-LRB-", "-LRB-"
+    return plain, plain, plain
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_any_historical_brackets(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rng = random.Random(seed)
+    lemmas, keep = seed % 2 == 0, seed % 4 > 1
+    counts: Counter[str] = Counter()
+    wanted, blocks = [], []
+    n_asterisks = 0
+
+    def noise() -> list[str]:
+        found = []
+        while rng.random() < 0.25:
+            kind = rng.choice(["empty", "foreign", "comment"])
+            if kind == "empty":
+                label, word, name = rng.choice(EMPTIES)
+                counts[f"empty leaves left out: {name}"] += 1
+                found.append(f"({label} {word})")
+            elif kind == "foreign":
+                one = rng.choice(FOREIGN)
+                counts[f"metadata left out: {one[1:].split()[0]}"] += 1
+                found.append(one)
+            else:
+                counts["metadata left out: {COM:}"] += 1
+                found.append("{COM:a remark}")
+        return found
+
+    def random_node(depth: int) -> tuple[str, str]:
+        """A constituent as it stands, and as it is read."""
+        shown, read = [], []
+        for _ in range(rng.randint(1, 3)):
+            shown += noise()
+            if depth and rng.random() < 0.5:
+                one, other = random_node(depth - 1)
+            else:
+                tag = rng.choice(["N", "VBD", "P"])
+                word, cut, whole = historical_word(rng, lemmas=lemmas)
+                counts["lemmas and glosses cut off words"] += not keep and word.strip("$") != cut != "-LRB-"
+                one, other = f"({tag} {word})", f"({tag} {whole if keep else cut})"
+            shown.append(one)
+            read.append(other)
+        shown += noise()
+        label = rng.choice(["IP-MAT", "NP-SBJ=1", "PP", "CP-THT"])
+        apart = rng.choice([" ", "\n    "])
+        return f"({label} {apart.join(shown)})", f"({label} {' '.join(read)})"
+
+    for number in range(6):
+        kind = rng.choice(["good"] * 6 + ["wordless", "good" if lemmas else "asterisks"])
+        if kind == "wordless":
+            blocks.append("( (CODE <heading>))")
+            counts["metadata left out: CODE"] += 1
+            counts["trees without words left out"] += 1
+        elif kind == "asterisks":
+            blocks.append("( (FRAG (P ***)))")
+            counts["wrappers taken off"] += 1
+            n_asterisks += 1
+        else:
+            text, read = random_node(3)
+            wanted.append(read)
+            identity = f" (ID A,.{number})" if rng.random() < 0.7 else ""
+            counts["metadata left out: ID"] += bool(identity)
+            wraps = bool(identity) or rng.random() < 0.5
+            counts["wrappers taken off"] += wraps
+            blocks.append(f"( {text}{identity})" if wraps else text)
+    file = tmp_path / "a.psd"
+    end = rng.choice(["\n", "\r\n"])
+    file.write_bytes(("\n\n".join(blocks) + "\n").replace("\n", end).encode())
+    if not wanted:
+        return
+    options = ["--from", "penn-historical", "--lemmas", "keep" if keep else "cut"]
+    shape = ["--binarize", "none", "--functions", "keep"]
+    capsys.readouterr()
+    assert run(["parse", str(file), *options, *shape, "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out").read_text().splitlines() == wanted
+    said = dict(line.rsplit(": ", 1) for line in capsys.readouterr().err.splitlines() if ": " in line)
+    assert said.pop(f"{n_asterisks} without a tree", None) == (
+        "asterisks alone (***)" if n_asterisks else None
+    )
+    for name in ("empty leaves left out", "metadata left out"):
+        parts = [part.split(" ", 1) for part in said.pop(name, "").split(", ") if part]
+        said |= {f"{name}: {kind}": n for n, kind in parts}
+    assert said == {name: f"{n:,}" for name, n in counts.items() if n}
