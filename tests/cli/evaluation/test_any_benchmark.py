@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from printed_tables import percent, tables
 
 from pdtools.cli.main import run
 
@@ -189,7 +190,7 @@ class Case:
 
     def definition(self) -> None:
         rng, column = self.rng, self.column
-        files = rng.choice(["set/*/*.data", ["Set/X?/*.Data", "set/y/one.data"]])
+        files = rng.choice(["set/*/*.data", ["set/X?/*.Data", "set/y/one.data"]])
         table: dict[str, Any] = {"title": "Toy", "files": files}
         table["path"] = "/(?P<lang>[a-z])[a-z]*/[a-z]+[.]data$"
         kinds = {"semicolon": "csv", "numbers": "tsv"}
@@ -249,7 +250,7 @@ class Case:
 
     def data(self) -> None:
         number = 0
-        places = ("set/xa/one.data", "set/xb/two.data", "set/y/one.data")[: self.rng.randint(1, 3)]
+        places = ("Set/xa/one.data", "Set/xb/two.data", "Set/y/one.data")[: self.rng.randint(1, 3)]
         for path in places:
             rows, found = self.file(path)
             self.files[path] = self.written(rows)
@@ -261,7 +262,7 @@ class Case:
     def file(self, path: str) -> tuple[list[dict[str, Any]], list[Wanted]]:
         rng = self.rng
         groups: list[list[dict[str, Any]]] = []
-        for i in range(rng.randint(1, 4)):
+        for i in range(rng.randint(1, 7)):
             several = 2 if self.layout in ("as", "role", "by") else 1
             group = [self.row(f"iD{i}") for _ in range(several)]
             if several == 2:
@@ -374,7 +375,7 @@ class Case:
 
     def save(self, folder: Path) -> Path:
         """Write the files, and others that do not belong to the set."""
-        others = {"set/notes.data": "x\n", "set/xa/one.txt": "x\n", "other/xa/one.data": "x\n"}
+        others = {"Set/notes.data": "x\n", "Set/xa/one.txt": "x\n", "other/xa/one.data": "x\n"}
         (folder / "toy.toml").write_text(toml(self.table))
         if self.seed % 4 == 0:
             with zipfile.ZipFile(folder / "all.zip", "w") as archive:
@@ -502,7 +503,9 @@ def near(found: Any, wanted: Any, by: float = 1e-12) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_any_benchmark_means_what_its_keys_say(seed: int, tmp_path: Path) -> None:
+def test_any_benchmark_means_what_its_keys_say(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     case = Case(seed)
     data, rng = case.save(tmp_path), random.Random(-seed)
     more = ["--limit", str(case.limit)] if case.limit else []
@@ -558,7 +561,9 @@ def test_any_benchmark_means_what_its_keys_say(seed: int, tmp_path: Path) -> Non
         return by_scores and (kind == "per_token" or isinstance(kind, dict))
 
     output = tmp_path / "results"
-    status = run([*common, *of_model, "-o", str(output)])
+    details = seed % 2 == 0
+    capsys.readouterr()
+    status = run([*common, *of_model, "-o", str(output), *(["--details"] if details else [])])
     if needs_tokens("main"):
         assert status == 1
         return
@@ -571,6 +576,34 @@ def test_any_benchmark_means_what_its_keys_say(seed: int, tmp_path: Path) -> Non
     assert {name: results["counts"][name] for name in counts} == counts
     for each in kept:
         assert results["settings"]["predictions"][each] == case.named[each]
+    check_printed(capsys.readouterr().out, results, case, details=details)
+
+
+def check_printed(printed: str, results: dict[str, Any], case: Case, *, details: bool) -> None:
+    """The tables hold the scores and counts of results.json, level by level."""
+    scores, counts = results["scores"], results["counts"]
+    unit = [*case.levels][-1] if case.nested else "group"
+    groups = counts[f"by_{unit}"]
+    mean = f" (mean of {len(groups)} groups)" if len(groups) > 1 else ""
+    wanted = [["Toy (percent)", "accuracy", "items", "scored", "ties"]]
+    of_all = [str(counts[name]) for name in ("items", "items_scored", "ties")]
+    wanted.append([f"overall{mean}", percent(scores["overall"]), *of_all])
+    wanted.append(["mean of items", percent(scores["mean_of_items"]), *"---"])
+    others = [*scores["by_prediction"].items()][1:]
+    wanted += [[f"overall, {name}", percent(score), *"---"] for name, score in others]
+    levels = [*case.levels][:-1] if case.nested else [*case.levels]
+    named = [level for level in levels if scores[f"by_{level}"]]
+    for level in named:
+        over = " over items" if not case.nested and level in case.crossing() else ""
+        wanted.append([level, f"accuracy{over}"])
+        wanted += [[name, percent(score)] for name, score in scores[f"by_{level}"].items()]
+    flags = ["marks"] if case.flags and scores["by_marks"] else []
+    for level in [*flags, *([unit] if details or not named else [])]:
+        wanted.append([level, "accuracy", "items", "scored", "ties"])
+        for name, score in scores[f"by_{level}"].items():
+            own = counts[f"by_{level}"][name]
+            wanted.append([name, percent(score), *(str(own[key]) for key in ("items", "scored", "ties"))])
+    assert [line for header, rows in tables(printed) for line in (header, *rows)] == wanted
 
 
 # --- labels and numbers instead of predictions ---------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,25 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from printed_tables import tables
 
 from pdtools.cli.main import run
 
 HEADER = ["sentence_id", "token_id", "token", "start", "end", "surprisal"]
-_GAP = re.compile(r"  +")
-
-
-def tables(printed: str) -> list[tuple[list[str], list[list[str]]]]:
-    """The printed tables: headers and rows. A line of one cell is no row."""
-    found: list[tuple[list[str], list[list[str]]]] = []
-    for line in printed.split("\n"):
-        cells = _GAP.split(line.strip())
-        if len(cells) < 2 or line.startswith(" "):
-            found.append(([], []))
-        elif not found or not found[-1][0] or cells[0] == "pair":
-            found.append((cells, []))
-        else:
-            found[-1][1].append(cells)
-    return [table for table in found if table[0]]
 
 
 def table_of(printed: str, *beginning: str) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from printed_tables import percent, tables
 
 from pdtools.cli.main import run
 from pdtools.evaluation.sg.circuits import SCORED_33, circuit_of
@@ -202,7 +203,9 @@ COLUMNS = ["sentence_id", "token_id", "token", "start", "end", "surprisal"]
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_any_suites_have_the_scores_of_their_formulas(seed: int, tmp_path: Path) -> None:
+def test_any_suites_have_the_scores_of_their_formulas(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = random.Random(seed)
     suites = [RandomSuite(name, rng) for name in rng.sample([*NAMES], rng.randint(1, 4))]
     if seed % 3 == 0:
@@ -243,9 +246,21 @@ def test_any_suites_have_the_scores_of_their_formulas(seed: int, tmp_path: Path)
         by_region[suite.name, item, each.name] = regions
     given, output = tmp_path / "given.tsv", tmp_path / "results"
     write_table(given, rows, COLUMNS)
-    unit = ["--nats"] if nats else []
+    unit, details = ["--nats"] if nats else [], ["--details"] if seed % 2 else []
+    capsys.readouterr()
     status = run(
-        ["eval-sg", str(data), "--surprisals", str(given), *unit, "--on-error", "skip", "-o", str(output)]
+        [
+            "eval-sg",
+            str(data),
+            "--surprisals",
+            str(given),
+            *unit,
+            *details,
+            "--on-error",
+            "skip",
+            "-o",
+            str(output),
+        ]
     )
     assert status == 0
 
@@ -316,6 +331,23 @@ def test_any_suites_have_the_scores_of_their_formulas(seed: int, tmp_path: Path)
         "items_scored": sum(truth is not None for truth in firsts),
         "sentences_unscorable": len(asked) - len(by_region),
     }
+    lines = [["Syntactic generalization (percent)", "score"]]
+    lines += [
+        [name.replace("_", " "), percent(wanted[name])]
+        for name in ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
+    ]
+    for level in ["circuit"] * bool(shares["by_circuit"]) + ["suite"] * bool(
+        details or not shares["by_circuit"]
+    ):
+        lines += [[level, "score"], *([name, percent(of)] for name, of in shares[f"by_{level}"].items())]
+    if details and by_prediction:
+        lines.append(["suite", "prediction", "score"])
+        lines += [[s, p, percent(of)] for s, each in by_prediction.items() for p, of in each.items()]
+    printed = capsys.readouterr().out
+    assert [line for header, rows in tables(printed) for line in (header, *rows)] == lines
+    margin = wanted.get("margin_bits", {"overall": None})["overall"]
+    assert (f"mean margin: {margin:+.3f} bits" if margin is not None else "") in printed
+    assert ("mean margin" in printed) == (margin is not None)
 
 
 FIELDS = {"syntax": "syntax", "syntax/semantics": "syntax_semantics", "": "", None: None}
@@ -327,7 +359,9 @@ TERMS = {
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_any_pairs_have_the_scores_of_their_paradigms(seed: int, tmp_path: Path) -> None:
+def test_any_pairs_have_the_scores_of_their_paradigms(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     rng = random.Random(seed)
     limit = rng.choice([None, None, 1, 3])
     words = ["a", "bé", "cat", "dogs"]
@@ -395,7 +429,9 @@ def test_any_pairs_have_the_scores_of_their_paradigms(seed: int, tmp_path: Path)
     given, output = tmp_path / "given.tsv", tmp_path / "results"
     write_table(given, rows, COLUMNS)
     source = ["--surprisals", str(given), "--nats", "--on-error", "skip", "-o", str(output)]
-    assert run(["eval-blimp", str(tmp_path / "all"), *more, *source]) == 0
+    details = ["--details"] if seed % 2 else []
+    capsys.readouterr()
+    assert run(["eval-blimp", str(tmp_path / "all"), *more, *source, *details]) == 0
 
     group_of = {}
     for pair in taken:
@@ -444,6 +480,25 @@ def test_any_pairs_have_the_scores_of_their_paradigms(seed: int, tmp_path: Path)
     counts = document["counts"]
     scored = sum(map(len, shares["total"].values()))
     assert (counts["pairs"], counts["pairs_scored"], counts["ties"]) == (len(taken), scored, ties)
+    columns = ["accuracy", "pairs", "scored", "ties"]
+    lines = [["BLiMP (percent)", *columns]]
+    lines.append(["overall", percent(wanted["overall"]), str(len(taken)), str(scored), str(ties)])
+    lines.append(["overall, per token", percent(wanted["overall_per_token"]), *"---"])
+    levels = [level for level in ("field", "phenomenon") if wanted[f"by_{level}"]]
+    for level in [*levels, *(["paradigm"] if details or not levels else [])]:
+        lines.append([level, *columns])
+        for name, score in wanted[f"by_{level}"].items():
+            uids = [
+                u
+                for u in group_of
+                if name == {"field": group_of[u][0], "phenomenon": group_of[u][1]}.get(level, u)
+            ]
+            inside = [i for i, pair in enumerate(taken) if pair["uid"] in uids]
+            known = [i for i in inside if (i, "good") in found and (i, "bad") in found]
+            equal = sum(found[i, "good"][0] == found[i, "bad"][0] for i in known)
+            lines.append([name, percent(score), str(len(inside)), str(len(known)), str(equal)])
+    printed = capsys.readouterr().out
+    assert [line for header, rows in tables(printed) for line in (header, *rows)] == lines
 
 
 @pytest.mark.parametrize("seed", range(6))
