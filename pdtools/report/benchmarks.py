@@ -37,8 +37,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
     ]
     columns = ["accuracy", *_COUNTS]
     print_table([f"{record.title} (percent)", *columns], rows)
-    if MARGIN in scores:
-        print_note(f"mean margin: {scores[MARGIN]['overall']:+.3f} bits")
+    if MARGIN in scores and (margin := scores[MARGIN]["overall"]) is not None:
+        print_note(f"mean margin: {margin:+.3f} bits")
     named = [
         name.removeprefix("by_") for name, of_level in scores.items() if name.startswith("by_") and of_level
     ]
