@@ -43,7 +43,8 @@ def print_benchmark(results: Results, *, details: bool = False) -> None:
         name.removeprefix("by_") for name, of_level in scores.items() if name.startswith("by_") and of_level
     ]
     above = [name for name in named if name not in ("prediction", outcomes.unit)]
-    for level in [*above, outcomes.unit] if details or not above else above:
+    is_alone = not {*above} & {*outcomes.levels}
+    for level in [*above, outcomes.unit] if details or is_alone else above:
         groups = _counts(results, level)
         over = " over items" if level in outcomes.over_items else ""
         print()

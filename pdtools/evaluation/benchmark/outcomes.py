@@ -14,7 +14,6 @@ from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, MeanAndMax
 from pdtools.evaluation.sg.formula import Formula, Region
 from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.spans import read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,6 +101,8 @@ def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     After a context, the tokens that reach beyond it are scored; of a string with regions, each region
     (:mod:`pdtools.search.spans`). The end of the sentence is scored only in whole strings.
     """
+    from pdtools.search.spans import read_spans  # numpy takes its time
+
     if isinstance(score, Unscorable):
         return score
     bits = (0.0 - score.logprobs / math.log(2)).tolist()
@@ -123,6 +124,8 @@ def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
 
 
 def _part_in_regions(string: String, score: SentenceScore, rows: TokenRows) -> Part:
+    from pdtools.search.spans import read_spans
+
     if score.text != string.text:
         raise PdtoolsError(f"the scorer changed the sentence {string.text!r} into {score.text!r}")
     read = read_spans(score, string.spans, "visible")
