@@ -6,7 +6,7 @@ import glob
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -84,16 +84,9 @@ def compare(
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
     """
-    from pdtools.evaluation.comparison.compare import compare_runs, has_fractions
-    from pdtools.evaluation.comparison.overview import is_collection
-    from pdtools.evaluation.comparison.overview import overview as overview_of_two
+    from pdtools.evaluation.comparison.compare import compare as compare_groups
     from pdtools.provenance import provenance
-    from pdtools.report.evaluations import (
-        print_comparison,
-        print_main_scores,
-        print_many,
-        print_overview,
-    )
+    from pdtools.report.comparisons import print_compared, print_main_scores
     from pdtools.report.tables import latex_tables
 
     check_form(as_json=as_json, latex=latex)
@@ -101,55 +94,20 @@ def compare(
     given = [*(results or []), *(folder for _, folders in named for folder in folders)]
     if not given:
         raise typer.BadParameter("name results folders, or --group NAME=FOLDERS")
+    if overview and baseline is not None:
+        raise typer.BadParameter("--overview has no differences: leave out --baseline")
     watch_inputs(given)
-    if overview:
-        from pdtools.evaluation.comparison.main_scores import main_scores
-
-        if baseline is not None:
-            raise typer.BadParameter("--overview has no differences: leave out --baseline")
-        together = _groups(results or [], named)
-        scores = main_scores(together)
-        if as_json:
-            read = {str(model.folder): str(model.folder) for each in together for model in each.models}
-            print_json({**scores.as_data(), "provenance": provenance(read)})
-        else:
-            with latex_tables(latex):
-                print_main_scores(scores, latex=latex)
-        return
-    of_two = len(given) == 2 and not named and baseline is None
-    if not of_two or not (is_collection(given[0]) or has_fractions(given[0])):
-        from pdtools.evaluation.comparison.many import compare_many
-
-        compared = compare_many(_groups(results or [], named), baseline=baseline, seed=seed, samples=samples)
-        if as_json:
-            read = {folder: folder for of in compared.groups for folder in of.folders}
-            print_json({**asdict(compared), "provenance": provenance(read)})
-        else:
-            with latex_tables(latex):
-                print_many(compared, details=details)
-        return
-    first, second = given
-    made: dict[str, Any] = {}
+    groups = _groups(results or [], named, alone=not overview)
+    found = compare_groups(groups, baseline=baseline, seed=seed, samples=samples, differences=not overview)
     if as_json:
-        made = provenance({"a": first, "b": second})
-    if is_collection(first):
-        headlines = overview_of_two(first, second)
-        if as_json:
-            print_json({"scores": [asdict(headline) for headline in headlines], "provenance": made})
-        else:
-            with latex_tables(latex):
-                print_overview(headlines, Path(first).name, Path(second).name)
+        read = {folder: folder for of in found.groups for folder in of.folders}
+        print_json({**asdict(found), "provenance": provenance(read)})
         return
-    found = compare_runs(first, second, seed=seed, samples=samples)
-    if as_json:
-        listed = {
-            name: [{**asdict(each), "difference": each.difference} for each in found[name]]
-            for name in ("groups", "margins")
-        }
-        print_json({**found, **listed, "provenance": made})
-    else:
-        with latex_tables(latex):
-            print_comparison(found, first, second, details=details)
+    with latex_tables(latex):
+        if overview:
+            print_main_scores(found, latex=latex)
+        else:
+            print_compared(found, details=details)
 
 
 def _named(text: str) -> tuple[str, list[str]]:
@@ -166,9 +124,11 @@ def _named(text: str) -> tuple[str, list[str]]:
     return name, found
 
 
-def _groups(results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]]) -> list[Group]:
-    """The named groups, in order, then the other models by seed."""
-    from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
+def _groups(
+    results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]], *, alone: bool
+) -> list[Group]:
+    """The named groups, in order, then the other models by seed; two ``alone`` are two groups."""
+    from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 
     together: dict[str, list[str]] = {}
     for name, folders in named:
@@ -177,4 +137,6 @@ def _groups(results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]]) 
         Group(name=name, models=tuple(model for folder in folders for model in find_models(folder)))
         for name, folders in together.items()
     ]
-    return [*groups, *by_seed([model for folder in results for model in find_models(folder)])]
+    models = [model for folder in results for model in find_models(folder)]
+    are_two = alone and not named and len(results) == len(models) == 2
+    return [*groups, *(each_alone(results) if are_two else by_seed(models))]
