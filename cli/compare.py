@@ -130,6 +130,10 @@ def _groups(
     """The named groups, in order, then the other models by seed; two ``alone`` are two groups."""
     from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 
+    if alone and not named and len(results) == 2:
+        two = each_alone(results)
+        if len(two) == 2:
+            return two
     together: dict[str, list[str]] = {}
     for name, folders in named:
         together.setdefault(name, []).extend(folders)
@@ -137,6 +141,4 @@ def _groups(
         Group(name=name, models=tuple(model for folder in folders for model in find_models(folder)))
         for name, folders in together.items()
     ]
-    models = [model for folder in results for model in find_models(folder)]
-    are_two = alone and not named and len(results) == len(models) == 2
-    return [*groups, *(each_alone(results) if are_two else by_seed(models))]
+    return [*groups, *by_seed([model for folder in results for model in find_models(folder)])]

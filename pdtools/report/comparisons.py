@@ -57,7 +57,8 @@ def _print_two(found: Compared, *, details: bool) -> None:
             for title, score in scores.items()
         ]
         _print_differences("score", rows, ["95%", "p", *corrected])
-    _print_of_scores({title: _about_items(score) for title, score in scores.items() if not score.is_margin})
+    if len({score.evaluation for score in found.overall}) == 1:
+        _print_of_scores({title: _about_items(of) for title, of in scores.items() if not of.is_margin})
     _print_about_p(pairs)
     _print_of_scores({title: score.notes for title, score in scores.items()})
     levels = _levels(found, details=details)

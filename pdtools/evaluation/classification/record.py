@@ -196,8 +196,6 @@ EVALUATIONS = (
         scores=_main_scores,
         item_score=_item_score,
         columns=("item", "label", "target", "predicted"),
-        fractions=True,
-        subject="prompt_task",
         same={"prompt_task": "another task", "text_sha256": "other sentences"},
     ),
 )

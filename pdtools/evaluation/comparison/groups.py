@@ -54,11 +54,12 @@ def is_collection(folder: str | Path) -> bool:
     return not (Path(folder) / RESULTS).is_file() and any(Path(folder).glob(f"*/{RESULTS}"))
 
 
-def find_models(folder: str | Path) -> list[ModelResults]:
+def find_models(folder: str | Path, *, as_one: bool = False) -> list[ModelResults]:
     """The models whose results a folder holds.
 
     Args:
         folder: results of one evaluation; a folder of several, for one model; or a folder of such.
+        as_one: see :func:`model_of`.
 
     Raises:
         InputError: if there are none.
@@ -68,24 +69,30 @@ def find_models(folder: str | Path) -> list[ModelResults]:
         document = read_document(folder)
         return [model_of(folder, {str(document["settings"]["task"]): folder})]
     if found := sorted(path.parent for path in folder.glob(f"*/{RESULTS}")):
-        return [model_of(folder, {path.name: path for path in found})]
+        return [model_of(folder, {path.name: path for path in found}, as_one=as_one)]
     if found := sorted({path.parent.parent for path in folder.glob(f"*/*/{RESULTS}")}):
-        return [model for each in found for model in find_models(each)]
+        return [model for each in found for model in find_models(each, as_one=as_one)]
     if not folder.is_dir():
         raise InputError("no such folder", file=folder, hint="the folder after -o of an evaluation")
     raise InputError("not a folder of results, and none in it", file=folder)
 
 
-def model_of(folder: Path, evaluations: Mapping[str, Path]) -> ModelResults:
+def model_of(folder: Path, evaluations: Mapping[str, Path], *, as_one: bool = False) -> ModelResults:
     """The one model of several results.
+
+    Args:
+        folder: the folder that holds them.
+        evaluations: their folders, by name.
+        as_one: whether they may be of models that were trained differently (one fine-tuned, say): such a
+            model has no seed.
 
     Raises:
         InputError: if they have several models.
     """
-    trained = [found for path in evaluations.values() if (found := _training(read_document(path)))]
-    if any(found != trained[0] for found in trained):
+    trained = {found for path in evaluations.values() if (found := _training(read_document(path)))}
+    if len(trained) > 1 and not as_one:
         raise InputError("results of several models in one folder", file=folder)
-    seed, training = trained[0] if trained else (None, None)
+    seed, training = trained.pop() if len(trained) == 1 else (None, None)
     return ModelResults(folder=folder, evaluations=evaluations, seed=seed, training=training)
 
 
@@ -123,7 +130,7 @@ def by_seed(models: Sequence[ModelResults]) -> list[Group]:
 
 def each_alone(folders: Sequence[str | Path]) -> list[Group]:
     """A group for each model of these folders, by its name; by its folder if two have the same name."""
-    models = [model for folder in folders for model in find_models(folder)]
+    models = [model for folder in folders for model in find_models(folder, as_one=True)]
     names = [model.name for model in models]
     named = names if len({*names}) == len(names) else [str(model.folder) for model in models]
     return [Group(name=name, models=(model,)) for name, model in zip(named, models, strict=True)]
