@@ -59,19 +59,17 @@ def compare(
 ) -> None:
     """Compare runs item by item: differences overall and by group, with their significance.
 
-    Two results: the interval is a paired bootstrap interval (95%, resampling items within each paradigm or
-    suite). p comes from McNemar's exact test on the items that only one run gets right. Items without a score
-    in one of the runs are excluded from both. For two folders with results folders of the same names, it
-    prints the main score of each. Below the table it says which settings of the two differ (beam, text style,
-    limit, ...).
+    Two results, or two folders with results folders of the same names: one table has a row for each score.
+    The interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite). p comes
+    from McNemar's exact test on the items that only one run gets right; perplexity, F1 and correlations are
+    tested by resampling items. Items without a score in one of the runs are excluded from both. Below the
+    table it says which settings of the two differ (beam, text style, limit, ...).
 
     More results, or --group or --baseline: runs that differ only in seed form one group. The table has each
     group's mean and standard deviation over seeds, and the differences of all pairs, with intervals over
-    seeds and items. p is corrected by Holm's method. Two results of perplexity, F1 of parses and other scores
-    are compared in this way too. Perplexity, F1 and correlations are tested by resampling items. Perplexities
-    are averaged and compared by their logarithms: their means are geometric. Between two single runs, p is
-    over items, not over seeds. A single run beside a group of several is assumed to vary over seeds as these
-    do.
+    seeds and items. p is corrected by Holm's method. Perplexities are averaged and compared by their
+    logarithms: their means are geometric. Between two single runs, p is over items, not over seeds. A single
+    run beside a group of several is assumed to vary over seeds as these do.
 
     --overview prints one table instead: the main scores of all models, with means and standard deviations
     over seeds. With --latex, it is a table of models × scores, for a paper.
