@@ -31,7 +31,7 @@ NEW = {
     "code": {"version": "0.3", "commit": "0123456789abcdef", "modified": True},
     "versions": {"torch": "2.13.0", "pdtools": "0.2"},
 }
-OLD = {"code": {"commit": "fedcba9876543210", "modified": False}, "versions": {"pdtools": "0.2"}}
+OLD = {"code": {"version": "0.2", "commit": "fedcba9876543210", "modified": False}}
 
 
 def test_methods_of_results() -> None:

@@ -95,7 +95,9 @@ def compare(
         if runs.refused:
             refused[name] = tuple(runs.refused)
     if not scores:
-        raise _no_score(groups, [error for errors in refused.values() for error in errors], differences)
+        errors = [error for of in refused.values() for error in of]
+        errors += [PdtoolsError(f"{name}: {note}") for name, of in notes.items() for note in of]
+        raise _no_score(groups, errors, differences)
     scores = sorted(_corrected(scores), key=lambda each: (each.level != "overall", place[each.evaluation]))
     return Compared(
         groups=tuple(

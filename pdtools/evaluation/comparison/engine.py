@@ -350,9 +350,11 @@ class ComparedRuns:
             numbers = np.array([[each[key] for each in items] for key in common], dtype=float)
             statistic = _logarithms(score.statistic) if record.geometric else score.statistic
             resampled = draw(numbers, np.zeros(len(common), dtype=np.int64), statistic, table.weights)
-            if np.isfinite(resampled.scores).all():  # the score is defined for these items
-                right, n = numbers[..., 0] if score.is_share else None, len(common)
-                yield self._score(table, label, resampled, right, items=n, few=are_few(n))
+            if not np.isfinite(resampled.scores).all():
+                self.notes.append(f"{label}: not defined for the {score.items} that {self._all} have")
+                continue
+            right, n = numbers[..., 0] if score.is_share else None, len(common)
+            yield self._score(table, label, resampled, right, items=n, few=are_few(n))
 
     def _restrict(self, kept: int, whole: int, items: str) -> None:
         note = f"only the {kept} of {whole} {items} that {self._all} could score"

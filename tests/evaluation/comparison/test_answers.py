@@ -300,3 +300,5 @@ def test_a_score_that_is_not_defined_for_common_items_is_excluded(tmp_path: Path
     assert [(name, each.items, each.groups[0].mean) for name, each in two.items()] == [("accuracy", 2, 100)]
     many = compare(groups_of(tmp_path), samples=100)
     assert [score.score for score in many.scores] == ["toy, accuracy (%)"]
+    said = "toy, F1 (%): not defined for the items that all have"
+    assert many.notes == {"toy": ("only the 2 of 3 items that all could score", said)}
