@@ -383,7 +383,7 @@ def in_form_of(first: Any, second: Any) -> tuple[Any, Any]:
     """Two documents of ``pdtools compare`` in a form that both have; other files as they are.
 
     Before there was one form, two results of an evaluation, two folders of several, and ``--overview`` had
-    documents of their own. Of notes the words are compared, without the runs that they name.
+    documents of their own. The words of notes are compared, without the runs that they name.
     """
     keys = {"groups", "baseline", "scores", "refused"}
     if not (isinstance(first, Mapping) and isinstance(second, Mapping) and keys <= second.keys()):

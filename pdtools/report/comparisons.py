@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from pdtools.evaluation.bootstrap import FEW_ITEMS
-from pdtools.evaluation.comparison.compare import Compared
+from pdtools.evaluation.comparison.compare import ComparedModels
 from pdtools.evaluation.comparison.engine import SEEDS_OF_ONE, ComparedScore, PairDifference
 from pdtools.report.evaluations import with_bound
 from pdtools.report.tables import (
@@ -30,7 +30,7 @@ Row = tuple[str, ComparedScore, "PairDifference | None"]
 """A row of a table of differences: its name, a score of two groups, and their difference, if any."""
 
 
-def print_compared(found: Compared, *, details: bool = False) -> None:
+def print_compared(found: ComparedModels, *, details: bool = False) -> None:
     """Print two single runs as columns; else every score of each group of models, then their differences.
 
     Coarser levels follow if only one evaluation is compared; with ``details`` all do, also those of margins.
@@ -45,7 +45,7 @@ def print_compared(found: Compared, *, details: bool = False) -> None:
     _print_evaluations(found)
 
 
-def _print_two(found: Compared, *, details: bool) -> None:
+def _print_two(found: ComparedModels, *, details: bool) -> None:
     a, b = (group.name for group in found.groups)
     _print_names(a, b)
     scores = dict(zip(_titles(found.overall), found.overall, strict=True))
@@ -92,7 +92,7 @@ def _print_of_scores(notes: Mapping[str, Sequence[str]]) -> None:
         print_note(note if len(of) == len(notes) else f"{'; '.join(of)}: {note}")
 
 
-def _print_many(found: Compared, *, details: bool) -> None:
+def _print_many(found: ComparedModels, *, details: bool) -> None:
     for title, score in zip(_titles(found.overall), found.overall, strict=True):
         _print_overall(title, score)
     for title, scores in _levels(found, details=details):
@@ -164,7 +164,7 @@ def _cells(pair: PairDifference, digits: int) -> dict[str, Cell]:
     }
 
 
-def _levels(found: Compared, *, details: bool) -> list[tuple[str, list[ComparedScore]]]:
+def _levels(found: ComparedModels, *, details: bool) -> list[tuple[str, list[ComparedScore]]]:
     """The scores of each further level that is shown, with their title."""
     tables: dict[tuple[str, str, str], list[ComparedScore]] = {}
     for score in found.scores:
@@ -188,7 +188,7 @@ def _titles(scores: Sequence[ComparedScore]) -> list[str]:
     ]
 
 
-def print_main_scores(found: Compared, *, latex: bool) -> None:
+def print_main_scores(found: ComparedModels, *, latex: bool) -> None:
     """Print means and deviations of groups of seeds: models × scores for LaTeX; else a row for each score."""
     runs = {group.name: len(group.folders) for group in found.groups}
     labels = _titles(found.overall)
@@ -239,7 +239,7 @@ def _with_bounds(label: str, score: ComparedScore, names: Mapping[str, str]) -> 
     return f"{label} ({said})" if said else label
 
 
-def _print_evaluations(found: Compared) -> None:
+def _print_evaluations(found: ComparedModels) -> None:
     """Print notes on evaluations, and the results excluded from them."""
     for evaluation, said in found.notes.items():
         print_note(f"{evaluation}: {'; '.join(said)}")

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.evaluation.comparison.compare import Compared, GroupRuns
+from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
@@ -162,7 +162,7 @@ def sg_runs() -> Results:
     return Results(scores={"runs": runs}, counts={}, settings={})
 
 
-def compared(task: str, *names: str) -> Compared:
+def compared(task: str, *names: str) -> ComparedModels:
     """Scores of all levels, with the widest numbers."""
     levels = {
         "blimp": {"field": ["syntax_semantics"], "phenomenon": PHENOMENA, "paradigm": PARADIGMS},
@@ -207,7 +207,7 @@ def compared(task: str, *names: str) -> Compared:
         for level, of in {"overall": [""], **levels}.items()
         for name in of
     ]
-    return Compared(
+    return ComparedModels(
         groups=tuple(GroupRuns(name=name, folders=("x",) * len(runs), seeds=(1,)) for name in names),
         baseline=None,
         scores=tuple(scores),

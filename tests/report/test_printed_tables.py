@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from pdtools.evaluation.bootstrap import FEW_ITEMS
-from pdtools.evaluation.comparison.compare import Compared, GroupRuns
+from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
@@ -371,9 +371,9 @@ def of_two(
     return ComparedScore(level=level, name=name, groups=tuple(groups), pairs=pairs, **of)
 
 
-def two(*scores: ComparedScore, **notes: tuple[str, ...]) -> Compared:
+def two(*scores: ComparedScore, **notes: tuple[str, ...]) -> ComparedModels:
     groups = tuple(GroupRuns(name=name, folders=(name,), seeds=(None,)) for name in "xy")
-    return Compared(groups=groups, baseline=None, scores=scores, notes=notes, refused={}, settings={})
+    return ComparedModels(groups=groups, baseline=None, scores=scores, notes=notes, refused={}, settings={})
 
 
 def test_two_results_of_one_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -506,7 +506,7 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
         score("field", "morphology", 221, morphology, replace(pair, difference=-10.0)),
         score("paradigm", "wh", 50, wh, replace(pair, difference=11.0)),
     ]
-    found = Compared(
+    found = ComparedModels(
         groups=tuple(GroupRuns(name=name, folders=("x",), seeds=(1,)) for name in ("old", "new", "big")),
         baseline=None,
         scores=tuple(scores),
@@ -545,7 +545,7 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     )
     notes = ["blimp: beam: 10 and 300", "sg, excluded: x: other items"]
 
-    def lines(details: bool, compared: Compared) -> list[Any]:
+    def lines(details: bool, compared: ComparedModels) -> list[Any]:
         capsys.readouterr()
         comparisons.print_compared(compared, details=details)
         text = capsys.readouterr().out

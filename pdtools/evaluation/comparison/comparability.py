@@ -56,8 +56,8 @@ class Comparability:
 def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
     """Compare how two results were made.
 
-    A setting that one of them lacks, as another kind of model may, is not known to differ; for a model without
-    search, neither is its beam.
+    A setting that one of them lacks, as another kind of model may, is not known to differ; for a model
+    without search, neither is its beam.
 
     Args:
         a, b: documents of ``results.json``.

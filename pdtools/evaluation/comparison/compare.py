@@ -26,7 +26,7 @@ class GroupRuns:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Compared:
+class ComparedModels:
     """The result of :func:`compare`; ``dataclasses.asdict`` makes its JSON document.
 
     Attributes:
@@ -58,7 +58,7 @@ def compare(
     seed: int = 0,
     samples: int = DEFAULT_SAMPLES,
     differences: bool = True,
-) -> Compared:
+) -> ComparedModels:
     """Compare groups of models on every evaluation for which two of the models have results.
 
     Items that one of the models could not score are excluded for all, and counted. Results that are not
@@ -99,7 +99,7 @@ def compare(
         errors += [PdtoolsError(f"{name}: {note}") for name, of in notes.items() for note in of]
         raise _no_score(groups, errors, differences)
     scores = sorted(_corrected(scores), key=lambda each: (each.level != "overall", place[each.evaluation]))
-    return Compared(
+    return ComparedModels(
         groups=tuple(
             GroupRuns(
                 name=group.name,

@@ -525,7 +525,7 @@ class _Table:
     Attributes:
         runs: the runs that have a score.
         names: the groups' names.
-        pairs: those to be compared, by their places in ``names``.
+        pairs: the pairs to be compared, by their places in ``names``.
         weights: float64 (R, G), the share of a run in the mean of its group.
     """
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.classification.record import AnswerRanks, AnswerSums
-from pdtools.evaluation.comparison.compare import Compared, compare
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
 from pdtools.evaluation.comparison.engine import ComparedScore, PairDifference
 from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 from pdtools.evaluation.comparison.statistics import mcnemar
@@ -65,7 +65,7 @@ def groups_of(folder: Path) -> list[Group]:
     return by_seed([model for name in MODELS for model in find_models(folder / name)])
 
 
-def score_of(found: Compared, name: str) -> ComparedScore:
+def score_of(found: ComparedModels, name: str) -> ComparedScore:
     (score,) = (score for score in found.scores if score.score == f"toy, {name} (%)")
     return score
 

@@ -16,7 +16,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.bootstrap import FEW_ITEMS
-from pdtools.evaluation.comparison.compare import Compared, compare
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
 from pdtools.evaluation.comparison.engine import ComparedScore
 from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.comparison.statistics import mcnemar
@@ -65,7 +65,7 @@ def sg(folder: Path, correct: dict[str, list[bool]]) -> Path:
     return folder
 
 
-def two(a: Path, b: Path, samples: int = 10_000) -> Compared:
+def two(a: Path, b: Path, samples: int = 10_000) -> ComparedModels:
     return compare(each_alone([a, b]), samples=samples)
 
 

@@ -14,7 +14,7 @@ from view_pages import write_blimp
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.compare import Compared, compare
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
 from pdtools.evaluation.comparison.engine import ComparedScore
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
 from pdtools.evaluation.results import ITEMS, Results, write_results
@@ -55,7 +55,7 @@ def groups(folder: Path) -> list[Group]:
     ]
 
 
-def main_scores(groups: list[Group]) -> Compared:
+def main_scores(groups: list[Group]) -> ComparedModels:
     return compare(groups, differences=False)
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.compare import Compared, compare
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
 from pdtools.evaluation.comparison.engine import (
     BESIDE_EXACT,
     ComparedRun,
@@ -111,7 +111,7 @@ def groups(**folders: Sequence[Path]) -> list[Group]:
     ]
 
 
-def of_level(found: Compared, level: str, name: str = "") -> ComparedScore:
+def of_level(found: ComparedModels, level: str, name: str = "") -> ComparedScore:
     (score,) = (score for score in found.scores if (score.level, score.name) == (level, name))
     return score
 
