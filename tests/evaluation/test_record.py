@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sums import Sums
+from pdtools.evaluation.bootstrap import Sums
 from pdtools.search.scores import Unscorable
 
 

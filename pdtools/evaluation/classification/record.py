@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
+from pdtools.evaluation.bootstrap import of_sums
 from pdtools.evaluation.record import COUNT, SCORE, STRING, Document, Evaluation, MainScores
 from pdtools.evaluation.results import check_columns
-from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval
+from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval, of_sums
 from pdtools.evaluation.comparison.comparability import comparability
 from pdtools.evaluation.comparison.groups import Group, ModelResults
 from pdtools.evaluation.comparison.items import (
@@ -37,7 +37,6 @@ from pdtools.evaluation.comparison.statistics import (
 )
 from pdtools.evaluation.record import MARGIN, Evaluation, Outcomes, Statistic, evaluation_of
 from pdtools.evaluation.results import read_document, read_items_table
-from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
     import numpy as np

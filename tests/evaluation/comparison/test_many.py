@@ -29,8 +29,8 @@ from pdtools.evaluation.comparison.engine import (
 )
 from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 from pdtools.evaluation.comparison.statistics import Resampled, Spread, mcnemar
+from pdtools.evaluation.intervals import student_p
 from pdtools.evaluation.results import ITEMS, Results, write_results
-from pdtools.evaluation.student import student_p
 from pdtools.provenance import provenance
 from pdtools.report.comparisons import ONE_RUN_EACH, about_p, print_compared
 
