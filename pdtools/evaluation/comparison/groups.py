@@ -12,6 +12,7 @@ from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.results import RESULTS, read_document
+from pdtools.files import Kind, check_kind
 
 _SEED = re.compile(r"([-_. ]+(seed|s)?)?[-_. ]*\d*$")
 
@@ -72,6 +73,7 @@ def find_models(folder: str | Path, *, as_one: bool = False) -> list[ModelResult
         return [model_of(folder, {path.name: path for path in found}, as_one=as_one)]
     if found := sorted({path.parent.parent for path in folder.glob(f"*/*/{RESULTS}")}):
         return [model for each in found for model in find_models(each, as_one=as_one)]
+    check_kind(folder, Kind.RESULTS)
     if not folder.is_dir():
         raise InputError("no such folder", file=folder, hint="the folder after -o of an evaluation")
     raise InputError("not a folder of results, and none in it", file=folder)
