@@ -26,7 +26,7 @@ from pdtools.trees import Graph, unescape
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree
 from pdtools.trees.forms.base import Counts, TreeText, graph_of
 from pdtools.trees.forms.conllu import read_sentence
-from pdtools.trees.forms.dependencies import bottom_up
+from pdtools.trees.projection import bottom_up
 
 ROOT, NOWHERE = -1, -2
 """Instead of the place of a head: the root; no head, or one that is not aligned."""

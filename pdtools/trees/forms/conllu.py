@@ -25,8 +25,9 @@ from pdtools.trees.forms.base import (
     leaf,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import constituents, depths
+from pdtools.trees.forms.dependencies import constituents
 from pdtools.trees.graphs import Graph
+from pdtools.trees.projection import depths
 from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
 
