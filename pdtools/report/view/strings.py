@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pdtools.evaluation.intervals import half_width
 from pdtools.evaluation.record import MARGIN, Outcomes
 from pdtools.evaluation.results import check_columns
 from pdtools.report.view.charts import region_curves
 from pdtools.report.view.drawing import Items, column_of, grouped, numbers_of, outcomes_of, rounded
-from pdtools.report.view.intervals import half_width
 
 if TYPE_CHECKING:
     import pandas as pd
