@@ -34,7 +34,7 @@ class OnError(str, Enum):
     skip = "skip"
 
 
-class Source(str, Enum):
+class SentenceForm(str, Enum):
     """Contents of input files."""
 
     text = "text"

@@ -22,7 +22,7 @@ from .options import (
     OnErrorOption,
     RunOptions,
     ScoredModelsOption,
-    Source,
+    SentenceForm,
     TableOption,
     WordfreqOption,
     option_blocks,
@@ -42,13 +42,13 @@ def surprisal(
     output: TableOption = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source,
+        SentenceForm,
         input_option(
             "--from",
             help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
             "trees), or parts (of pdtools prompts).",
         ),
-    ] = Source.text,
+    ] = SentenceForm.text,
     nats: Annotated[bool, typer.Option("--nats", help="Print nats instead of bits.")] = False,
     words: Annotated[
         bool, typer.Option("--words", help="Print a row per word instead of per token.")
@@ -209,7 +209,7 @@ def surprisal(
 
         from pdtools.provenance import provenance
 
-        rows = "tokens" if not words else "text words" if source is Source.text else "words"
+        rows = "tokens" if not words else "text words" if source is SentenceForm.text else "words"
         print_json(
             {
                 "counts": asdict(counts),

@@ -22,9 +22,9 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, decode_utf8, read_bytes
 from pdtools.files.archives import zip_members
 from pdtools.files.download import download
-from pdtools.files.inputs import sha256_file
 from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import read_manifest
+from pdtools.files.source import sha256_file
 from pdtools.files.zips import SUFFIX, zip_errors
 
 if sys.version_info >= (3, 11):

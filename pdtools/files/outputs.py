@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import PdtoolsError
-from pdtools.files.inputs import STDIO, is_stream
 from pdtools.files.manifest import write_manifest
 from pdtools.files.names import has_ending
+from pdtools.files.source import STDIO, is_stream
 from pdtools.files.system import (
     CANNOT,
     IS_THERE,

@@ -1,18 +1,15 @@
-"""Files inside zip archives, addressed as if archives were folders: ``corpus.zip/wsj/wsj_0001.mrg``."""
+"""Zip archives: their members, and guards against hostile ones."""
 
 from __future__ import annotations
 
 import io
 import lzma
-import os
-import re
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -90,46 +87,6 @@ class _Unpacked(io.RawIOBase):
         """Close the member."""
         self._member.close()
         super().close()
-
-
-def list_zip(source: str, suffixes: Sequence[str]) -> list[str]:
-    """The members with one of these endings, each as ``source/member``; see :func:`members_of`.
-
-    Raises:
-        InputError: if the archive cannot be read.
-    """
-    with zip_errors(source), zipfile.ZipFile(source) as archive:
-        return [f"{source}/{member.filename}" for member in members_of(archive, tuple(suffixes))]
-
-
-def open_member(name: str) -> IO[bytes] | None:
-    """Open the zip member that a path names; None if it names none.
-
-    Raises:
-        InputError: if the archive is damaged or encrypted, or the member is a symbolic link.
-    """
-    if (source := archive_of(name)) is None:
-        return None
-    with zip_errors(source):
-        status = os.stat(source)
-        archive = _opened(source, os.getpid(), status.st_mtime_ns, status.st_size)
-        try:
-            member = archive.getinfo(name[len(source) + 1 :])
-        except KeyError:
-            return None
-        return open_data(archive, member, name)
-
-
-def archive_of(name: str) -> str | None:
-    """The zip archive in a path of :func:`list_zip`; None if there is none."""
-    ends = (found.end() - 1 for found in re.finditer(rf"\{SUFFIX}/", name, re.IGNORECASE))
-    return next((name[:end] for end in ends if os.path.isfile(name[:end])), None)
-
-
-@lru_cache(maxsize=1)
-def _opened(source: str, process: int, changed: int, size: int) -> zipfile.ZipFile:
-    """An open archive, cached so that its directory is read once for successive members."""
-    return zipfile.ZipFile(source)
 
 
 @contextmanager

@@ -15,8 +15,8 @@ from pdtools.files import (
     Rejects,
     atomic_directory,
     is_stream,
-    sha256_file,
     some_trees,
+    source_of,
     write_json,
 )
 from pdtools.jobs import JobFolder, Plan, map_chunks
@@ -412,4 +412,5 @@ def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:
 
 
 def _describe_source(file: str) -> dict[str, str | None]:
-    return {"file": file, "sha256": None if is_stream(file) else sha256_file(file)}
+    found = source_of(file).identify()
+    return {"file": found.pop("path"), "sha256": None, **found}

@@ -10,7 +10,7 @@ from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, write_json
-from pdtools.files.inputs import sha256_file
+from pdtools.files.source import sha256_file
 from pdtools.hub import name_of_snapshot, snapshot
 from pdtools.model_names import check_no_hub_name
 from pdtools.models.checkpoint import check_shapes, write_checkpoint
