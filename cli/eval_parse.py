@@ -11,7 +11,7 @@ import typer
 
 from pdtools.errors import InputError
 from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 from .console import message
 from .evaluating import Evaluating

@@ -9,7 +9,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.tables import check_table_name
-from pdtools.hub import name_of_snapshot
+from pdtools.provenance.hub import name_of_snapshot
 
 from .arguments import check_frequencies, named_columns, read_frequencies
 from .evaluating import Evaluating

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, Source, is_stream, rejects_path
+from pdtools.jobs.devices import pick_device
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
@@ -254,7 +254,7 @@ def parse(
     """
     from dataclasses import asdict
 
-    from pdtools.devices import prepare_torch
+    from pdtools.jobs.devices import prepare_torch
     from pdtools.parsers import pipeline, read_sentences
     from pdtools.parsers.base import backends_with_splitter, load_splitter, model_note, splitter_files
     from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.files import Kind, check_kind, is_stream
+from pdtools.jobs.devices import pick_device
 
 from .console import message, open_bar, print_json, say_it_will_stop
 from .options import (

@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, sha256_file
 from pdtools.formal import Pairs, RowLayout, Task, read_pairs, task_tokenizer
 from pdtools.formal.transduction_batches import task_batch
+from pdtools.jobs.devices import memory_of
 from pdtools.models import Batch, LanguageModel
 from pdtools.models.batch import empty_batch
 from pdtools.tokenization import Tokenizer

@@ -9,9 +9,10 @@ from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from pdtools.devices import prepare_torch
 from pdtools.files import ExcludedInput, Rejects
+from pdtools.files.typed_values import as_type
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.jobs.devices import prepare_torch
 from pdtools.jobs.records import FilesWork, JsonWork
 from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser, model_files
 from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
@@ -28,7 +29,6 @@ from pdtools.trees import (
     placeholder,
 )
 from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, read_block
-from pdtools.typed_values import as_type
 
 _LEAF = re.compile(r"([^ ()]+)\)")
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
+from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
 
 if sys.version_info >= (3, 11):
     import tomllib

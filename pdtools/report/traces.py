@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from pdtools.report.tables import WIDTH
 from pdtools.report.trees import tree_text
+from pdtools.report.visible import visible
 from pdtools.trees import Tree, tape
-from pdtools.visible import visible
 
 if TYPE_CHECKING:
     from pdtools.inspection.trace import Derivation, Parse, Step, Trace

@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from pdtools.devices import prepare_torch
+from pdtools.files.typed_values import as_type
 from pdtools.jobs import JobFolder, Plan, Work, cut, map_chunks
+from pdtools.jobs.devices import prepare_torch
 from pdtools.jobs.records import JsonWork
 from pdtools.models import LoadedModel
 from pdtools.provenance import check_fingerprint, identify
@@ -24,7 +25,6 @@ from pdtools.search.scores import Dtype, Measure, ModelScorer, SentenceScore, Un
 from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree
-from pdtools.typed_values import as_type
 
 Result = TypeVar("Result")
 

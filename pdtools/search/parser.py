@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pdtools.devices import prepare_torch
+from pdtools.jobs.devices import prepare_torch
 from pdtools.parsers.base import ParseFailure
 from pdtools.provenance import check_fingerprint
 from pdtools.search.in_chunks import ModelSettings, model_settings_for_job

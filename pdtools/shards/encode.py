@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, join_lists
 from pdtools.files import ExcludedInput
+from pdtools.files.arrow import arrow_array, join_lists
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import (
     NO_WORDS,

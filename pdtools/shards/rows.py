@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.arrow import arrow_array, string_array
+from pdtools.files.arrow import arrow_array, string_array
 from pdtools.shards.format import ARCS, CONSTITUENTS, ShardSettings
 from pdtools.tokenization import Encoding
 from pdtools.trees import Constituents, Graph

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, numpy_array
+from pdtools.files.arrow import arrow_array, numpy_array
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.rows import Rows
 

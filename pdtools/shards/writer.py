@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.files import sha256_file
+from pdtools.files.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.shards.format import ARCS, CONSTITUENTS, ShardSettings
 from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
 from pdtools.trees import deepest_of, packed_tapes

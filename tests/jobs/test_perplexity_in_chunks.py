@@ -18,13 +18,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_jobs import OTHER_PERPLEXITIES, Case
 
-from pdtools.arrow import cut_tables
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.chunks import LoadedModelSource
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.perplexity.shard_rows import Row, RowWork
 from pdtools.files import Rejects
+from pdtools.files.arrow import cut_tables
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
 from pdtools.search.options import SearchOptions

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.evaluation.chunks import InChunks, LoadedModelSource, ModelSource
 from pdtools.evaluation.results import Progress
+from pdtools.files.typed_values import as_type
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
-from pdtools.typed_values import as_type
 
 if TYPE_CHECKING:
     import numpy as np

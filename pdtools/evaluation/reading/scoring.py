@@ -14,9 +14,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.alignment import WordValues, align
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, Text
 from pdtools.evaluation.results import Progress, no_progress
-from pdtools.hub import name_of_snapshot
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.jobs.records import JsonWork, short_digest
+from pdtools.provenance.hub import name_of_snapshot
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
 from pdtools.search.in_chunks import IncrementalWork, ModelSettings, ScoreWork, content_of_sentences
 from pdtools.search.inputs import SourcedLine, read_sentence

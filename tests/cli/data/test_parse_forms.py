@@ -342,7 +342,7 @@ LEMMAS = "(S (sn (da0fs0 la el) (ncfs000 casa casa)) (grup.verb (vmis3s0 vio ver
         (LEMMAS, "(S (sn (da0fs0 la) (ncfs000 casa)) (grup.verb (vmis3s0 vio)))\n", "read as "),
         ("1\t" + PENN, PENN, "read as "),
         (PENN * 2000, PENN * 2000, ""),  # longer than what is looked at
-        (CONLLU, None, ": dependencies in CoNLL-U: use --from conllu\n"),
+        (CONLLU, None, "CoNLL-U: use --from conllu"),
         ("", None, ":1: no trees in this file\n"),
     ],
 )

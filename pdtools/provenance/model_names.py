@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pdtools.errors import InputError
-from pdtools.hub import PREFIX, REPOSITORY, snapshot
+from pdtools.provenance.hub import PREFIX, REPOSITORY, snapshot
 
 _READ = "it has read 8.8 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
@@ -39,7 +39,7 @@ def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
     Args:
         name: a folder, which is not checked here; a key of :data:`BUNDLED`, unless there is a file or
             folder of that name; or ``hf:`` and a name of the hub.
-        of_hub: options for the hub, see :func:`pdtools.hub.snapshot`.
+        of_hub: options for the hub, see :func:`pdtools.provenance.hub.snapshot`.
 
     Raises:
         InputError: if it is not available from the hub.
