@@ -42,8 +42,7 @@ def expand_inputs(
         path, source = Path(name), source_of(name)
         recover_directory(path)
         if type(source) is not Source:
-            source.check()
-            files.append(source)
+            files.append(source.check())
         elif path.is_dir():
             paths = sorted(str(p) for p in path.rglob("*") if p.is_file() and has_ending(p, wanted))
             found = [Source(each) for each in paths if only is None or only(each)]

@@ -85,10 +85,10 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
 
 
 def count_lines(files: Iterable[str]) -> int | None:
-    """The number of lines in files; None if one of them can be read only once."""
+    """The number of lines in files; None if one of them can be read only once, or reading takes long."""
     number = 0
     for file in map(source_of, files):
-        if file.is_read_once:
+        if file.is_read_once or file.is_far:
             return None
         last = b"\n"
         for block in read_blocks(file, 1 << 20):

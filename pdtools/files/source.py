@@ -14,28 +14,37 @@ import re
 import stat
 import sys
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, TYPE_CHECKING, Any, Protocol, cast
 
 from pdtools.errors import InputError
 from pdtools.files import zips
 from pdtools.files.names import has_ending
 from pdtools.files.zstd import open_zstd
 
+if TYPE_CHECKING:
+    from pdtools.jobs import Chunks
+
 STDIO = "-"
 _IN_ARCHIVE = re.compile(rf"\{zips.SUFFIX}/", re.IGNORECASE)
 # Beginnings of names of other sources, and the modules that have them as SOURCE.
-_SCHEMES = {"hf-data:": "pdtools.files.hub_data"}
+_SCHEMES = {"hf-data:": "pdtools.provenance.hub_data"}
 
 
 class Source(str):
     """A file, decompressed by the ending of its name."""
 
-    _begun: _Begun | None = None
+    _begun: tuple[bytes, Generator[bytes]] | None = None
+    is_far = False
+    """Whether reading takes long: lines are not counted before, nor read again by resumed runs."""
+    version = ""
+    """Of what is far: the state of its content, which a resumed run needs again."""
+    kept: Chunks | None = None
+    """Of what is far: keeps what was read, beside an output; None: it is not kept."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)  # workers need no more of it than its name
@@ -54,10 +63,11 @@ class Source(str):
         """The files or folders that hold it, and must not change while it is read."""
         return [] if self.is_read_once else [Path(self)]
 
-    def check(self) -> None:
-        """Raise an InputError if there is no such source."""
+    def check(self) -> Source:
+        """The source as it is read; an InputError if there is none."""
         if not os.path.exists(self):
             raise InputError("no such file or folder", file=self)
+        return self
 
     def raw(self) -> IO[bytes]:
         """Open it without decompression.
@@ -79,7 +89,7 @@ class Source(str):
         """
         begun, self._begun = self._begun, None
         with ExitStack() as stack:
-            yield self._open(stack) if begun is None else stack.enter_context(io.BufferedReader(begun))
+            yield self._open(stack) if begun is None else stack.enter_context(stream_of(begun[1]))
 
     def _open(self, stack: ExitStack) -> IO[bytes]:
         raw = stack.enter_context(self.raw())
@@ -98,8 +108,9 @@ class Source(str):
                 return self._open(stack).read(size)
             if self._begun is None:
                 stream = self._open(stack)
-                self._begun = _Begun(stream, stream.read(size), size, stack.pop_all())
-            return self._begun.head[:size]
+                head = stream.read(size)
+                self._begun = head, _read_on(head, size, stream, stack.pop_all())
+            return self._begun[0]
 
     def identify(self) -> dict[str, Any]:
         """The path, and the SHA-256: of a folder, of the list of its files, as sha256sum prints it."""
@@ -112,13 +123,22 @@ class Source(str):
         return {"path": str(path), "sha256": sha256_file(path)} if path.is_file() else {"path": str(path)}
 
 
-class _Begun(io.RawIOBase):
-    """A stream of which the beginning was read already."""
+def _read_on(head: bytes, size: int, stream: IO[bytes], closing: ExitStack) -> Generator[bytes]:
+    """What was read of a stream, and the rest; a terminal is not asked again after its end."""
+    with closing:
+        yield head
+        while len(head) == size and (data := stream.read(size)):
+            yield data
 
-    def __init__(self, stream: IO[bytes], head: bytes, size: int, closing: ExitStack) -> None:
-        self.head = head
-        self._stream, self._rest, self._closing = stream, head, closing
-        self._has_ended = len(head) < size  # a terminal is not asked again after its end
+
+def stream_of(pieces: Generator[bytes]) -> io.BufferedReader:
+    """A stream of bytes that come in pieces, which are not empty; they are closed with it."""
+    return io.BufferedReader(_Pieces(pieces))
+
+
+class _Pieces(io.RawIOBase):
+    def __init__(self, pieces: Generator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
 
     def readable(self) -> bool:
         """Return True: it can be read."""
@@ -126,14 +146,14 @@ class _Begun(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as possible; 0 at the end."""
-        data = self._rest[: len(buffer)] or (b"" if self._has_ended else self._stream.read(len(buffer)))
-        self._rest = self._rest[len(data) :]
+        self._rest = self._rest or next(self._pieces, b"")
+        data, self._rest = self._rest[: len(buffer)], self._rest[len(buffer) :]
         buffer[: len(data)] = data
         return len(data)
 
     def close(self) -> None:
-        """Close the stream."""
-        self._closing.close()
+        """Close the pieces."""
+        self._pieces.close()
         super().close()
 
 
@@ -142,8 +162,9 @@ class StandardInput(Source):
 
     is_read_once = True
 
-    def check(self) -> None:
-        """Do nothing: it is always there."""
+    def check(self) -> Source:
+        """Itself: it is always there."""
+        return self
 
     def _open(self, stack: ExitStack) -> IO[bytes]:
         return sys.stdin.buffer  # which stays open
@@ -208,9 +229,10 @@ class ZipMember(Source):
         """The archive."""
         return [Path(self.archive)]
 
-    def check(self) -> None:
-        """Raise an InputError if the archive cannot be read, or has no such member."""
+    def check(self) -> Source:
+        """Itself; an InputError if the archive cannot be read, or has no such member."""
         self.raw().close()
+        return self
 
     def raw(self) -> IO[bytes]:
         """Open it; an InputError also says that it is a symbolic link."""
