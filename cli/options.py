@@ -123,7 +123,7 @@ models_folder = partial(
 )
 
 InputsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")
+    list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, hf-data:..., or -.")
 ]
 GivenTextOption = Annotated[
     list[str] | None,

@@ -214,6 +214,9 @@ def parse(
     text reads .txt. --from tokens reads .txt, .tok and .tokens. --from treebank reads .mrg, .ptb, .tree,
     .trees, .parse, .psd, .bracket, .brackets, .fid, .nw, .bn, .mz, .tre, and .txt that begins with a bracket.
 
+    hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a folder: a row is a
+    line.
+
     Other forms of treebanks are penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export
     (.export, .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The) and
     conllu (.conllu, .conll, .conllup, .cupt: dependencies, converted to constituents; the columns of CoNLL-U

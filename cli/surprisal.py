@@ -87,6 +87,9 @@ def surprisal(
     The rows of a sentence then sum to its -log p. --parses adds a column with the constituents on the best
     hypothesis' stack after the token, such as "(X the dog) barks".
 
+    hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a folder: a row is a
+    line.
+
     --entropy and --rank describe the distribution of next tokens before each token: its entropy, and the
     token's rank in it. The entropy of a word is the one before its first token. If a search sums over
     derivations, the distribution is the mixture over the beam.

@@ -36,22 +36,23 @@ _SCHEMES = {"hf-data:": "pdtools.provenance.hub_data"}
 
 
 class Source(str):
-    """A file, decompressed by the ending of its name."""
+    """A file, decompressed by the ending of its name.
 
-    _begun: tuple[bytes, Generator[bytes]] | None = None
+    Attributes:
+        is_far: whether reading takes long: lines are not counted before, nor read again by resumed runs.
+        kept: keeps what was read of a source that is far; None: it is not kept.
+    """
+
     is_far = False
-    """Whether reading takes long: lines are not counted before, nor read again by resumed runs."""
-    version = ""
-    """Of what is far: the state of its content, which a resumed run needs again."""
     kept: Chunks | None = None
-    """Of what is far: keeps what was read, beside an output; None: it is not kept."""
+    _begun: tuple[bytes, Generator[bytes]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return str, (str(self),)  # workers need no more of it than its name
 
     @property
     def is_read_once(self) -> bool:
-        """Whether it is a pipe or a device, which can be read only once."""
+        """Return whether it is a pipe or a device, which can be read only once."""
         try:
             mode = os.stat(self).st_mode
         except (OSError, ValueError):
@@ -62,6 +63,11 @@ class Source(str):
     def paths(self) -> list[Path]:
         """The files or folders that hold it, and must not change while it is read."""
         return [] if self.is_read_once else [Path(self)]
+
+    @property
+    def version(self) -> str:
+        """The state of its content, which a resumed run needs again if reading takes long."""
+        return str(self)
 
     def check(self) -> Source:
         """The source as it is read; an InputError if there is none."""
@@ -124,7 +130,7 @@ class Source(str):
 
 
 def _read_on(head: bytes, size: int, stream: IO[bytes], closing: ExitStack) -> Generator[bytes]:
-    """What was read of a stream, and the rest; a terminal is not asked again after its end."""
+    """Yield the beginning of a stream, and the rest; a terminal is not asked again after its end."""
     with closing:
         yield head
         while len(head) == size and (data := stream.read(size)):

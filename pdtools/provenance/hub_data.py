@@ -157,7 +157,7 @@ class DataSet(Source):
         while len(cells) < _ROWS and size < _CHARACTERS:
             try:
                 row = next(rows, None)
-            except Exception as error:  # of the network, and of every reader of files
+            except Exception as error:  # errors of the network, and of every reader of files
                 reason = f"cannot be read after row {n_read + len(cells)}: {first_line(error)}"
                 raise InputError(reason, file=self) from error
             if row is None:
