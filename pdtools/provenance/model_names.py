@@ -20,7 +20,7 @@ BUNDLED = {
 }
 
 
-class NamedModel(NamedTuple):
+class FoundModel(NamedTuple):
     """The folder that a name resolves to.
 
     Attributes:
@@ -33,7 +33,7 @@ class NamedModel(NamedTuple):
     note: str | None
 
 
-def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
+def find_model(name: str | Path, **of_hub: Any) -> FoundModel:
     """Resolve the name of a model: the one place where names become folders.
 
     Args:
@@ -47,15 +47,15 @@ def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
     text = str(name)
     if text.startswith(PREFIX):
         folder = snapshot(text, **of_hub)
-        return NamedModel(str(folder), f"{text}: commit {folder.name}")
+        return FoundModel(str(folder), f"{text}: commit {folder.name}")
     if text not in BUNDLED:
-        return NamedModel(text, None)
+        return FoundModel(text, None)
     if Path(text).exists():
         what = BUNDLED[text].partition(";")[0]
-        return NamedModel(text, f"{text}: the one in this folder, not {what} that comes with pdtools")
+        return FoundModel(text, f"{text}: the one in this folder, not {what} that comes with pdtools")
     from pdtools.data import model
 
-    return NamedModel(str(model(text)), f"{text}: {BUNDLED[text]}")
+    return FoundModel(str(model(text)), f"{text}: {BUNDLED[text]}")
 
 
 def check_no_hub_name(name: str | Path) -> None:

@@ -30,7 +30,8 @@ from pdtools.provenance.revision import code_digest
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.protocols import TrainingInput
-from pdtools.training.data.sentences import Sentences, ShardInput, open_parsed
+from pdtools.training.data.sentences import Sentences
+from pdtools.training.data.shard_input import ShardInput, open_parsed
 from pdtools.training.data.streams import StreamInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption

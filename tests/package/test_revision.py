@@ -166,5 +166,5 @@ def test_it_is_looked_up_once() -> None:
     provenance()
     start = time.process_time()
     for _ in range(100):
-        pdtools.provenance.record.code()
+        pdtools.provenance.origin.code()
     assert time.process_time() - start < 0.1

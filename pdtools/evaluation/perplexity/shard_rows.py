@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class RowToScore:
     """A row of shards.
 
     Attributes:
@@ -43,22 +43,22 @@ class Row:
     text: str
 
 
-ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
+ScoreRows = Callable[["LoadedModel", Sequence[RowToScore]], list[Any]]
 """Scores rows with a model, longest first: a JSON-ready value for each. To be pickled to workers."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowWork(JsonWork[Sequence[Row], list[Any]]):
+class RowWork(JsonWork[Sequence[RowToScore], list[Any]]):
     """Scores the rows of a chunk (:class:`pdtools.jobs.Work`)."""
 
     model: ModelSource
     score: ScoreRows
     kind: Any  # the type of a row's score
 
-    def __call__(self, chunk: Sequence[Row]) -> list[Any]:
+    def __call__(self, chunk: Sequence[RowToScore]) -> list[Any]:
         return self.score(self.model.load_model(), chunk)
 
-    def content(self, chunk: Sequence[Row]) -> bytes:
+    def content(self, chunk: Sequence[RowToScore]) -> bytes:
         parts = []
         for row in chunk:
             parts.append(f"{row.number} {len(row.tokens)} ".encode())
@@ -82,7 +82,7 @@ def score_blocks(
     in_chunks: InChunks | None,
     rejects: Rejects,
     progress: Progress,
-) -> Iterator[list[tuple[Row, Any]]]:
+) -> Iterator[list[tuple[RowToScore, Any]]]:
     """Score the rows of shards that are not too long for a model.
 
     Rows of a block (:meth:`pdtools.shards.ShardFolder.blocks`) are sorted by length and cut into chunks: the
@@ -136,7 +136,7 @@ def _cut(
     problem: Callable[[NDArray[np.int32]], str | None] | None,
     rows_per_chunk: int,
     rejects: Rejects,
-) -> Iterator[list[Row]]:
+) -> Iterator[list[RowToScore]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
     besides = 1 if shards.layout == "block" else 2
     first = 0
@@ -156,7 +156,7 @@ def _cut(
             else:
                 derivation = model.derivation_of(block, i)
                 text = block.text(i)
-                rows.append(Row(first + i, row_id, block.tokens(i), derivation, block.word(i), text))
+                rows.append(RowToScore(first + i, row_id, block.tokens(i), derivation, block.word(i), text))
         rows.sort(key=lambda row: -len(row.tokens))
         yield from cut(rows, rows_per_chunk)
         first += len(block)

@@ -12,7 +12,7 @@ import numpy as np
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.alignment import WordValues, align
-from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, Text
+from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, TimedText
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
 from pdtools.jobs.records import JsonWork, short_digest
@@ -167,7 +167,7 @@ def _plain(name: str) -> str:
 
 
 def score_words(
-    texts: Sequence[Text],
+    texts: Sequence[TimedText],
     models: Sequence[NamedModel],
     *,
     spaces: bool = False,
@@ -260,7 +260,7 @@ def _chunks(
             yield _Chunk(number, sentences, places)
 
 
-def _parts(text: Text, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
+def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
     """The parts scored together, as the model reads them, with the place of their first character."""
     written = text.written
     first = np.flatnonzero(np.diff(text.sentences, prepend=-1))
