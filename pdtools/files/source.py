@@ -19,15 +19,12 @@ from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol, cast
+from typing import IO, Any, Protocol, cast
 
 from pdtools.errors import InputError
 from pdtools.files import zips
 from pdtools.files.names import has_ending
 from pdtools.files.zstd import open_zstd
-
-if TYPE_CHECKING:
-    from pdtools.jobs import Chunks
 
 STDIO = "-"
 _IN_ARCHIVE = re.compile(rf"\{zips.SUFFIX}/", re.IGNORECASE)
@@ -40,11 +37,11 @@ class Source(str):
 
     Attributes:
         is_far: whether reading takes long: lines are not counted before, nor read again by resumed runs.
-        kept: keeps what was read of a source that is far; None: it is not kept.
+        kept: a :class:`pdtools.jobs.Chunks` for what is read of a source that is far; None: it is not kept.
     """
 
     is_far = False
-    kept: Chunks | None = None
+    kept: Any = None
     _begun: tuple[bytes, Generator[bytes]] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
