@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,7 +54,8 @@ def expand_inputs(
                 raise InputError(reason, file=name, hint=_other_files(path))
             files += found
         elif path.is_file() and has_ending(name, zips.SUFFIX) and zips.SUFFIX not in suffixes:
-            members = [each for each in ZipMember.within(name, wanted) if only is None or only(each)]
+            every = ZipMember.within(name, wanted, sys.maxsize)
+            members = [each for each in every if only is None or only(each)]
             if not members:
                 reason = f"no files ending in {', '.join(suffixes)} in this archive"
                 raise InputError(reason, file=name, hint="unpack it, and name the files: 'FOLDER/*.ENDING'")

@@ -27,6 +27,9 @@ from pdtools.files.names import has_ending
 from pdtools.files.zstd import open_zstd
 
 STDIO = "-"
+MAX_ARCHIVE_BYTES = 1 << 31
+"""Limit on the bytes read from an archive of a benchmark or data set, unpacked."""
+
 _IN_ARCHIVE = re.compile(rf"\{zips.SUFFIX}/", re.IGNORECASE)
 # Beginnings of names of other sources, and the modules that have them as SOURCE.
 _SCHEMES = {"hf-data:": "pdtools.provenance.hub_data"}
@@ -209,23 +212,32 @@ class ZipMember(Source):
 
     is_read_once = False
     archive: str
+    info: zipfile.ZipInfo | None
 
     @classmethod
-    def of(cls, archive: str, member: str) -> ZipMember:
-        """The member of this name."""
+    def of(cls, archive: str, member: str, info: zipfile.ZipInfo | None = None) -> ZipMember:
+        """The member of this name; ``info``: the one of several of this name."""
         found = cls(f"{archive}/{member}")
-        found.archive = archive
+        found.archive, found.info = archive, info
         return found
 
     @classmethod
-    def within(cls, archive: str, endings: tuple[str, ...]) -> list[ZipMember]:
+    def within(cls, archive: str, endings: tuple[str, ...], most: int = MAX_ARCHIVE_BYTES) -> list[ZipMember]:
         """The members with one of these endings, by name; see :func:`pdtools.files.zips.members_of`.
 
+        Args:
+            archive: its path.
+            endings: in lower case.
+            most: bytes of all of them, unpacked; no more is read of a member than the archive says.
+
         Raises:
-            InputError: if the archive cannot be read.
+            InputError: if the archive cannot be read, or holds more.
         """
         with zips.zip_errors(archive), zipfile.ZipFile(archive) as opened:
-            return [cls.of(archive, each.filename) for each in zips.members_of(opened, endings)]
+            members = zips.members_of(opened, endings)
+        if sum(each.file_size for each in members) > most:
+            raise InputError(f"more than {most >> 30} GiB when unpacked", file=archive)
+        return [cls.of(archive, each.filename, each) for each in members]
 
     @property
     def paths(self) -> list[Path]:
@@ -243,7 +255,7 @@ class ZipMember(Source):
             status = os.stat(self.archive)
             archive = _opened(self.archive, os.getpid(), status.st_mtime_ns, status.st_size)
             try:
-                member = archive.getinfo(self[len(self.archive) + 1 :])
+                member = self.info or archive.getinfo(self[len(self.archive) + 1 :])
             except KeyError:
                 raise InputError("no such file in this archive", file=self) from None
             return zips.open_data(archive, member, self)

@@ -9,7 +9,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -46,7 +46,7 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
     """
     if stat.S_ISLNK(member.external_attr >> 16):
         raise InputError("a symbolic link, which is not followed", file=place)
-    return limited(archive.open(member), place, member.compress_size)
+    return limited(archive.open(member), place, member.compress_size, archive.filename)
 
 
 def check_packed(unpacked: int, packed: int, place: str, always: int | None = None) -> None:
@@ -55,16 +55,18 @@ def check_packed(unpacked: int, packed: int, place: str, always: int | None = No
         raise InputError(f"it unpacks to more than {_MOST_PACKED} times its packed size", file=place)
 
 
-def limited(unpacked: IO[bytes], place: str, packed_bytes: int) -> io.BufferedReader:
-    """A reader of unpacked data that raises an error on endless repetitions."""
-    return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes), 1 << 15)
+def limited(
+    unpacked: IO[bytes], place: str, packed_bytes: int, archive: str | None = None
+) -> io.BufferedReader:
+    """A reader of unpacked data that raises an error on endless repetitions, and on faults of its archive."""
+    return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes, archive), 1 << 15)
 
 
 class _Unpacked(io.RawIOBase):
     """Unpacked data with a limit: compression beyond text's is no text, and takes long to read."""
 
-    def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
-        self._member, self._place = member, place
+    def __init__(self, member: IO[bytes], place: str, packed_bytes: int, archive: str | None) -> None:
+        self._member, self._place, self._archive = member, place, archive
         self._packed, self._read = packed_bytes, 0
         self._blank = 0
 
@@ -74,7 +76,8 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as possible; 0 at the end of the member."""
-        data = self._member.read(len(buffer))
+        with nullcontext() if self._archive is None else zip_errors(self._archive):
+            data = self._member.read(len(buffer))
         self._read += len(data)
         check_packed(self._read, self._packed, self._place)
         self._blank = 0 if data.strip() else self._blank + len(data)

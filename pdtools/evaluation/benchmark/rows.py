@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -76,7 +77,7 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
         found = sorted(each for each in path.rglob("*") if each.is_file())
         names = [str(each) for each in found if is_data(each.relative_to(path).as_posix())]
     elif has_ending(path, SUFFIX):
-        names = [each for each in ZipMember.within(str(source), ("",)) if each[-1] != "/"]
+        names = [each for each in ZipMember.within(str(source), ("",), sys.maxsize) if each[-1] != "/"]
     else:
         return [DataFile(str(source), _path(source))]
     patterns = benchmark.files or tuple(f"*.{kind}" for kind in KINDS)

@@ -6,17 +6,15 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 from pdtools.errors import InputError
 from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
-from pdtools.files.archives import zip_lines
 from pdtools.files.json_input import parse_json, text_of
 from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
 from pdtools.files.sheets import SHEETS
+from pdtools.files.source import ZipMember
 from pdtools.files.tables import unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
@@ -105,12 +103,9 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
 
 def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
     """The content of every line: (file, number of the line, a JSON value or the cells by column)."""
-    if has_ending(source, ".zip"):
-        yield from _json_records(zip_lines(source, ".jsonl"))
-        for member, lines in groupby(zip_lines(source, ".tsv"), key=itemgetter(0)):
-            yield from _tsv_records(member, ((number, line) for _, number, line in lines))
-        return
-    for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
+    endings = (".jsonl", ".tsv")
+    is_zip = has_ending(source, ".zip")
+    for file in ZipMember.within(str(source), endings) if is_zip else expand_inputs([str(source)], endings):
         if Path(file).name.startswith("."):
             continue
         if ending(file) == ".tsv":

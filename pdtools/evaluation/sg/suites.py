@@ -11,9 +11,9 @@ from pdtools.errors import InputError
 from pdtools.evaluation.sg.circuits import circuit_of
 from pdtools.evaluation.sg.formula import Formula, FormulaError
 from pdtools.files import Kind, check_kind, decode_utf8, is_stream, read_bytes
-from pdtools.files.archives import zip_members
 from pdtools.files.json_input import number_of, parse_json, text_of
 from pdtools.files.names import has_ending
+from pdtools.files.source import ZipMember
 from pdtools.files.zips import is_data
 
 MAX_SUITE_BYTES = 16 << 20
@@ -133,18 +133,13 @@ def _documents(source: Path, order: Sequence[int] | None = None) -> Iterator[tup
     """The JSON documents, in the order of their names, or only those with these indices."""
     if source.is_dir():
         paths = [p for p in sorted(source.rglob("*")) if has_ending(p, ".json")]
-        paths = [p for p in paths if is_data(p.relative_to(source).as_posix())]
-        for path in paths if order is None else [paths[number] for number in order]:
-            yield str(path), _parse(read_bytes(path, MAX_SUITE_BYTES), str(path))
+        files = [str(p) for p in paths if is_data(p.relative_to(source).as_posix())]
     elif has_ending(source, ".zip"):
-        for place, data in zip_members(source, ".json", MAX_SUITE_BYTES, order):
-            yield place, _parse(data, place)
+        files = [*ZipMember.within(str(source), (".json",))]
     else:
-        yield str(source), _parse(read_bytes(source, MAX_SUITE_BYTES), str(source))
-
-
-def _parse(data: bytes, place: str) -> Any:
-    return parse_json(decode_utf8(data, place), place)
+        files = [str(source)]
+    for file in files if order is None else [files[number] for number in order]:
+        yield file, parse_json(decode_utf8(read_bytes(file, MAX_SUITE_BYTES), file), file)
 
 
 def _suite(data: Any, place: str) -> Suite:
