@@ -37,7 +37,16 @@ from pdtools.files.rejects import (
     some_trees,
     write_rejects,
 )
-from pdtools.files.source import STDIO, GivenText, Source, is_stream, sha256_file, sha256_stream, source_of
+from pdtools.files.source import (
+    STDIO,
+    GivenText,
+    Source,
+    held,
+    is_stream,
+    sha256_file,
+    sha256_stream,
+    source_of,
+)
 from pdtools.files.system import recover_directory
 from pdtools.files.tables import atomic_table, is_csv, read_table
 from pdtools.files.unchanged import Unchanged, identifying_files, input_folder, unchanged_inputs, watch_inputs
@@ -65,6 +74,7 @@ __all__ = [
     "decode_line",
     "decode_utf8",
     "expand_inputs",
+    "held",
     "identifying_files",
     "input_folder",
     "is_csv",

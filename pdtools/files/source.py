@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
@@ -71,7 +72,7 @@ class Source(str):
 
     def check(self) -> Source:
         """The source as it is read; an InputError if there is none."""
-        if not os.path.exists(self):
+        if type(self) is Source and not os.path.exists(self):
             raise InputError("no such file or folder", file=self)
         return self
 
@@ -168,10 +169,6 @@ class StandardInput(Source):
 
     is_read_once = True
 
-    def check(self) -> Source:
-        """Itself: it is always there."""
-        return self
-
     def _open(self, stack: ExitStack) -> IO[bytes]:
         return sys.stdin.buffer  # which stays open
 
@@ -181,27 +178,51 @@ class StandardInput(Source):
 
 
 class GivenText(Source):
-    """Lines given in place of a file; messages name them ``--text``, after their option."""
+    """Text that is kept in memory: lines given in place of a file, or what was read of a stream."""
 
     is_read_once = False
-    data: bytes
+    _blocks: list[bytes]
+    _rest: IO[bytes] = io.BytesIO()
+    _opened: ExitStack
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> GivenText:
+        """Join texts, each as one line; messages name them ``--text``, after their option."""
+        given = cls("--text")
+        text = "".join(line.replace("\n", " ") + "\n" for line in lines)
+        given._blocks = [text.encode("utf-8", "surrogateescape")]  # as the command line had it
+        return given
 
     @property
     def paths(self) -> list[Path]:
         """No files."""
         return []
 
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> GivenText:
-        """Join texts, each as one line."""
-        given = cls("--text")
-        text = "".join(line.replace("\n", " ") + "\n" for line in lines)
-        given.data = text.encode("utf-8", "surrogateescape")  # as the command line had it
-        return given
+    def _open(self, stack: ExitStack) -> IO[bytes]:
+        return stack.enter_context(stream_of(self._pieces()))
 
-    def raw(self) -> IO[bytes]:
-        """Open the text."""
-        return io.BytesIO(self.data)
+    def _pieces(self) -> Generator[bytes]:
+        for number in count():
+            if number == len(self._blocks):
+                self._blocks.append(self._rest.read(1 << 16))
+            if not self._blocks[number]:
+                return
+            yield self._blocks[number]
+
+
+def held(name: str | Path) -> Source:
+    """The source of this name; if it can be read only once, one that keeps what is read, to be read again.
+
+    Raises:
+        InputError: if it cannot be opened.
+    """
+    source = source_of(name)
+    if not source.is_read_once:
+        return source
+    found = GivenText(source)
+    found._blocks, found._opened = [], ExitStack()
+    found._rest = found._opened.enter_context(source.open())
+    return found
 
 
 class ZipMember(Source):
