@@ -300,11 +300,7 @@ def test_any_groups_of_results(seed: int, tmp_path: Path, capsys: pytest.Capture
     rows_of = capsys.readouterr().out
     label = "BLiMP accuracy (%)" if study.is_blimp else "data, accuracy (%)"
     header = [f"{name} ({len(of)} runs)" if len(of) > 1 else name for name, of in of_groups.items()]
-    (cells,) = (
-        table_of(rows_of, "score", *header).values()
-        if not study.is_blimp
-        else [table_of(rows_of, "score", *header)[label]]
-    )
+    cells = table_of(rows_of, "score", *header)[label]
     for cell, of in zip(cells, of_groups.values(), strict=True):
         own = [
             study.mean(
