@@ -173,7 +173,7 @@ def eval_benchmark(
     items = Items(data, benchmark, limit)
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
+        with evaluating.model(settings, compares=True) as scorer:
             progress = evaluating.bar("items" if run.beam == AUTO else "strings")
             results = evaluate_benchmark(items, scorer, progress)
             evaluating.deliver(results, details=details)

@@ -107,7 +107,7 @@ def eval_blimp(
     pairs = PairFiles(data, limit)
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
+        with evaluating.model(settings, compares=True) as scorer:
             progress = evaluating.bar("pairs" if run.beam == AUTO else "sentences")
             results = evaluate_blimp(pairs, scorer, progress)
             evaluating.deliver(results, details=details)

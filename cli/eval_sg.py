@@ -153,7 +153,7 @@ def score_suites(
     found = SuiteFiles(suites)
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
+        with evaluating.model(settings, compares=True) as scorer:
             progress = evaluating.bar("items" if run.beam == AUTO else "sentences")
             results = evaluate_sg(found, scorer, progress)
             evaluating.deliver(results, details=details)

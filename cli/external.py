@@ -10,8 +10,8 @@ from .options import ExternalOptions, RunOptions
 from .outputs import check_json_output, check_target
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.external.scorer import ExternalScorer
     from pdtools.evaluation.external.sentence_files import PlacedSentence
+    from pdtools.search.model import Model
 
 
 def write_for_others(
@@ -37,17 +37,17 @@ def write_for_others(
     message(f"{number} sentences written", quiet=run.quiet)
 
 
-def external_scorer(
-    options: ExternalOptions, names: Iterable[str], text_style: str | None = None
-) -> ExternalScorer:
-    """The scorer for ``--surprisals``; messages call sentences by these names."""
+def external_scorer(options: ExternalOptions, names: Iterable[str], text_style: str | None = None) -> Model:
+    """The recorded scores of ``--surprisals``; messages call sentences by these names."""
     from pdtools.evaluation.external.scorer import ExternalScorer
+    from pdtools.search.model import Model
 
     assert options.surprisals is not None
-    return ExternalScorer(
+    recorded = ExternalScorer(
         options.surprisals,
         names,
         unit="nats" if options.nats else "bits",
         text_style=text_style,
         on_error=options.on_error.value,
     )
+    return Model(family=recorded)

@@ -22,8 +22,8 @@ from pdtools.evaluation.sg.evaluate import Presented, present
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
 from pdtools.evaluation.sums import of_sums
 from pdtools.inspection.predictions import Prediction, Predictions
+from pdtools.models import load_checkpoint
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
-from pdtools.search.scorer import load_model
 from pdtools.search.scores import Unscorable
 from pdtools.search.spans import span_at
 
@@ -110,7 +110,7 @@ def evaluate_attention(
     def looked_at() -> Iterator[tuple[str, int, _InspectedSentence, _ByRegion | str]]:
         for name, folders in models.items():
             for number, folder in enumerate(folders):
-                loaded = load_model(folder, device=device)
+                loaded = load_checkpoint(folder, device)
                 predictions = Predictions(loaded, search)
                 scorers.setdefault(name, predictions.settings)
                 style = loaded.tokenizer.text_style

@@ -2,20 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import tee
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.files.names import ending
-from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scores import Unscorable
+from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.trees import BLANK_LINE, Tree, placeholder
 from pdtools.trees.graph_trees import conllu
 from pdtools.trees.graphs import Graph
+
+if TYPE_CHECKING:
+    from pdtools.search.model import Model
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedScore:
+    """A sentence's score and, for each of its rows, the best hypothesis after it as brackets."""
+
+    score: SentenceScore
+    incremental: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """The best parses of a sentence as trees over its words, best first, and log p(x).
+
+    Attributes:
+        k_best: log joint (nats) and tree of each: different trees (of models of arcs: different arcs), each
+            with the sum over its derivations in the beam; or derivations, if one parse or derivations were
+            requested.
+        marginal: log p(x) in nats, over the beam.
+        dropped: the share of the probability of all derivations that the search is estimated to have dropped.
+        arcs: for models of arcs each one's graph, as :class:`pdtools.trees.Graph` writes it.
+
+    A tree without a search (TreeReg's) has None for all numbers.
+    """
+
+    k_best: tuple[tuple[float | None, Tree], ...]
+    marginal: float | None
+    dropped: float | None
+    arcs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        derivations: Sequence[tuple[float, Tree]],
+        marginal: float,
+        dropped: float,
+        *,
+        k_best: int,
+        merging: bool,
+        arcs: Sequence[str] = (),
+    ) -> Parsed:
+        """The k best parses: derivations, or sums over those that give the same tree, or arcs.
+
+        Derivations give the same tree if they differ only within words, or only in the constituents left for
+        end-of-sentence to reduce. Equally probable parses are in the order of their best derivations.
+        """
+        if merging:
+            joints: dict[str, list[float]] = {}
+            first: dict[str, int] = {}
+            parses = arcs or [tree.to_brackets() for _, tree in derivations]
+            for k, (parse, (joint, _)) in enumerate(zip(parses, derivations, strict=True)):
+                joints.setdefault(parse, []).append(joint)
+                first.setdefault(parse, k)
+            sums = {parse: float(np.logaddexp.reduce(each)) for parse, each in joints.items()}
+            order = sorted(sums, key=lambda parse: -sums[parse])
+            derivations = [(sums[parse], derivations[first[parse]][1]) for parse in order]
+            arcs = order if arcs else ()
+        return cls(tuple(derivations[:k_best]), marginal, dropped, tuple(arcs[:k_best]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +87,9 @@ class Decoded:
 
     Attributes:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
-        k_best: the best parses (:attr:`pdtools.search.scorer.Parsed.k_best`), best first: log joint (nats)
+        k_best: the best parses (:attr:`Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal, dropped, arcs: see :class:`pdtools.search.scorer.Parsed`; None, and no arcs, for a
+        marginal, dropped, arcs: see :class:`Parsed`; None, and no arcs, for a
             placeholder.
     """
 
@@ -45,7 +108,7 @@ class Decoded:
 
 def decode(
     lines: Iterable[SourcedLine],
-    searcher: Searcher,
+    model: Model,
     *,
     rejects: Rejects,
     k_best: int = 1,
@@ -55,15 +118,15 @@ def decode(
 
     Args:
         lines: from :func:`pdtools.search.inputs.read_inputs`.
-        searcher: from :func:`pdtools.search.load_searcher`.
+        model: one that is asked for parses (:func:`pdtools.search.load_model`).
         rejects: takes the sentences that have no parse, with the reason.
-        k_best, derivations: see :meth:`pdtools.search.checkpoint_scorer.Searcher.parse`.
+        k_best, derivations: see :meth:`pdtools.search.model.Model.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    parsed = searcher.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
+    parsed = model.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
     for line, found in zip(lines, parsed, strict=True):
         if isinstance(found, Unscorable):
             sentence = line.sentence

@@ -55,7 +55,7 @@ class ProposalDerivations:
 
 
 class ProposalTreesScorer(CheckpointScorer):
-    """A :class:`ModelScorer` that sums over the derivations of proposal trees.
+    """The family (:class:`pdtools.search.scores.Family`) that sums over the derivations of proposal trees.
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
@@ -94,7 +94,7 @@ class ProposalTreesScorer(CheckpointScorer):
 
     @property
     def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
+        """See :class:`Family`."""
         return SEARCH_LOOK_AHEAD
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
@@ -129,7 +129,7 @@ class ProposalTreesScorer(CheckpointScorer):
         return f"no tree of it is in {self._file}"
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
+        """See :meth:`Family.score`."""
 
         def work(window: list[Encoded]) -> Iterator[SentenceScore | Unscorable]:
             sums = self._prefix_logprobs([item.encoding.ids for item in window])

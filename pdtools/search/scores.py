@@ -1,11 +1,11 @@
-"""The output of scorers: a log-probability for every token of a sentence, or the reason why there is none."""
+"""Scores of sentences: a log-probability for every token, or the reason why there is none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from pdtools.errors import PdtoolsError
 
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from pdtools.search.adaptive_beam import Compared, Comparison
+    from pdtools.search.decoding import Parsed, ParsedScore
     from pdtools.tokenization import Sentence
 
 NO_NUMBERS = "the model gives probabilities that are not numbers: its weights are damaged"
@@ -33,6 +35,10 @@ class Beginning:
 
     sentence: str | Sentence
     end: int
+
+
+Asked = Union[str, "Sentence", Beginning]
+"""A sentence to be scored: running text, words already split, or a beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,26 +161,6 @@ def nothing_found(max_length: int | None) -> str:
     return f"no tree found: none in the beam has a probability above 0{room}"
 
 
-class Scorer(Protocol):
-    """The interface of scorers, sentences in, scores out: all that evaluation knows about a model.
-
-    Attributes:
-        settings: the scorer's settings, JSON-ready: ``kind`` (string, treereg, derivation, huggingface),
-            ``model``, ``beam`` and the like (:data:`pdtools.search.options.NOT_SEARCHED`), ``bos``, ``eos``,
-            ``text_style`` (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
-    """
-
-    settings: dict[str, Any]
-
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """Score sentences: one result each, in input order, lazily.
-
-        Args:
-            sentences: running text (split into words in the model's text style), or words already split.
-        """
-        ...
-
-
 class GivenRow(NamedTuple):
     """A row of shards, with its derivation.
 
@@ -225,51 +211,70 @@ class Continuation:
     best: NDArray[np.int32] | None
 
 
-class Predictor(Scorer, Protocol):
-    """A scorer that also gives next-token distributions."""
+class Family:
+    """A family of models, as :class:`pdtools.search.model.Model` asks it; it begins at text.
 
-    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
-        """Next-token distributions at every place of sentences: one result each, in input order, lazily.
+    A family answers what it can, and refuses the rest. Results come in input order, lazily.
 
-        Raises:
-            PdtoolsError: if the model gives none.
-        """
-        ...
+    Attributes:
+        settings: for results, JSON-ready: ``kind`` (string, treereg, derivation, huggingface), ``model``,
+            ``beam`` and the like (:data:`pdtools.search.options.NOT_SEARCHED`), ``bos``, ``eos``,
+            ``text_style`` (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
+        measures: the measures added to log-probabilities, if any.
+        marginal: the kind of its marginals; None if it gives none.
+        has_arcs: whether parses have dependency arcs.
+        look_ahead: number of sentences that should be given at once, to be batched by length.
+    """
 
-    def following(self, text: str) -> NDArray[np.float64]:
-        """The next-token distribution after a beginning of a sentence: log p(v | text), float64 (V,), nats.
+    settings: dict[str, Any]
+    measures: frozenset[Measure] = frozenset()
+    marginal: str | None = None
 
-        With a beam it is the mixture of the hypotheses, normalised.
+    @property
+    def has_arcs(self) -> bool:
+        """See the class."""
+        return False
 
-        Raises:
-            PdtoolsError: if the model gives none, or cannot read the text.
-        """
-        ...
+    @property
+    def look_ahead(self) -> int:
+        """See the class."""
+        return 1024
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """The tokens, by number, as in :attr:`SentenceScore.tokens`."""
-        ...
+        """The tokens, by number."""
+        raise PdtoolsError("this model has no vocabulary")
 
+    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
+        """Score sentences, with the measures that are asked for."""
+        raise PdtoolsError("--beam auto works only for eval-blimp, eval-sg and eval-benchmark: give a number")
 
-class ModelScorer(Predictor, Protocol):
-    """A scorer of a checkpoint: it also scores token ids and given derivations.
+    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
+        """Score sentences as :meth:`score` does, and add the best incremental parses."""
+        raise PdtoolsError("incremental parses need a checkpoint with an attachment head")
 
-    Attributes:
-        look_ahead: number of sentences that should be given at once, to be batched by length.
-        marginal: the kind of its marginals; None if it gives none.
-    """
+    def parse(
+        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
+    ) -> Iterator[Parsed | Unscorable]:
+        """See :meth:`pdtools.search.model.Model.parse`."""
+        raise PdtoolsError("this model cannot parse")
 
-    @property
-    def look_ahead(self) -> int: ...
+    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
+        """Score sentences as far as comparisons need it: one result for each."""
+        raise PdtoolsError("only --beam auto searches as far as comparisons need it")
 
-    @property
-    def marginal(self) -> str | None: ...
+    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
+        """Next-token distributions at every place of sentences."""
+        raise PdtoolsError("this model gives no distribution of the next token")
+
+    def following(self, text: str) -> NDArray[np.float64]:
+        """See :meth:`pdtools.search.model.Model.following`."""
+        raise PdtoolsError("this model gives no distribution of the next token")
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """Score rows of shards with their derivations."""
-        ...
+        raise PdtoolsError("only checkpoints of pdtools score rows of shards")
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """Next-token distributions after prefixes, int32 (n + 1) with ROOT, over all derivations of them."""
-        ...
+        raise PdtoolsError("only checkpoints of pdtools continue rows of tokens")

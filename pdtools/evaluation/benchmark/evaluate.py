@@ -12,18 +12,18 @@ from pdtools.evaluation.benchmark.items import Item, Items, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.search.adaptive_beam import Comparer
+from pdtools.search.options import AUTO
 
 if TYPE_CHECKING:
     from pdtools.search.adaptive_beam import MaybeScore
-    from pdtools.search.scores import Scorer
+    from pdtools.search.model import Model
 
 BLOCK = 4096
 """Number of items whose strings are sorted together, and whose scores are in memory at the same time."""
 
 
 def evaluate_benchmark(
-    items: Items, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
+    items: Items, scorer: Model, progress: Progress = no_progress, *, in_order: bool = False
 ) -> Results:
     """Score a benchmark with a model.
 
@@ -43,13 +43,13 @@ def evaluate_benchmark(
         for each prediction of each item.
     """
     is_graded = items.benchmark.label is not None or items.benchmark.value is not None
-    if is_graded and isinstance(scorer, Comparer):
+    if is_graded and scorer.settings.get("beam") == AUTO:
         raise items.refused("--beam auto needs predictions, and it has none: give a number")
     return judge_all(_judged(items), scorer, progress, in_order=in_order)
 
 
 def judge_all(
-    rows: JudgedItems, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
+    rows: JudgedItems, scorer: Model, progress: Progress = no_progress, *, in_order: bool = False
 ) -> Results:
     """Score items and judge them, see :func:`evaluate_benchmark`.
 
@@ -57,7 +57,7 @@ def judge_all(
         rows: the empty table of judged items, with the items.
     """
     items = rows.items
-    if isinstance(scorer, Comparer):
+    if scorer.settings.get("beam") == AUTO:
         _compare(items, scorer, progress, rows)
         return rows.results(scorer.settings)
     texts_of = _in_order if in_order else _sorted
@@ -188,7 +188,7 @@ def _length(part: Part, string: String, score: Score) -> float:
     return 1 / abs(Part(1.0, part.tokens).value(string.scored, score) or 1.0)
 
 
-def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
+def _compare(items: Items, comparer: Model, progress: Progress, rows: JudgedItems) -> None:
     blocks = (block for block in _blocks(items))
     comparisons = (ItemComparison.of(block[i], items.benchmark) for block in blocks for i in _alike(block))
     found = iter(progress(comparer.compare(comparisons), sum(1 for _ in items)))

@@ -28,15 +28,15 @@ from pdtools.search.adaptive_beam import Width
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pdtools.search.adaptive_beam import Compared, Comparer
-    from pdtools.search.scores import Scorer
+    from pdtools.search.adaptive_beam import Compared
+    from pdtools.search.model import Model
 
 _SIDES = ("good", "bad")
 MAIN, PER_TOKEN = "main", "per_token"  # the predictions
 
 
 def evaluate_blimp(
-    pairs: Pairs, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
+    pairs: Pairs, scorer: Model, progress: Progress = no_progress, *, in_order: bool = False
 ) -> Results:
     """Score minimal pairs with a model, as :func:`pdtools.evaluation.benchmark.evaluate.judge_all` does.
 

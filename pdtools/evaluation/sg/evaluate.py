@@ -14,7 +14,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Progress, Results, no_progress
 from pdtools.evaluation.sg.scores import ItemResult, sg_scores
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentences
-from pdtools.search.adaptive_beam import Compared, Comparer, Width
+from pdtools.search.adaptive_beam import Compared, Width
+from pdtools.search.options import AUTO
 from pdtools.search.scores import Beginning, Unscorable
 from pdtools.search.spans import read_spans
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     from pdtools.evaluation.sg.formula import Formula
     from pdtools.search.adaptive_beam import MaybeScore
-    from pdtools.search.scores import Scorer, SentenceScore
+    from pdtools.search.model import Model
+    from pdtools.search.scores import SentenceScore
     from pdtools.tokenization import Sentence
 
 
@@ -195,7 +197,7 @@ class ItemComparison:
         }
 
 
-def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
+def evaluate_sg(suites: Suites, scorer: Model, progress: Progress = no_progress) -> Results:
     """Score suites with a model, a block of them at a time; only the rows of the tables stay in memory.
 
     Args:
@@ -209,7 +211,7 @@ def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = 
         item and prediction, and a ``regions`` table with one row per item, condition and region.
     """
     style = scorer.settings.get("text_style")
-    if isinstance(scorer, Comparer):
+    if scorer.settings.get("beam") == AUTO:
         scored = _compared(suites, scorer, style, progress)
     else:
         scored = _scored(suites, scorer, style, progress)
@@ -240,7 +242,7 @@ _Steps = dict[tuple[str, int], Compared]  # by suite and item, the result of its
 
 
 def _scored(
-    suites: Suites, scorer: Scorer, style: str | None, progress: Progress
+    suites: Suites, scorer: Model, style: str | None, progress: Progress
 ) -> Iterator[tuple[list[MaybeScore], _Steps]]:
     """The scores of each block's sentences, in their order."""
     # Sentences with equal beginnings are scored in sequence; a file's sentences in its order.
@@ -257,7 +259,7 @@ def _scored(
 
 
 def _compared(
-    suites: Suites, comparer: Comparer, style: str | None, progress: Progress
+    suites: Suites, comparer: Model, style: str | None, progress: Progress
 ) -> Iterator[tuple[list[MaybeScore], _Steps]]:
     """The scores of each block's sentences; items are scored as far as they need it."""
 

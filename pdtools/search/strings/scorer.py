@@ -30,7 +30,7 @@ from pdtools.tokenization import Sentence
 
 
 class StringScorer(CheckpointScorer):
-    """A :class:`ModelScorer` over a model whose strings need no search."""
+    """The family (:class:`pdtools.search.scores.Family`) of a model whose strings need no search."""
 
     marginal = "exact: tokens do not depend on the tree"
 
@@ -43,11 +43,11 @@ class StringScorer(CheckpointScorer):
 
     @property
     def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
+        """See :class:`Family`."""
         return super().look_ahead if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """See :meth:`ModelScorer.score_rows`.
+        """See :meth:`Family.score_rows`.
 
         Rows longer than the model are read in windows, if they have no derivations to score.
         """
@@ -106,13 +106,13 @@ class StringScorer(CheckpointScorer):
         return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """See :meth:`ModelScorer.continuations`."""
+        """See :meth:`Family.continuations`."""
         shifts = [self.loaded.model.no_derivation(prefix) for prefix in prefixes]
         found = next_token_logprobs(self.loaded.model, prefixes, shifts, max_batch=self.max_batch)
         return [Continuation(logprobs, None) for logprobs in found]
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`. Texts longer than a window are read in windows that begin with ROOT."""
+        """See :meth:`Family.score`. Texts longer than a window are read in windows that begin with ROOT."""
         return score_windows(sentences, self._encode_any_length, self._score, self.look_ahead)
 
     def _encode_any_length(self, sentence: str | Sentence) -> Encoded | Unscorable:

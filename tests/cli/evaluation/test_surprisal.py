@@ -12,7 +12,7 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.search import SentenceScore, load_scorer
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 
 
@@ -51,7 +51,7 @@ def test_rows_sum_to_the_score(
     assert rows.token.tolist() == ["a", "b", "c", "<eos>", "c", "b", "<eos>"]
     assert rows.start.tolist() == [0, 2, 4, 5, 0, 2, 3]
     scale = math.log(2) if unit == "bits" else 1
-    scorer = load_scorer(models[model], SearchOptions(beam=10))
+    scorer = load_model(models[model], SearchOptions(beam=10))
     for number, score in zip([1, 3], scorer.score(["a b c", "c b"]), strict=True):
         assert isinstance(score, SentenceScore)
         total = rows[rows.sentence_id == number].surprisal.sum() * scale

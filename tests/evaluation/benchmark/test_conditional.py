@@ -17,8 +17,9 @@ from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmar
 from pdtools.evaluation.benchmark.items import Items, String
 from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.search import SearchOptions, load_scorer
-from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+from pdtools.search import SearchOptions, load_model
+from pdtools.search.model import Model
+from pdtools.search.scores import SentenceScore, Unscorable
 
 CONDITIONAL = {
     "strings": {
@@ -34,7 +35,7 @@ def items_of(folder: Path, rows: str, **parts: Any) -> Items:
     return Items(folder / "a.csv", benchmark_from({**CONDITIONAL, **parts}, "toy.toml", "toy"))
 
 
-def logprob(scorer: Scorer, text: str) -> float:
+def logprob(scorer: Model, text: str) -> float:
     """log p of the tokens of a text, not of its end."""
     (score,) = scorer.score([text])
     assert isinstance(score, SentenceScore)
@@ -100,7 +101,7 @@ def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
         "".join(json.dumps(dict(zip("abc", row, strict=True))) + "\n" for row in cells)
     )
     items = Items(tmp_path / "a.jsonl", benchmark_from(CONDITIONAL, "toy.toml", "toy"))
-    table = evaluate_benchmark(items, load_scorer(folder)).table("items").to_pydict()
+    table = evaluate_benchmark(items, load_model(folder)).table("items").to_pydict()
     for side in ("good", "bad"):
         texts = table[side]
         contexts = [text[:start] for text, start in zip(texts, table[f"start_{side}"], strict=True)]
@@ -121,7 +122,7 @@ def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]
 def test_it_is_what_the_whole_has_less_what_the_context_has(tmp_path: Path, name: str) -> None:
     """Exactly so where beams are exhaustive: the context is a prefix of the whole in one search."""
     models, _ = save_checkpoints(tmp_path / "models")
-    scorer = load_scorer(models[name], SearchOptions(beam=EXHAUSTIVE if name == "pushdown" else 10))
+    scorer = load_model(models[name], SearchOptions(beam=EXHAUSTIVE if name == "pushdown" else 10))
     items = items_of(tmp_path, "a,b,c\na b,c,b\nb,c a,a c\n")
     table = evaluate_benchmark(items, scorer).table("items").to_pydict()
     for side in ("good", "bad"):
@@ -139,7 +140,7 @@ def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
     corpus = ["the dog that chased the cats barks", "a box has the apple in it", "the cats sleep"]
     folder = save_gpt2(tmp_path / "gpt2", corpus)
     rows = "a,b,c\nthe dog,barks in it,a box\nthe cats that,chased the dog,the apple\n"
-    results = evaluate_benchmark(items_of(tmp_path, rows), load_scorer(folder, bos=bos))
+    results = evaluate_benchmark(items_of(tmp_path, rows), load_model(folder, bos=bos))
     table = results.table("items").to_pydict()
     theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
     for side, of_context in (("good", "a"), ("bad", "c")):
@@ -211,7 +212,7 @@ def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer:
 def test_empty_strings_are_counted(tmp_path: Path) -> None:
     models, _ = save_checkpoints(tmp_path / "models")
     items = items_of(tmp_path, "a,b,c\na,,b\n,b,a\n,,\n")
-    results = evaluate_benchmark(items, load_scorer(models["base"]))
+    results = evaluate_benchmark(items, load_model(models["base"]))
     assert (results.counts["items"], results.counts["items_scored"]) == (3, 1)
     assert results.table("items")["reason"].to_pylist() == [
         "good: nothing in it is scored; bad: nothing in it is scored",
@@ -237,7 +238,7 @@ def test_transformers_alone_says_the_same(tmp_path: Path, test_data: Path, name:
     pytest.importorskip("transformers")
     folder = save_gpt2(tmp_path / "gpt2", ["the dog that chased the cats barks"], positions=512)
     items = Items(source, read_benchmark(name), limit=8)
-    table = evaluate_benchmark(items, load_scorer(folder)).table("items").to_pydict()
+    table = evaluate_benchmark(items, load_model(folder)).table("items").to_pydict()
     texts = [text for side in ("good", "bad") for text in table[side]]
     starts = [start for side in ("good", "bad") for start in table[f"start_{side}"]]
     found = [logprob for side in ("good", "bad") for logprob in table[f"logprob_{side}"]]
