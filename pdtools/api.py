@@ -34,7 +34,8 @@ from pdtools.files import Rejects
 from pdtools.model_names import find_model
 from pdtools.models import LoadedModel
 from pdtools.search.contexts import NO_CONTEXT
-from pdtools.search.decoding import ParsedScore, decode
+from pdtools.search.decoding import decode
+from pdtools.search.family import ParsedScore
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Model, ModelSettings, is_huggingface
 from pdtools.search.options import DEFAULT_BEAM, SearchOptions

@@ -11,7 +11,7 @@ from typing import Any
 _HOME = {
     "Model": "model",
     "load_model": "model",
-    "Family": "scores",
+    "Family": "family",
     "SentenceScore": "scores",
     "Unscorable": "scores",
     "AttachmentScorer": "attachments.scorer",

@@ -15,16 +15,10 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search import encoding
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
+from pdtools.search.family import Family
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import sentences_at_once
-from pdtools.search.scores import (
-    Continuation,
-    Family,
-    GivenRow,
-    NextTokens,
-    RowScore,
-    Unscorable,
-)
+from pdtools.search.scores import Continuation, GivenRow, NextTokens, RowScore, Unscorable
 from pdtools.tokenization import Sentence, split_words
 
 # Next-token log-probabilities at every place, and the share of p(x) that a search dropped before.
@@ -32,7 +26,7 @@ Expected = tuple[NDArray[np.float64], float | None]
 
 
 class CheckpointScorer(Family, ABC):
-    """Base of the :class:`pdtools.search.scores.Family` of every checkpoint.
+    """Base of the :class:`pdtools.search.family.Family` of every checkpoint.
 
     Args:
         loaded: a checkpoint of a causal model.

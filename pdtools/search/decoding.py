@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import tee
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.files.names import ending
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import Unscorable
 from pdtools.trees import BLANK_LINE, Tree, placeholder
 from pdtools.trees.graph_trees import conllu
 from pdtools.trees.graphs import Graph
@@ -24,72 +22,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class ParsedScore:
-    """A sentence's score and, for each of its rows, the best hypothesis after it as brackets."""
-
-    score: SentenceScore
-    incremental: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The best parses of a sentence as trees over its words, best first, and log p(x).
-
-    Attributes:
-        k_best: log joint (nats) and tree of each: different trees (of models of arcs: different arcs), each
-            with the sum over its derivations in the beam; or derivations, if one parse or derivations were
-            requested.
-        marginal: log p(x) in nats, over the beam.
-        dropped: the share of the probability of all derivations that the search is estimated to have dropped.
-        arcs: for models of arcs each one's graph, as :class:`pdtools.trees.Graph` writes it.
-
-    A tree without a search (TreeReg's) has None for all numbers.
-    """
-
-    k_best: tuple[tuple[float | None, Tree], ...]
-    marginal: float | None
-    dropped: float | None
-    arcs: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        derivations: Sequence[tuple[float, Tree]],
-        marginal: float,
-        dropped: float,
-        *,
-        k_best: int,
-        merging: bool,
-        arcs: Sequence[str] = (),
-    ) -> Parsed:
-        """The k best parses: derivations, or sums over those that give the same tree, or arcs.
-
-        Derivations give the same tree if they differ only within words, or only in the constituents left for
-        end-of-sentence to reduce. Equally probable parses are in the order of their best derivations.
-        """
-        if merging:
-            joints: dict[str, list[float]] = {}
-            first: dict[str, int] = {}
-            parses = arcs or [tree.to_brackets() for _, tree in derivations]
-            for k, (parse, (joint, _)) in enumerate(zip(parses, derivations, strict=True)):
-                joints.setdefault(parse, []).append(joint)
-                first.setdefault(parse, k)
-            sums = {parse: float(np.logaddexp.reduce(each)) for parse, each in joints.items()}
-            order = sorted(sums, key=lambda parse: -sums[parse])
-            derivations = [(sums[parse], derivations[first[parse]][1]) for parse in order]
-            arcs = order if arcs else ()
-        return cls(tuple(derivations[:k_best]), marginal, dropped, tuple(arcs[:k_best]))
-
-
-@dataclass(frozen=True, slots=True)
 class Decoded:
     """The result for one sentence.
 
     Attributes:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
-        k_best: the best parses (:attr:`Parsed.k_best`), best first: log joint (nats)
+        k_best: the best parses (:attr:`pdtools.search.family.Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal, dropped, arcs: see :class:`Parsed`; None, and no arcs, for a
+        marginal, dropped, arcs: see :class:`pdtools.search.family.Parsed`; None, and no arcs, for a
             placeholder.
     """
 

@@ -16,8 +16,9 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.attachments.thinning import thin, uniform_of
 from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.contexts import Context
+from pdtools.search.family import Family
 from pdtools.search.options import Particles, SearchOptions
-from pdtools.search.scores import Family, PrefixScores
+from pdtools.search.scores import PrefixScores
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

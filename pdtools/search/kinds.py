@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.actions.scorer import ActionSearch
@@ -10,10 +12,10 @@ from pdtools.search.arcs.scorer import ArcSearch
 from pdtools.search.attachments.scorer import AttachmentSearch
 from pdtools.search.contexts import Context
 from pdtools.search.derivation_search import DerivationSearch
-from pdtools.search.model import ModelSettings
+from pdtools.search.family import Family
 from pdtools.search.options import AUTO, SearchOptions
 from pdtools.search.proposal_trees import ProposalTreesScorer
-from pdtools.search.scores import Family
+from pdtools.search.scores import Measure
 from pdtools.search.strings.scorer import StringScorer
 from pdtools.search.strings.treereg_parser import TreeRegParser
 
@@ -38,15 +40,22 @@ def search_of(model: LanguageModel) -> DerivationSearch:
     return SEARCHES[name]
 
 
-def family_of(loaded: LoadedModel, asked: ModelSettings) -> Family:
+def family_of(
+    loaded: LoadedModel,
+    search: SearchOptions,
+    *,
+    context: Context,
+    measures: Collection[Measure],
+    parses: bool,
+) -> Family:
     """The family of a checkpoint, as it is asked.
 
     Raises:
         PdtoolsError: if the model cannot do what is asked, or an option does not suit it.
     """
-    model, search, context = loaded.model, asked.search, asked.context
+    model = loaded.model
     found: Family
-    if asked.parses:
+    if parses:
         search.check_number()
         found = _parser(loaded, search, context)
     elif search.beam == AUTO:
@@ -57,12 +66,12 @@ def family_of(loaded: LoadedModel, asked: ModelSettings) -> Family:
         if context.of is not None:
             raise PdtoolsError("--trees cannot be combined with --context")
         return ProposalTreesScorer(loaded, trees=search.trees, max_batch=search.max_batch)
-    elif model.words_depend or (model.has_derivations and "structure" in asked.measures):
+    elif model.words_depend or (model.has_derivations and "structure" in measures):
         found = search_of(model).searcher(loaded, search, context=context)
     else:
         search.check_one_width()
         found = StringScorer(loaded, max_batch=search.max_batch, context=context)
-    found.measures = frozenset(asked.measures)
+    found.measures = frozenset(measures)
     return found
 
 

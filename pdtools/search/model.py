@@ -19,12 +19,11 @@ from pdtools.jobs.records import JsonWork
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.decoding import Parsed, ParsedScore
+from pdtools.search.family import Family, Parsed, ParsedScore
 from pdtools.search.options import AUTO, DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import (
     Continuation,
     Dtype,
-    Family,
     GivenRow,
     Measure,
     NextTokens,
@@ -232,7 +231,13 @@ class Model:
         assert self.asked is not None
         asked = self.asked
         if not is_huggingface(asked.model_dir):
-            return family_of(self.loaded, asked)
+            return family_of(
+                self.loaded,
+                asked.search,
+                context=asked.context,
+                measures=asked.measures,
+                parses=asked.parses,
+            )
         asked.search.check_one_width()
         if asked.parses:
             raise PdtoolsError(f"{asked.model_dir}: a Hugging Face language model has no parses")

@@ -55,7 +55,7 @@ class ProposalDerivations:
 
 
 class ProposalTreesScorer(CheckpointScorer):
-    """The family (:class:`pdtools.search.scores.Family`) that sums over the derivations of proposal trees.
+    """The family (:class:`pdtools.search.family.Family`) that sums over the derivations of proposal trees.
 
     Args:
         loaded: a checkpoint whose words depend on derivations.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.search.contexts import DOCUMENT, Context, joined, parts_of, with_documents
-from pdtools.search.decoding import ParsedScore
+from pdtools.search.family import ParsedScore
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.spans import read_spans

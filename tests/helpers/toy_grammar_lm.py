@@ -23,9 +23,9 @@ from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.decoding import Parsed
 from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.family import Parsed
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence

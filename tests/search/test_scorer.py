@@ -31,7 +31,7 @@ from pdtools.search import (
     load_model,
     memory,
 )
-from pdtools.search.decoding import Parsed, ParsedScore
+from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pdtools.errors import InputError
 from pdtools.evaluation.external.word_alignment import align_tokens, is_edge
 from pdtools.files import is_csv, read_table
-from pdtools.search.scores import Family, SentenceScore, Unscorable
+from pdtools.search.family import Family
+from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.spans import is_unknown, span_at
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class _Unusable(Exception):
 
 
 class ExternalScorer(Family):
-    """The family (:class:`pdtools.search.scores.Family`) of recorded scores, which are read from a table.
+    """The family (:class:`pdtools.search.family.Family`) of recorded scores, which are read from a table.
 
     The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
     sentences in order. Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it

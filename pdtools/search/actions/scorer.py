@@ -15,9 +15,9 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.decoding import Parsed, ParsedScore
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.next_tokens import measured
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
 from pdtools.search.scores import (
@@ -41,7 +41,7 @@ class SearchedActions(NamedTuple):
 
 
 class ActionScorer(CheckpointScorer):
-    """The family (:class:`pdtools.search.scores.Family`) of an action model.
+    """The family (:class:`pdtools.search.family.Family`) of an action model.
 
     Args:
         loaded: a checkpoint.

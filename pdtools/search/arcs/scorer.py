@@ -11,16 +11,16 @@ from pdtools.models.dependency.derivations import ArcDerivation, graph_of_histor
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.decoding import Parsed, ParsedScore
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
+from pdtools.search.family import Family, Parsed, ParsedScore
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
-from pdtools.search.scores import Family, PrefixScores, Unscorable
+from pdtools.search.scores import PrefixScores, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import escape, sentence_problem
 
 
 class ArcScorer(AttachmentScorer):
-    """The family (:class:`pdtools.search.scores.Family`) of a model of strings and arcs.
+    """The family (:class:`pdtools.search.family.Family`) of a model of strings and arcs.
 
     Args:
         loaded, search, context: see :class:`AttachmentScorer`; no context: these models read sentences.

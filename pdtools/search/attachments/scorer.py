@@ -16,9 +16,9 @@ from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.decoding import Parsed, ParsedScore
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
+from pdtools.search.family import Family, Parsed, ParsedScore
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
 from pdtools.search.options import (
     AUTO,
@@ -32,7 +32,6 @@ from pdtools.search.scores import (
     Asked,
     Beginning,
     Continuation,
-    Family,
     GivenRow,
     PrefixScores,
     RowScore,

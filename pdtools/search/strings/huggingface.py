@@ -22,10 +22,11 @@ from pdtools.files import check_no_pointers, read_json
 from pdtools.search import encoding
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows
+from pdtools.search.family import Family
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import as_measures, asks_for_distributions, sentences_at_once, summaries
 from pdtools.search.options import NOT_SEARCHED
-from pdtools.search.scores import Dtype, Family, Measure, NextTokens, SentenceScore, Unscorable
+from pdtools.search.scores import Dtype, Measure, NextTokens, SentenceScore, Unscorable
 from pdtools.search.strings.causality import check_causal, check_causal_config
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, split_text_words
@@ -146,7 +147,7 @@ class _Encoded:
 
 
 class HuggingFaceScorer(Family):
-    """The family (:class:`pdtools.search.scores.Family`) of a causal language model in a local folder.
+    """The family (:class:`pdtools.search.family.Family`) of a causal language model in a local folder.
 
     Text is read as given. The beginning-of-sentence token (or the end-of-sentence token if there is no other,
     as in GPT-2) is read first; end-of-sentence is not scored. With ``bos=False`` nothing comes before the

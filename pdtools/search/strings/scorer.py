@@ -30,7 +30,7 @@ from pdtools.tokenization import Sentence
 
 
 class StringScorer(CheckpointScorer):
-    """The family (:class:`pdtools.search.scores.Family`) of a model whose strings need no search."""
+    """The family (:class:`pdtools.search.family.Family`) of a model whose strings need no search."""
 
     marginal = "exact: tokens do not depend on the tree"
 

@@ -10,8 +10,8 @@ import torch
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, TransformerLM
 from pdtools.models.treereg import Node, SentenceScores, best_tree, greedy_tree, residual_norms
-from pdtools.search.decoding import Parsed, ParsedScore
 from pdtools.search.encoding import Encoded, score_windows
+from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.memory import budget, explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import Unscorable
 from pdtools.search.strings.scorer import StringScorer
@@ -23,7 +23,7 @@ _PAIR_BYTES = 64
 
 
 class TreeRegParser(StringScorer):
-    """The family (:class:`pdtools.search.scores.Family`) of models with TreeReg: one tree, without scores.
+    """The family (:class:`pdtools.search.family.Family`) of models with TreeReg: one tree, without scores.
 
     p(x) is the language model's, exactly (:class:`StringScorer`).
 

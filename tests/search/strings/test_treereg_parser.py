@@ -16,7 +16,7 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.models import TransformerLM, collate, save_checkpoint
 from pdtools.search import SentenceScore, load_model
-from pdtools.search.decoding import Parsed
+from pdtools.search.family import Parsed
 from pdtools.search.options import SearchOptions
 from pdtools.search.parser import CheckpointParser
 from pdtools.search.scores import Unscorable
