@@ -18,7 +18,7 @@ from pdtools.evaluation.reading.alignment import WordValues
 from pdtools.evaluation.reading.effects import Contrast
 from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, NamedModel
-from pdtools.evaluation.reading.times import Columns, ReadingTimes, Text
+from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.report.tables import print_table
 from pdtools.search.model import ModelSettings
 
@@ -57,7 +57,7 @@ def one(rng: np.random.Generator) -> list[list[float]]:
         subject.append(np.full(read.size * WORDS, who))
         time.append((of_subject + NOISE * rng.normal(size=of_subject.shape)).ravel())
     texts = tuple(
-        Text(str(i), 1, tuple("x" * m for m in row), np.zeros(WORDS, np.int64), groups[i])
+        TimedText(str(i), 1, tuple("x" * m for m in row), np.zeros(WORDS, np.int64), groups[i])
         for i, row in enumerate(lengths)
     )
     at = np.concatenate(word)

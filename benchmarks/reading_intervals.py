@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pdtools.evaluation.reading.alignment import WordValues
 from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, NamedModel
-from pdtools.evaluation.reading.times import Columns, ReadingTimes, Text
+from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.report.tables import print_table
 from pdtools.search.model import ModelSettings
 
@@ -48,7 +48,9 @@ def one(
     for lag, effect in enumerate(TRUTH):
         expected[:, lag:] += effect * surprisal[:, : WORDS - lag]
     sentences = np.arange(WORDS) // SENTENCE
-    texts = tuple(Text(str(i), 1, tuple("x" * n for n in row), sentences) for i, row in enumerate(lengths))
+    texts = tuple(
+        TimedText(str(i), 1, tuple("x" * n for n in row), sentences) for i, row in enumerate(lengths)
+    )
     word = np.tile(np.arange(lengths.size), SUBJECTS)
     times = np.maximum(expected.ravel()[word] + noise(kind, deviation, len(word), rng), 0)
     subject = np.repeat(np.arange(SUBJECTS), lengths.size)

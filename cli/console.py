@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.files import STDIO, write_json
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 if TYPE_CHECKING:
     from tqdm import tqdm

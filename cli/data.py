@@ -26,7 +26,7 @@ def list_datasets(as_json: JsonOption = False) -> None:
     """
     from dataclasses import asdict
 
-    from pdtools.datasets import bundled, read_dataset
+    from pdtools.provenance.datasets import bundled, read_dataset
 
     found = [read_dataset(name) for name in bundled()]
     if as_json:
@@ -62,8 +62,8 @@ def get(
       pdtools data get blimp
       pdtools eval-blimp blimp --model english
     """
-    from pdtools.datasets import get_dataset, is_here, read_dataset
     from pdtools.jobs.plan import Done
+    from pdtools.provenance.datasets import get_dataset, is_here, read_dataset
 
     dataset = read_dataset(name)
     folder = output or dataset.name

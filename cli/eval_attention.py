@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from pdtools.devices import pick_device
+from pdtools.jobs.devices import pick_device
 
 from .evaluating import Evaluating
 from .options import (

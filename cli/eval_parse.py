@@ -11,7 +11,7 @@ import typer
 
 from pdtools.errors import InputError
 from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 from .console import message
 from .evaluating import Evaluating
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
 
-class Factor(str, Enum):
+class Binarization(str, Enum):
     """Binarizations of trees before they are compared."""
 
     right = "right"
@@ -31,7 +31,7 @@ class Factor(str, Enum):
     none = "none"
 
 
-class Format(str, Enum):
+class TreeFormat(str, Enum):
     """Forms of the printed output."""
 
     table = "table"
@@ -59,8 +59,8 @@ def eval_parse(
     ] = None,
     unlabeled: Annotated[bool, typer.Option("--unlabeled", help="Compare spans, not labels.")] = False,
     binarize: Annotated[
-        Factor, typer.Option("--binarize", help="Compare the nodes of the binarized trees.")
-    ] = Factor.none,
+        Binarization, typer.Option("--binarize", help="Compare the nodes of the binarized trees.")
+    ] = Binarization.none,
     excluded: Annotated[
         str | None,
         typer.Option(
@@ -70,11 +70,11 @@ def eval_parse(
         ),
     ] = None,
     form: Annotated[
-        Format,
+        TreeFormat,
         typer.Option(
             "--format", help="evalb: EVALB's own table, which obeys MAX_ERROR; jsonl: every sentence."
         ),
-    ] = Format.table,
+    ] = TreeFormat.table,
     latex: LatexOption = False,
 ) -> None:
     """Compute recall, precision and F1 of predicted trees against gold trees, by EVALB's rules.
@@ -110,22 +110,22 @@ def eval_parse(
     if gold == predicted == STDIO:
         raise typer.BadParameter("only one of GOLD and PREDICTED can be standard input")
     check_form(as_json=options.as_json, latex=latex)
-    if latex and form is not Format.table:
+    if latex and form is not TreeFormat.table:
         raise typer.BadParameter("--latex prints the table of the scores: leave --format out")
-    if form is Format.jsonl and options.as_json:
+    if form is TreeFormat.jsonl and options.as_json:
         raise typer.BadParameter("--json prints the scores, --format jsonl the sentences: one of them")
     found, other = form_of(gold), form_of(predicted)
     if found is not None and found.name in ("conllu", "sdp"):
         if other is not found and Path(predicted).exists() and not is_stream(predicted):
             reason = f"{'not' if other is None else f'{other.title}, not'} {found.title}, as {gold} is"
             raise InputError(reason, file=predicted)
-        if prm or excluded or unlabeled or binarize is not Factor.none or form is Format.evalb:
+        if prm or excluded or unlabeled or binarize is not Binarization.none or form is TreeFormat.evalb:
             raise typer.BadParameter(
                 "--prm, --unlabeled, --binarize, --left-out and --format evalb are for trees in brackets"
             )
         evaluating = Evaluating.begin(output, options, {"gold": gold, "predicted": predicted}, latex=latex)
         results = evaluate_dependencies(gold, predicted, found.name, progress=evaluating.bar("sentences"))
-        evaluating.deliver(results, show=_print_rows if form is Format.jsonl else None)
+        evaluating.deliver(results, show=_print_rows if form is TreeFormat.jsonl else None)
         if results.settings["aligned_by"] == "words":
             evaluating.say("the characters differ: words are aligned by lower-cased forms, not by tokens")
         if results.counts["several_roots"]:
@@ -139,7 +139,7 @@ def eval_parse(
     parameters = COMMON if prm is None else read_parameters(prm)
     if unlabeled:
         parameters = dataclasses.replace(parameters, labeled=False)
-    if form is Format.evalb:
+    if form is TreeFormat.evalb:
         if options.as_json or output or excluded:
             raise typer.BadParameter(
                 "--format evalb prints a table and nothing else: no --json, -o or --left-out with it"
@@ -156,7 +156,7 @@ def eval_parse(
         excluded=read_excluded(excluded) if excluded else None,
         progress=evaluating.bar("sentences", lambda: count_lines([gold])),
     )
-    evaluating.deliver(results, show=_print_rows if form is Format.jsonl else None)
+    evaluating.deliver(results, show=_print_rows if form is TreeFormat.jsonl else None)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
     if errors:
         limit = f", more than MAX_ERROR {parameters.max_error}" if errors > parameters.max_error else ""
@@ -171,7 +171,7 @@ def eval_parse(
         )
 
 
-def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Factor) -> None:
+def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Binarization) -> None:
     from pdtools.evaluation.parsing.evaluate import NO_LABELS, PreparationCounts, compare_files
     from pdtools.report.evalb import TooManyErrors, evalb_lines
 

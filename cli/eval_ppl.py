@@ -11,7 +11,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
-from pdtools.model_names import check_no_hub_name
+from pdtools.provenance.model_names import check_no_hub_name
 
 from .evaluating import Evaluating
 from .options import (

@@ -9,7 +9,7 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.tables import check_table_name
-from pdtools.hub import name_of_snapshot
+from pdtools.provenance.hub import name_of_snapshot
 
 from .arguments import check_frequencies, named_columns, read_frequencies
 from .evaluating import Evaluating
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Format(str, Enum):
+class TimesFormat(str, Enum):
     """Tables that are recognized by their columns."""
 
     tidy = "tidy"
@@ -40,7 +40,7 @@ class Format(str, Enum):
     sap = "sap"
 
 
-class Predictor(str, Enum):
+class PredictorName(str, Enum):
     """A model's predictors of a word's reading time."""
 
     surprisal = "surprisal"
@@ -65,7 +65,7 @@ def eval_reading(
         output_option("--table", metavar="FILE", help="Also write the observations as .csv or .tsv, for R."),
     ] = None,
     format: Annotated[
-        Format | None,
+        TimesFormat | None,
         input_option(
             "--format", help="The corpus whose columns TIMES has (default: recognized by the header)."
         ),
@@ -112,7 +112,7 @@ def eval_reading(
     frequencies: FrequenciesOption = None,
     wordfreq: WordfreqOption = None,
     predictor: Annotated[
-        list[Predictor] | None,
+        list[PredictorName] | None,
         typer.Option(
             "--predictor", help="A model's quantity that predicts times; repeatable (default: surprisal)."
         ),
@@ -218,7 +218,7 @@ def eval_reading(
 
     context = read_context(reading, documents=True)
     regression = Regression(
-        predictors=tuple(dict.fromkeys(each.value for each in predictor or [Predictor.surprisal])),
+        predictors=tuple(dict.fromkeys(each.value for each in predictor or [PredictorName.surprisal])),
         spillover=spillover,
         edges=edges,
         least=least,

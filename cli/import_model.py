@@ -60,7 +60,7 @@ def import_model(
       pdtools import hf:smurty/pushdown-bllip --tokenizer hf:gpt2 -o bllip-lg
       pdtools import downloads/ --tokenizer gpt2/ -o bllip-lg --set config.normalize=allowed
     """
-    from pdtools.hub import PREFIX
+    from pdtools.provenance.hub import PREFIX
 
     check_target(output, folder=True, overwrite=overwrite, inputs=[tokenizer], quiet=quiet)
     from pdtools.models.formats import downloaded, import_model

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.errors import PdtoolsError
+from pdtools.jobs.devices import pick_device
 
 from .arguments import one_tree, parse_range
 from .console import print_json, warn

@@ -20,8 +20,8 @@ from pdtools import __version__
 from pdtools.errors import PdtoolsError, is_lack_of_memory
 from pdtools.files import STDIO, unchanged_inputs, write_json
 from pdtools.jobs.plan import Done
-from pdtools.revision import DISTRIBUTION, other_distribution
-from pdtools.visible import visible
+from pdtools.provenance.revision import DISTRIBUTION, other_distribution
+from pdtools.report.visible import visible
 
 from . import (
     benchmarks,

@@ -20,9 +20,9 @@ from typing import Annotated, Any, cast
 import typer
 from typer.core import TyperCommand
 
-from pdtools.model_names import BUNDLED, find_model
+from pdtools.provenance.model_names import BUNDLED, find_model
+from pdtools.report.visible import visible
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
-from pdtools.visible import visible
 
 from .panels import input_option, model_option, output_option, parallel_option, search_option
 

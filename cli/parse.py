@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import STDIO, Rejects, is_stream, rejects_path
+from pdtools.jobs.devices import pick_device
 
 from .arguments import input_files
 from .console import message, print_json, progress, warn
@@ -34,7 +34,7 @@ from .running import Output, model_settings, threads_of_each
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
     from pdtools.parsers.in_chunks import ParserSettings
-    from pdtools.parsers.pipeline import Bracketed, Counts
+    from pdtools.parsers.pipeline import Bracketed, ParseCounts
 
 
 BENEPAR = "benepar"
@@ -255,7 +255,7 @@ def parse(
     """
     from dataclasses import asdict
 
-    from pdtools.devices import prepare_torch
+    from pdtools.jobs.devices import prepare_torch
     from pdtools.parsers import pipeline, read_sentences
     from pdtools.parsers.base import backends_with_splitter, load_splitter, model_note, splitter_files
     from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks
@@ -317,7 +317,7 @@ def parse(
     plan = checked.plan
 
     form = pipeline.TreeForm(binarize=binarize.value, functions=functions.value)
-    counts = pipeline.Counts()
+    counts = pipeline.ParseCounts()
     if source is TreeSource.treebank and used_form is not None:
         message(f"read as {FORMS[used_form].title}", quiet=run.quiet)
     rejects = Rejects("skip" if parses else on_error.value)
@@ -466,7 +466,7 @@ def _parser_settings(
 
 
 def _report(
-    counts: Counts, rejects: Rejects, inputs: list[str], n_files: int, settings: dict[str, Any]
+    counts: ParseCounts, rejects: Rejects, inputs: list[str], n_files: int, settings: dict[str, Any]
 ) -> dict[str, Any]:
     from pdtools.provenance import provenance
 
@@ -500,7 +500,7 @@ def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
     return found
 
 
-def _tell(counts: Counts, rejects: Rejects, output: str, quiet: bool) -> None:
+def _tell(counts: ParseCounts, rejects: Rejects, output: str, quiet: bool) -> None:
     message(f"{counts.trees} trees, {counts.tokens} tokens", quiet=quiet)
     for what, number in _nested(counts.taken_out).items():
         if isinstance(number, dict):

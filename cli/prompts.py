@@ -16,7 +16,7 @@ from .outputs import check_different, check_json_output, check_target
 from .panels import input_option, output_option
 
 if TYPE_CHECKING:
-    from pdtools.prompts.items import Item
+    from pdtools.prompts.items import PromptItem
 
 
 def prompts(
@@ -96,7 +96,7 @@ def prompts(
     )
     counted: Counter[str] = Counter()
 
-    def watched() -> Iterator[Item]:
+    def watched() -> Iterator[PromptItem]:
         for item in progress(items, total=None, label="items", quiet=quiet):
             label = "unlabelled" if item.label is None else item.label
             counted[label if isinstance(label, str) else "numbers"] += 1

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pdtools.devices import pick_device
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, read_lines
+from pdtools.jobs.devices import pick_device
 from pdtools.search.scores import Measure
 
 from .console import message

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
+from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
 from .options import DeviceOption, ModelOption, ResultOptions, SeedOption, ThreadsOption, option_blocks

@@ -9,7 +9,7 @@ import typer
 
 from pdtools.errors import InputError
 from pdtools.files import STDIO, GivenText, atomic_text
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 from .arguments import one_tree
 from .console import print_json

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.files import Kind, check_kind, is_stream
+from pdtools.jobs.devices import pick_device
 
 from .console import message, open_bar, print_json, say_it_will_stop
 from .options import (
@@ -120,7 +120,7 @@ def sweep(
     chosen_device = pick_device(device, threads)
     with (
         Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-        Progress(runs, quiet=quiet) as progress,
+        SweepProgress(runs, quiet=quiet) as progress,
     ):
         outcomes = run_sweep(
             runs,
@@ -156,7 +156,7 @@ def _row(outcome: Outcome) -> list[str | int | float | None]:
     return [outcome.name, outcome.loss, outcome.best_step, outcome.step, status]
 
 
-class Progress:
+class SweepProgress:
     """A bar over the steps of all runs, and a line for each run that begins or ends, on standard error."""
 
     def __init__(self, runs: Sequence[SweepRun], *, quiet: bool) -> None:
@@ -164,7 +164,7 @@ class Progress:
         self._quiet = quiet
         self._bar: Any = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> SweepProgress:
         if not self._quiet and sys.stderr.isatty():
             self._bar = open_bar(sum(self._steps.values()), "steps of all runs")
         return self

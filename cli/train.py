@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.files import check_output, is_stream
-from pdtools.hub import PREFIX
-from pdtools.model_names import find_model
+from pdtools.jobs.devices import pick_device
+from pdtools.provenance.hub import PREFIX
+from pdtools.provenance.model_names import find_model
 
 from .console import message, open_bar, print_json, say_it_will_stop
 from .formal.train_task import TaskOptions

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, kind_of
 from pdtools.files.names import ending
 from pdtools.files.sheets import SHEETS
+from pdtools.jobs.devices import pick_device
 
 from .arguments import sentence_files
 from .console import message, print_json, progress

@@ -256,7 +256,7 @@ def _size(size: int) -> str:
 
 def datasets() -> str:
     """The data sets that can be downloaded."""
-    from pdtools.datasets import bundled, read_dataset
+    from pdtools.provenance.datasets import bundled, read_dataset
 
     found = map(read_dataset, bundled())
     rows = [

@@ -19,7 +19,6 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
-from pdtools.devices import pick_device
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
@@ -31,8 +30,9 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.evaluate import evaluate_sg
 from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.files import Rejects
-from pdtools.model_names import find_model
+from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
+from pdtools.provenance.model_names import find_model
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.family import ParsedScore

@@ -29,11 +29,11 @@ from torch import Tensor
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files import read_json, write_json
 from pdtools.files.checksums import update_checksums
-from pdtools.hub import PREFIX
-from pdtools.model_names import find_model
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, write_checkpoint
 from pdtools.models.for_transformers import MODEL_TYPE, STUB_FILE, tokenizer_entries, write_stub
+from pdtools.provenance.hub import PREFIX
+from pdtools.provenance.model_names import find_model
 from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next
 from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.errors import InputError
 from pdtools.files import Rejects
+from pdtools.jobs.devices import pick_device
 
 from ..evaluating import Evaluating
 from ..options import (

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from pdtools.devices import pick_device
 from pdtools.files import expand_inputs
+from pdtools.jobs.devices import pick_device
 
 from ..evaluating import Evaluating
 from ..options import (

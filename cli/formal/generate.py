@@ -32,7 +32,7 @@ def _languages() -> None:
     pass  # with this callback, a single language is a subcommand too
 
 
-class Setting(str, Enum):
+class DyckSetting(str, Enum):
     """Conditions on Dyck strings by name."""
 
     released_like = "released-like"
@@ -49,12 +49,12 @@ def dyck(
         int, typer.Option("--depth", min=1, help="Largest number of brackets open at once.")
     ] = 10,
     setting: Annotated[
-        Setting,
+        DyckSetting,
         typer.Option(
             "--setting",
             help="released-like: at least 6 tokens, no dependency over 27; free: no such limits.",
         ),
-    ] = Setting.released_like,
+    ] = DyckSetting.released_like,
     min_length: Annotated[
         int | None,
         typer.Option("--min-length", min=0, help="Smallest number of tokens (default: that of --setting)."),

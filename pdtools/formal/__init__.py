@@ -15,7 +15,7 @@ from pdtools.formal.grammar import Grammar, Rule, Token, grammar_names, parse_gr
 from pdtools.formal.language import FormalString, Language, StringArrays, draw, strings
 from pdtools.formal.transduction_files import read_pairs, write_pairs
 from pdtools.formal.transduction_rows import RowLayout, TaskRows, task_tokenizer
-from pdtools.formal.transductions import TASKS, Pairs, Task, make_task
+from pdtools.formal.transductions import TASKS, StringPairs, Task, make_task
 
 __all__ = [
     "DYCK_SETTINGS",
@@ -26,10 +26,10 @@ __all__ = [
     "FormalString",
     "Grammar",
     "Language",
-    "Pairs",
     "RowLayout",
     "Rule",
     "StringArrays",
+    "StringPairs",
     "Task",
     "TaskRows",
     "Token",

@@ -14,13 +14,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.formal.grammar import Grammar, parse_grammar
 from pdtools.formal.grammar_inside import Float, LengthTable, length_table, log_probabilities
 from pdtools.formal.grammar_normal import NormalForm, normal_form
 from pdtools.formal.grammar_sample import LengthSampler
 from pdtools.formal.language import Int64, StringArrays
+from pdtools.jobs.devices import memory_of
 
 Lengths = Literal["drawn", "in turn"]
 # Number of batches drawn together. Changing it changes the strings of a seed.

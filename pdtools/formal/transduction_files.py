@@ -9,14 +9,14 @@ import numpy as np
 
 from pdtools.errors import InputError
 from pdtools.files import atomic_table, read_table
-from pdtools.formal.transductions import Pairs, Task
+from pdtools.formal.transductions import StringPairs, Task
 
 _COLUMNS = ("length", "x", "y")
 _SHOWN = 12  # symbols of a right answer shown in a message about a wrong one
 
 
 def write_pairs(
-    task: Task, drawn: Iterable[Pairs], path: str | Path, *, overwrite: bool = True
+    task: Task, drawn: Iterable[StringPairs], path: str | Path, *, overwrite: bool = True
 ) -> dict[str, int]:
     """Write pairs as a table: the length of x, x and y (symbols between single spaces, no padding).
 
@@ -39,7 +39,7 @@ def write_pairs(
     return counts
 
 
-def read_pairs(task: Task, path: str | Path) -> dict[int, Pairs]:
+def read_pairs(task: Task, path: str | Path) -> dict[int, StringPairs]:
     """Read the table of :func:`write_pairs`.
 
     Every line is checked: symbols, lengths, and that y is the answer to x.
@@ -95,11 +95,11 @@ def _parse(task: Task, number_of: Mapping[str, int], fields: Sequence[str]) -> t
     return numbers, answer
 
 
-def _as_arrays(task: Task, pairs: list[tuple[list[int], list[int]]]) -> Pairs:
+def _as_arrays(task: Task, pairs: list[tuple[list[int], list[int]]]) -> StringPairs:
     longest = task.output_length(len(pairs[0][0]))
     y = np.full((len(pairs), longest), task.padding)
     for i, (_, symbols) in enumerate(pairs):
         y[i, : len(symbols)] = symbols
-    return Pairs(
+    return StringPairs(
         x=np.array([x for x, _ in pairs]), y=y, counted=np.array([len(symbols) for _, symbols in pairs])
     )

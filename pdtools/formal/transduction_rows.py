@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal.transductions import Pairs, Task
+from pdtools.formal.transductions import StringPairs, Task
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
 
 Int64 = NDArray[np.int64]
@@ -94,7 +94,7 @@ class RowLayout:
         """N, the number of positions in the row of an x of n symbols."""
         return self.first_position(length) + self.task.output_length(length)
 
-    def rows(self, pairs: Pairs) -> TaskRows:
+    def rows(self, pairs: StringPairs) -> TaskRows:
         """Convert pairs to rows, in order."""
         number, length = pairs.x.shape
         of_symbol = self.token_of_symbol

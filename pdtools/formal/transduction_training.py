@@ -8,11 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, sha256_file
-from pdtools.formal import Pairs, RowLayout, Task, read_pairs, task_tokenizer
+from pdtools.formal import RowLayout, StringPairs, Task, read_pairs, task_tokenizer
 from pdtools.formal.transduction_batches import task_batch
+from pdtools.jobs.devices import memory_of
 from pdtools.models import Batch, LanguageModel
 from pdtools.models.batch import empty_batch
 from pdtools.tokenization import Tokenizer
@@ -72,7 +72,7 @@ class TaskInput:
         return {"train": drawn} | {role: sha256_file(Path(file)) for role, file in self.files.items()}
 
     @cached_property
-    def _valid_pairs(self) -> dict[int, Pairs]:
+    def _valid_pairs(self) -> dict[int, StringPairs]:
         assert self.valid is not None
         return read_pairs(self.task, self.valid)
 
@@ -199,7 +199,7 @@ class TaskPairs:
     """
 
     layout: RowLayout
-    pairs: Mapping[int, Pairs]
+    pairs: Mapping[int, StringPairs]
 
     @property
     def count(self) -> int:
@@ -213,7 +213,7 @@ class TaskPairs:
             mine = turn + ranks.rank
             yield _batch(self.layout, batches[mine] if mine < len(batches) else batches[0].take(slice(0)))
 
-    def _cut(self, length: int, limits: BatchLimits) -> Iterator[Pairs]:
+    def _cut(self, length: int, limits: BatchLimits) -> Iterator[StringPairs]:
         pairs = self.pairs[length]
         number = limits.sentences or len(pairs)
         if limits.tokens:
@@ -222,7 +222,7 @@ class TaskPairs:
             yield pairs.take(slice(first, first + number))
 
 
-def _batch(layout: RowLayout, pairs: Pairs) -> Batch:
+def _batch(layout: RowLayout, pairs: StringPairs) -> Batch:
     if len(pairs) == 0:
         return empty_batch(layout.tokenizer.root_id, layout.tokenizer.pad_id)
     return task_batch(layout.rows(pairs))

@@ -27,7 +27,7 @@ _DIGITS = tuple(str(digit) for digit in range(MODULUS))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pairs:
+class StringPairs:
     """Strings x of one length, with their answers y.
 
     Attributes:
@@ -43,9 +43,9 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, rows: slice) -> Pairs:
+    def take(self, rows: slice) -> StringPairs:
         """Select pairs by index."""
-        return Pairs(self.x[rows], self.y[rows], self.counted[rows])
+        return StringPairs(self.x[rows], self.y[rows], self.counted[rows])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class Task(ABC):
     def output_length(self, length: int) -> int:
         """The length m of y with its padding, for an x of n symbols."""
 
-    def draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+    def draw(self, length: int, number: int, rng: np.random.Generator) -> StringPairs:
         """Independent pairs with an x of ``length`` symbols.
 
         Raises:
@@ -94,7 +94,7 @@ class Task(ABC):
         return self._draw(length, number, rng)
 
     @abstractmethod
-    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> StringPairs:
         """See :meth:`draw`."""
 
     @abstractmethod
@@ -115,18 +115,18 @@ class Task(ABC):
             some = "1 symbol" if self.shortest == 1 else f"{self.shortest} symbols"
             raise PdtoolsError(f"{self.name}: x has at least {some}, not {length}")
 
-    def training_pairs(self, lengths: range, number: int, *, seed: int, batch: int) -> Pairs:
+    def training_pairs(self, lengths: range, number: int, *, seed: int, batch: int) -> StringPairs:
         """A batch for training, of one length, uniform over ``lengths``; depends on the arguments alone."""
         rng = np.random.default_rng([seed, batch, _TRAINING])
         return self.draw(int(rng.integers(lengths.start, lengths.stop)), number, rng)
 
-    def test_blocks(self, length: int, number: int, *, seed: int) -> Iterator[Pairs]:
+    def test_blocks(self, length: int, number: int, *, seed: int) -> Iterator[StringPairs]:
         """A seed's test pairs, in blocks; a larger number extends a smaller one's."""
         for block, first in enumerate(range(0, number, _DRAWN_TOGETHER)):
             rng = np.random.default_rng([seed, length, block, _TEST])
             yield self.draw(length, _DRAWN_TOGETHER, rng).take(slice(number - first))
 
-    def strings(self, pairs: Pairs) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    def strings(self, pairs: StringPairs) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
         """Pairs as symbols, y without its padding."""
         for x, y, counted in zip(pairs.x.tolist(), pairs.y.tolist(), pairs.counted.tolist(), strict=True):
             yield self._spell(x), self._spell(y[:counted])
@@ -152,9 +152,9 @@ class ReverseString(Task):
         """See :meth:`Task.answer`."""
         return list(reversed(x))
 
-    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> StringPairs:
         x = rng.integers(2, size=(number, length))
-        return Pairs(x, np.ascontiguousarray(x[:, ::-1]), np.full(number, length))
+        return StringPairs(x, np.ascontiguousarray(x[:, ::-1]), np.full(number, length))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +194,7 @@ class StackManipulation(Task):
                 stack.append(symbol - push)
         return [*reversed(stack), end]
 
-    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> StringPairs:
         pop, push, end = self.symbols.index("POP"), self.symbols.index("PUSH-a"), self.symbols.index("END")
         first = rng.integers(1, max(length, 2), size=number)  # (B,) symbols of the first stack
         is_operation = np.arange(length) >= first[:, None]  # (B, n)
@@ -216,7 +216,7 @@ class StackManipulation(Task):
         from_top = height[:, None] - 1 - position  # (B, n + 1)
         y = np.where(from_top >= 0, stack[rows[:, None], np.maximum(from_top, 0)], self.padding)
         y[rows, height] = end
-        return Pairs(x, y, height + 1)
+        return StringPairs(x, y, height + 1)
 
 
 _MA_SYMBOLS = (*_DIGITS, "+", "-", "*", "(", ")")
@@ -249,9 +249,9 @@ class ModularArithmetic(Task):
         """See :meth:`Task.answer`."""
         return [expression_value(self.expressions, x)]
 
-    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> StringPairs:
         x, values = draw_expressions(self.expressions, length, number, rng)
-        return Pairs(x, values[:, None], np.ones(number, dtype=np.int64))
+        return StringPairs(x, values[:, None], np.ones(number, dtype=np.int64))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,10 +295,10 @@ class SolveEquation(Task):
                 return [digit]
         raise AssertionError("z is added or subtracted once")
 
-    def _draw(self, length: int, number: int, rng: np.random.Generator) -> Pairs:
+    def _draw(self, length: int, number: int, rng: np.random.Generator) -> StringPairs:
         counted = np.ones(number, dtype=np.int64)
         if length < 3:
-            return Pairs(np.zeros((number, length), np.int64), np.zeros((number, 1), np.int64), counted)
+            return StringPairs(np.zeros((number, length), np.int64), np.zeros((number, 1), np.int64), counted)
         left, values = draw_expressions(self.expressions, length - 2, number, rng)  # (B, n - 2)
         if self.as_released:
             begin = rng.integers(length - 2, size=(number, 1))
@@ -311,7 +311,7 @@ class SolveEquation(Task):
         y = left[rows, unknown]
         left[rows, unknown] = self.symbols.index("z")
         equals = np.full(number, self.symbols.index("="))
-        return Pairs(np.column_stack([left, equals, values]), y[:, None], counted)
+        return StringPairs(np.column_stack([left, equals, values]), y[:, None], counted)
 
 
 TASKS: dict[str, type[Task]] = {

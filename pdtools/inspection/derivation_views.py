@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.inspection.trace import Derivation as TracedDerivation
-from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
+from pdtools.inspection.trace import Hypothesis, Parse, Trace, TraceStep
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.derivations import AnyDerivation, Derivation
@@ -303,18 +303,20 @@ def trace_of_score(
     )
 
 
-def _steps(steps: Sequence[BeamStep[Any]], sequence: Callable[[Any], TracedDerivation]) -> tuple[Step, ...]:
+def _steps(
+    steps: Sequence[BeamStep[Any]], sequence: Callable[[Any], TracedDerivation]
+) -> tuple[TraceStep, ...]:
     return tuple(
         _step(k, step, [sequence(each) for each in step.derivations]) for k, step in enumerate(steps, start=1)
     )
 
 
-def _step(position: int, step: BeamStep[Any], derivations: Sequence[TracedDerivation]) -> Step:
+def _step(position: int, step: BeamStep[Any], derivations: Sequence[TracedDerivation]) -> TraceStep:
     shares = np.exp(step.joints - step.total)
     surprisals: list[float | None] = [None] * len(shares)
     if step.token_logprobs is not None:
         surprisals = (-step.token_logprobs * _PER_NAT).tolist()
-    return Step(
+    return TraceStep(
         position=position,
         kept=step.kept,
         hypotheses=tuple(

@@ -37,7 +37,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """The beam after a token was generated and attached.
 
     Attributes:
@@ -147,7 +147,7 @@ class Trace:
     ends: tuple[int, ...]
     surprisals: tuple[float | None, ...]
     dropped: float | None = None
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TraceStep, ...] = ()
     best: Parse | None = None
     gold: Parse | None = None
     splits: tuple[Split, ...] | None = None

@@ -47,9 +47,9 @@ from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import MANIFEST, Manifest, paths_below, read_manifest
 from pdtools.files.written import check_all_ours, holds_others
 from pdtools.files.zstd import compress_zstd, open_zstd
-from pdtools.hub import PREFIX, pinned
 from pdtools.jobs.plan import Plan, Slice
-from pdtools.revision import code_digest
+from pdtools.provenance.hub import PREFIX, pinned
+from pdtools.provenance.revision import code_digest
 
 FORMAT = "pdtools job"
 _JOB_FILE = "job.json"

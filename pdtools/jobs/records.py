@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import Any, Generic, Protocol, TypeVar
 
-from pdtools.typed_values import as_type
+from pdtools.files.typed_values import as_type
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -17,7 +17,7 @@ class JsonWork(Generic[Chunk, Result]):
     """A base for :class:`pdtools.jobs.Work`; subclasses define the computation and a chunk's content.
 
     Attributes:
-        kept: the type of a result, for :func:`pdtools.typed_values.as_type`.
+        kept: the type of a result, for :func:`pdtools.files.typed_values.as_type`.
     """
 
     __slots__ = ()

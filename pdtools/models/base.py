@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdtools.devices import widest_float
 from pdtools.errors import PdtoolsError
+from pdtools.jobs.devices import widest_float
 from pdtools.models.batch import Batch
 from pdtools.models.derivations import DerivationKind, Derivations
 from pdtools.models.treereg import TreeRegParts

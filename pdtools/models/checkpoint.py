@@ -12,7 +12,6 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from pdtools.devices import device_for
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import (
     Kind,
@@ -26,11 +25,12 @@ from pdtools.files import (
     write_tensors,
 )
 from pdtools.files.checksums import check_checksums, write_checksums
-from pdtools.hub import IMPORTED
-from pdtools.model_names import check_no_hub_name
+from pdtools.jobs.devices import device_for
 from pdtools.models.base import LanguageModel
 from pdtools.models.for_transformers import STUB_FILE, model_entries, tokenizer_entries, write_stub
 from pdtools.models.registry import build_model, empty_model, make_config, model_name
+from pdtools.provenance.hub import IMPORTED
+from pdtools.provenance.model_names import check_no_hub_name
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
@@ -239,7 +239,7 @@ def load_checkpoint(path: str | Path, device: torch.device | str = "cpu") -> Loa
     model = build_model(config["model"], model_config)
     model.load_state_dict(weights)
     model.use_tokenizer(tokenizer)
-    place = device_for(model, str(device))
+    place = device_for(str(device), needs_float64=model.needs_float64)
     return LoadedModel(model=model.to(place).eval(), tokenizer=tokenizer, config=config, folder=folder)
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, kind_of, read_json
+from pdtools.files.typed_values import settings_of
 from pdtools.models.base import LanguageModel
 from pdtools.models.checkpoint import CONFIG_FILE, checkpoint_folder, load_checkpoint
 from pdtools.models.grammar.config import ActionModelConfig
@@ -31,7 +32,6 @@ from pdtools.models.transformer.pretrained import (
 )
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
-from pdtools.typed_values import settings_of
 
 _NORM = "the norm of what the attachment head reads"
 # Parts that only one of the two models may have.

@@ -9,6 +9,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from pdtools.errors import PdtoolsError
+from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
 from pdtools.models.base import LanguageModel
 from pdtools.models.dependency.config import GiltConfig
 from pdtools.models.dependency.model import GiltLM
@@ -26,7 +27,6 @@ from pdtools.models.scaffold import ScaffoldConfig, ScaffoldLM
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.pushdown import PushdownConfig, build_pushdown
-from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
 
 
 class ModelKind(NamedTuple):

@@ -17,7 +17,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import read_json, remove_stale, write_json
 from pdtools.files.manifest import MANIFEST, growing, paths_below
 from pdtools.models.checkpoint import BEST_FOLDER, CONFIG_FILE, checkpoint_folder
-from pdtools.revision import code_digest
+from pdtools.provenance.revision import code_digest
 
 MAIN, RECORD = "main", "revisions.json"
 _KEPT = re.compile(r"step-(\d+)")

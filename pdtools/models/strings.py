@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pdtools.devices import widest_float
+from pdtools.jobs.devices import widest_float
 from pdtools.models.derivations import Derivation, DerivationKind, Derivations
 
 if TYPE_CHECKING:

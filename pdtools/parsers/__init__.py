@@ -2,7 +2,7 @@
 
 from pdtools.parsers.base import ParseFailure, Parser, load_parser
 from pdtools.parsers.pipeline import (
-    Counts,
+    ParseCounts,
     TreeForm,
     convert_treebank,
     parse_corpus,
@@ -13,7 +13,7 @@ from pdtools.parsers.pipeline import (
 from pdtools.parsers.sentences import SourcedSentence, read_sentences
 
 __all__ = [
-    "Counts",
+    "ParseCounts",
     "ParseFailure",
     "Parser",
     "SourcedSentence",

@@ -9,12 +9,13 @@ from dataclasses import asdict, astuple, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
-from pdtools.devices import prepare_torch
 from pdtools.files import ExcludedInput, Rejects
+from pdtools.files.typed_values import as_type
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.jobs.devices import prepare_torch
 from pdtools.jobs.records import FilesWork, JsonWork
 from pdtools.parsers.base import BACKENDS, ParseFailure, Parser, load_parser, model_files
-from pdtools.parsers.pipeline import CHUNK, Counts, TreeForm, parse_batch
+from pdtools.parsers.pipeline import CHUNK, ParseCounts, TreeForm, parse_batch
 from pdtools.parsers.sentences import SourcedSentence
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.trees import (
@@ -27,8 +28,7 @@ from pdtools.trees import (
     parse_chunk,
     placeholder,
 )
-from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, read_block
-from pdtools.typed_values import as_type
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, read_block
 
 _LEAF = re.compile(r"([^ ()]+)\)")
 
@@ -128,7 +128,7 @@ def convert_in_chunks(
     job: JobFolder | None,
     *,
     rejects: Rejects,
-    counts: Counts,
+    counts: ParseCounts,
 ) -> Iterator[TreeLine]:
     """Convert treebanks in chunks, as planned; see :func:`pdtools.parsers.convert_treebank`.
 
@@ -175,7 +175,7 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadWork(JsonWork[Sequence[Block], _Read]):
+class ReadWork(JsonWork[Sequence[TreeText], _Read]):
     """Reads and converts the sentences of a form of treebank (:class:`pdtools.jobs.Work`)."""
 
     source: str
@@ -183,7 +183,7 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
     form: TreeForm
     kept = _Read
 
-    def __call__(self, chunk: Sequence[Block]) -> _Read:
+    def __call__(self, chunk: Sequence[TreeText]) -> _Read:
         changes, read = TransformCounts(), Counter[str]()
         outcomes: list[_Outcome] = []
         n_words = 0
@@ -203,11 +203,11 @@ class ReadWork(JsonWork[Sequence[Block], _Read]):
                     outcomes.append(_excluded(block, found.reason, by_rule=True))
         return _Read(tuple(outcomes), n_words, changes, read)
 
-    def content(self, chunk: Sequence[Block]) -> list[Any]:
+    def content(self, chunk: Sequence[TreeText]) -> list[Any]:
         return [astuple(block) for block in chunk]
 
 
-def _excluded(block: Block, reason: str, *, by_rule: bool = False) -> _Outcome:
+def _excluded(block: TreeText, reason: str, *, by_rule: bool = False) -> _Outcome:
     return _Outcome(None, left_out=ExcludedInput(reason, block.file, block.line, block.text), by_rule=by_rule)
 
 
@@ -220,7 +220,7 @@ def read_in_chunks(
     job: JobFolder | None,
     *,
     rejects: Rejects,
-    counts: Counts,
+    counts: ParseCounts,
 ) -> Iterator[TreeLine]:
     """Read and convert the trees of files in a form of :mod:`pdtools.trees.forms`, as planned."""
     blocks = (block for file in files for block in FORMS[source].blocks(file))
@@ -326,7 +326,7 @@ def parse_in_chunks(
     job: JobFolder | None,
     *,
     rejects: Rejects,
-    counts: Counts,
+    counts: ParseCounts,
     placeholders: bool = True,
     texts: bool = False,
 ) -> Iterator[TreeLine]:

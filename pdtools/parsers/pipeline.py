@@ -101,7 +101,7 @@ class TreeForm:
 
 
 @dataclass(kw_only=True)
-class Counts:
+class ParseCounts:
     """Counts of a conversion so far; complete when its iterator has ended.
 
     Attributes:
@@ -130,7 +130,7 @@ class Counts:
 
 
 def convert_treebank(
-    files: Sequence[str], form: TreeForm, *, rejects: Rejects, counts: Counts
+    files: Sequence[str], form: TreeForm, *, rejects: Rejects, counts: ParseCounts
 ) -> Iterator[Tree]:
     """Convert treebank trees to the given form, in order.
 
@@ -162,7 +162,7 @@ def parse_corpus(
     form: TreeForm,
     *,
     rejects: Rejects,
-    counts: Counts,
+    counts: ParseCounts,
     placeholders: bool = True,
     chunk: int = CHUNK,
 ) -> Iterator[Tree]:
@@ -284,7 +284,7 @@ def write_splits(
     fractions: Sequence[float],
     *,
     rejects: Rejects,
-    counts: Counts,
+    counts: ParseCounts,
     overwrite: bool = False,
 ) -> None:
     """Write ``train.trees``, ``valid.trees`` and (with three fractions) ``test.trees`` into a folder.

@@ -16,7 +16,7 @@ from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_text, json_text, read_lines
 from pdtools.files.json_input import parse_json
 from pdtools.prompts.readers import Record
-from pdtools.prompts.tasks import Task, task_from
+from pdtools.prompts.tasks import PromptTask, task_from
 
 FORMAT = "pdtools prompts"
 FORMAT_VERSION = "1"
@@ -26,7 +26,7 @@ Split = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class PromptItem:
     """An item of a task.
 
     Attributes:
@@ -42,12 +42,12 @@ class Item:
 
 def make_items(
     records: Iterable[Record],
-    task: Task,
+    task: PromptTask,
     rejects: Rejects,
     *,
     split: Split,
     label_names: Sequence[str] | None = None,
-) -> Iterator[Item]:
+) -> Iterator[PromptItem]:
     """Make prompts from records.
 
     Args:
@@ -67,19 +67,19 @@ def make_items(
             continue
         known = _value(record, task, "id")
         sentences = (sentence for part in task.write(fields) for sentence in split(part))
-        yield Item(str(number if known is None else known), tuple(sentences), label)
+        yield PromptItem(str(number if known is None else known), tuple(sentences), label)
 
 
-def columns_of(task: Task) -> set[str]:
+def columns_of(task: PromptTask) -> set[str]:
     """All columns of data that :func:`make_items` may read."""
     return {column for name in (*task.fields, "label", "id") for column in _names(task, name)}
 
 
-def _names(task: Task, name: str) -> tuple[str, ...]:
+def _names(task: PromptTask, name: str) -> tuple[str, ...]:
     return ("id", "idx", "index") if name == "id" and name not in task.columns else task.names_of(name)
 
 
-def _value(record: Record, task: Task, name: str) -> Any:
+def _value(record: Record, task: PromptTask, name: str) -> Any:
     return next((record.values[each] for each in _names(task, name) if each in record.values), None)
 
 
@@ -89,7 +89,7 @@ def _text(value: Any, name: str) -> str:
     return value
 
 
-def _label(value: Any, task: Task, label_names: Sequence[str] | None) -> str | float | None:
+def _label(value: Any, task: PromptTask, label_names: Sequence[str] | None) -> str | float | None:
     if value is None or value == "":
         return None
     is_defined = "-1" in task.answers if task.range is None else task.range[0] <= -1 <= task.range[1]
@@ -123,13 +123,13 @@ def _number(value: Any, numbers: tuple[float, float]) -> float:
     return number
 
 
-def is_held_out(item: Item, share: float = HELD_OUT) -> bool:
+def is_held_out(item: PromptItem, share: float = HELD_OUT) -> bool:
     """Return whether an item is in the held-out share, by a hash of its prompt."""
     digest = hashlib.blake2b("\n".join(item.sentences).encode(errors="surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64 < share
 
 
-def write_items(path: str, task: Task, items: Iterable[Item], *, overwrite: bool = False) -> int:
+def write_items(path: str, task: PromptTask, items: Iterable[PromptItem], *, overwrite: bool = False) -> int:
     """Write a file of prompts, whole or not at all; return the number of items."""
     count = 0
     with atomic_text(path, overwrite=overwrite) as stream:
@@ -154,8 +154,8 @@ class Prompts:
     """
 
     file: str
-    task: Task
-    items: tuple[Item, ...]
+    task: PromptTask
+    items: tuple[PromptItem, ...]
     lines: tuple[int, ...]
 
     @property
@@ -172,7 +172,7 @@ def read_prompts(file: str) -> Prompts:
     Raises:
         InputError: if it is none.
     """
-    task: Task | None = None
+    task: PromptTask | None = None
     items, lines = [], []
     for number, line in read_lines(file):
         if not line.strip():
@@ -194,14 +194,14 @@ def read_prompts(file: str) -> Prompts:
     return Prompts(file, task, tuple(items), tuple(lines))
 
 
-def _item(value: Any, task: Task, file: str, line: int) -> Item:
+def _item(value: Any, task: PromptTask, file: str, line: int) -> PromptItem:
     try:
         identity, sentences, label = value["id"], value["sentences"], value["label"]
         if not isinstance(identity, str) or not isinstance(sentences, list) or not sentences:
             raise ValueError("no id, or no sentences")
         if not all(isinstance(sentence, str) and sentence.strip() for sentence in sentences):
             raise ValueError("a sentence that is no text")
-        return Item(identity, tuple(sentences), None if label is None else _label(label, task, None))
+        return PromptItem(identity, tuple(sentences), None if label is None else _label(label, task, None))
     except (KeyError, TypeError, ValueError) as error:
         reason = f"not an item of a prompt: {str(error) or type(error).__name__}"
         raise InputError(reason, file=file, line=line) from error

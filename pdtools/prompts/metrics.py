@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.prompts.tasks import Task
+from pdtools.prompts.tasks import PromptTask
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -57,7 +57,7 @@ def spearman(gold: Float64, predicted: Float64) -> float | None:
     return pearson(ranks(gold), ranks(predicted))
 
 
-def scores_of(task: Task) -> dict[str, Score]:
+def scores_of(task: PromptTask) -> dict[str, Score]:
     """A task's scores by name, the main one first; each takes gold and predicted.
 
     Both are indices of the task's labels (``WRONG`` for a tie), or numbers.
@@ -70,12 +70,12 @@ def scores_of(task: Task) -> dict[str, Score]:
     return {"f1": lambda gold, predicted: f1(gold, predicted, positive), "accuracy": accuracy}
 
 
-def main_score(task: Task, gold: NDArray[np.generic], predicted: NDArray[np.generic]) -> float:
+def main_score(task: PromptTask, gold: NDArray[np.generic], predicted: NDArray[np.generic]) -> float:
     """The score that chooses checkpoints; 0 if it is not defined."""
     return next(iter(scores_of(task).values()))(gold, predicted) or 0.0
 
 
-def predict(task: Task, found: Float64) -> NDArray[Any]:
+def predict(task: PromptTask, found: Float64) -> NDArray[Any]:
     """A model's predictions: indices of labels (:func:`decide`), or numbers within the task's range: (items).
 
     Args:

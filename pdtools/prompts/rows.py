@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.prompts.items import Item, Prompts
-from pdtools.prompts.tasks import Task, task_from
-from pdtools.shards import Rows, ShardRow, ShardSettings, write_shards
+from pdtools.prompts.items import PromptItem, Prompts
+from pdtools.prompts.tasks import PromptTask, task_from
+from pdtools.shards import EncodedRows, ShardRow, ShardSettings, write_shards
 from pdtools.shards.plain import OVER_WINDOW, row_of_tree
 from pdtools.tokenization import Sentence, Tokenizer, UnknownWordError, aligned, join_words, split_words
 from pdtools.trees import read_trees, unescape
@@ -44,12 +44,12 @@ class PromptForm:
         answers: for each label, the tokens of its answer.
     """
 
-    task: Task
+    task: PromptTask
     lead_in: tuple[int, ...] = ()
     answers: tuple[tuple[int, ...], ...] = ()
 
     @classmethod
-    def of(cls, task: Task, tokenizer: Tokenizer) -> PromptForm:
+    def of(cls, task: PromptTask, tokenizer: Tokenizer) -> PromptForm:
         """Convert a task to a tokenizer's tokens.
 
         Raises:
@@ -129,7 +129,7 @@ class PromptForm:
         return np.concatenate([tokens[:before], answer]), np.concatenate([attach[:before], shifts])
 
 
-def answer_sentence(task: Task, label: str, text_style: str) -> Sentence:
+def answer_sentence(task: PromptTask, label: str, text_style: str) -> Sentence:
     """The last sentence of a prompt, in a text style."""
     return _as_read(split_words(task.lead_in + task.answers[label], text_style), text_style)
 
@@ -170,7 +170,7 @@ def prompt_shards(
     """
     form = PromptForm.of(prompts.task, tokenizer)
     settings = replace(settings, documents="blank", prompts="numbers" if prompts.task.range else "labels")
-    made: deque[Item] = deque()
+    made: deque[PromptItem] = deque()
     rows = _rows(files, prompts, form, tokenizer, settings, rejects, made)
     return write_shards(
         rows,
@@ -192,7 +192,7 @@ def _rows(
     tokenizer: Tokenizer,
     settings: ShardSettings,
     rejects: Rejects,
-    made: deque[Item],
+    made: deque[PromptItem],
 ) -> Iterator[ShardRow]:
     """The sentences of items; each item that has a row is appended to ``made``."""
     trees = read_trees(files, Rejects("fail"))
@@ -249,7 +249,9 @@ def _answer_row(form: PromptForm, label: str, tokenizer: Tokenizer) -> ShardRow:
     return ShardRow(" ".join(sentence.words), encoding, attach, len(sentence.words))
 
 
-def _with_answers(tables: Iterable[Rows], task: Task, items: deque[Item]) -> Iterator[Rows]:
+def _with_answers(
+    tables: Iterable[EncodedRows], task: PromptTask, items: deque[PromptItem]
+) -> Iterator[EncodedRows]:
     """Add the columns of prompts to windows, one item each."""
     import pyarrow as pa
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
+from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_fields, missing
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +26,7 @@ _LABEL = "{label}"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class PromptTask:
     """A task: how records of data become prompts, and the possible answers.
 
     Attributes:
@@ -115,7 +115,7 @@ def bundled_tasks() -> list[str]:
     return sorted(Path(entry.name).stem for entry in _bundled().iterdir() if entry.name.endswith(".toml"))
 
 
-def read_task(source: str) -> Task:
+def read_task(source: str) -> PromptTask:
     """A task by its bundled name, or from a TOML file.
 
     Raises:
@@ -135,17 +135,17 @@ def read_task(source: str) -> Task:
     return task_from(table, source)
 
 
-def task_from(table: Mapping[str, Any], place: str | Path) -> Task:
+def task_from(table: Mapping[str, Any], place: str | Path) -> PromptTask:
     """A task from the content of a TOML or JSON document.
 
     Raises:
         InputError: naming the place and the fault.
     """
     try:
-        fields = as_fields(table, Task)
-        if absent := missing(fields, Task):
+        fields = as_fields(table, PromptTask)
+        if absent := missing(fields, PromptTask):
             raise InputError(f"a task without {', '.join(absent)}", file=place)
-        return Task(**fields)
+        return PromptTask(**fields)
     except UnknownKeyError as error:
         known = ", ".join(error.known)
         raise InputError(f"a task has no {error.key!r} (known: {known})", file=place) from None

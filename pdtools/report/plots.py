@@ -14,7 +14,7 @@ _SIZE = (6.0, 3.7)  # inches
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class Curve:
     """One line of a figure, with or without an interval around each point.
 
     Attributes:
@@ -32,7 +32,7 @@ class Line:
 
 def draw_lines(
     path: str | Path,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     *,
     x: str,
     y: str,
@@ -78,7 +78,7 @@ def draw_lines(
 
 
 def draw_categories(
-    path: str | Path, names: Sequence[str], lines: Sequence[Line], *, value: str, percent: bool = False
+    path: str | Path, names: Sequence[str], lines: Sequence[Curve], *, value: str, percent: bool = False
 ) -> None:
     """Draw values by category: names from top to bottom, at each a point of every line, with its interval.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.report.plots import pyplot, save_figure, style
 from pdtools.report.tables import shade
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 if TYPE_CHECKING:
     from pdtools.inspection.recurrent import StackRunView

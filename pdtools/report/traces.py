@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from pdtools.report.tables import WIDTH
 from pdtools.report.trees import tree_text
+from pdtools.report.visible import visible
 from pdtools.trees import Tree, tape
-from pdtools.visible import visible
 
 if TYPE_CHECKING:
-    from pdtools.inspection.trace import Derivation, Parse, Step, Trace
+    from pdtools.inspection.trace import Derivation, Parse, Trace, TraceStep
 
 _INDENT = 5  # columns before the text about a token
 _NAME = 10  # columns for its name, or for a share
@@ -82,7 +82,7 @@ def _search(trace: Trace) -> str:
     return ", ".join(said)
 
 
-def _step_lines(step: Step, trace: Trace, tokens: Sequence[str]) -> Iterator[str]:
+def _step_lines(step: TraceStep, trace: Trace, tokens: Sequence[str]) -> Iterator[str]:
     best = step.hypotheses[0].derivation
     is_end = step.position == len(tokens) - 1
     if step.attachment is not None and not is_end:

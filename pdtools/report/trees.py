@@ -8,8 +8,8 @@ from typing import Literal
 from xml.sax.saxutils import escape as escape_xml
 from xml.sax.saxutils import quoteattr
 
+from pdtools.report.visible import visible
 from pdtools.trees import UNKNOWN_TAG, Tree, unescape
-from pdtools.visible import visible
 
 Package = Literal["forest", "qtree"]
 

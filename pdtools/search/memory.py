@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from pdtools import errors
-from pdtools.devices import memory_of
+from pdtools.jobs.devices import memory_of
 from pdtools.models import LanguageModel
 
 # Bytes that a batch may take on the CPU; on a GPU, half of the free memory.

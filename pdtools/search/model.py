@@ -12,9 +12,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pdtools.devices import prepare_torch, torch_dtype
 from pdtools.errors import PdtoolsError
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.jobs.devices import prepare_torch, torch_dtype
 from pdtools.jobs.records import JsonWork
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison

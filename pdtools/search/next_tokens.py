@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.devices import widest_float
+from pdtools.jobs.devices import widest_float
 from pdtools.models import LoadedModel
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.scores import Measure, NextTokens, SentenceScore, Unscorable

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.devices import widest_float
+from pdtools.jobs.devices import widest_float
 from pdtools.models import LanguageModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.memory import hypotheses_that_fit

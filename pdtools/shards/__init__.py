@@ -19,11 +19,11 @@ from pdtools.shards.describe import (
 from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import usable_tree
 from pdtools.shards.reader import ShardFolder, ShardSet
-from pdtools.shards.rows import Rows, ShardRow
+from pdtools.shards.rows import EncodedRows, ShardRow
 
 __all__ = [
     "FORMAT_VERSION",
-    "Rows",
+    "EncodedRows",
     "ShardFolder",
     "ShardRow",
     "ShardSet",

@@ -33,7 +33,7 @@ from pdtools.shards.format import (
 )
 from pdtools.shards.in_chunks import ChunksOf, CountWork, EncodeWork
 from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
-from pdtools.shards.rows import Rows, ShardRow
+from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.windows import pack_windows
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
@@ -151,7 +151,7 @@ def shards_from_files(
         The manifest.
     """
     watch = watch or (lambda label: nullcontext(lambda n: None))
-    rows: Iterator[ShardRow | Rows]
+    rows: Iterator[ShardRow | EncodedRows]
     plan = plan or Plan(workers=workers)
     with Workers(plan.workers) as processes:
         given = tokenizer if isinstance(tokenizer, Tokenizer) else None
@@ -245,7 +245,7 @@ def _seen(items: Iterable[Item], seen: Callable[[int], object]) -> Iterator[Item
     """Pass items through, and report their numbers of trees."""
     for item in items:
         yield item
-        seen(len(item) if isinstance(item, (Rows, ChunkWords)) else 1)
+        seen(len(item) if isinstance(item, (EncodedRows, ChunkWords)) else 1)
 
 
 def build_shards(
@@ -298,7 +298,7 @@ def build_shards(
 
 def _rows(
     items: Iterable[SourcedTree | ChunkRows], tokenizer: Tokenizer, settings: ShardSettings, rejects: Rejects
-) -> Iterator[ShardRow | Rows]:
+) -> Iterator[ShardRow | EncodedRows]:
     """The rows of trees and of whole chunks; excluded trees go to ``rejects``."""
     ended = False  # the document before the next tree
     for item in items:
@@ -320,7 +320,7 @@ def _rows(
 
 
 def write_shards(
-    rows: Iterable[ShardRow | Rows],
+    rows: Iterable[ShardRow | EncodedRows],
     tokenizer: Tokenizer,
     settings: ShardSettings,
     out_dir: str | Path,
@@ -329,7 +329,7 @@ def write_shards(
     sources: Sequence[str] = (),
     description: Mapping[str, Any] | None = None,
     more_settings: Mapping[str, Any] | None = None,
-    finish: Callable[[Iterable[Rows]], Iterable[Rows]] = lambda tables: tables,
+    finish: Callable[[Iterable[EncodedRows]], Iterable[EncodedRows]] = lambda tables: tables,
     overwrite: bool = False,
     rows_per_part: int = ROWS_PER_PART,
     workers: Workers | None = None,
@@ -401,7 +401,7 @@ folder), how they were made, and of what, is in `manifest.json`, and what was ex
 """
 
 
-def _count_words(rows: Iterable[Rows], counts: Counts) -> Iterator[Rows]:
+def _count_words(rows: Iterable[EncodedRows], counts: Counts) -> Iterator[EncodedRows]:
     """Pass rows through, and add their words and other counts that parts lack."""
     for some in rows:
         counts.words += some.n_words

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import numpy_array
 from pdtools.errors import InputError
+from pdtools.files.arrow import numpy_array
 from pdtools.shards.format import ARCS, ShardSettings, arrow_schema
 from pdtools.tokenization import Tokenizer
 

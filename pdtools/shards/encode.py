@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, join_lists
 from pdtools.files import ExcludedInput
+from pdtools.files.arrow import arrow_array, join_lists
 from pdtools.shards.format import MOST_PACKED, ShardSettings
 from pdtools.shards.plain import (
     NO_WORDS,
@@ -22,7 +22,7 @@ from pdtools.shards.plain import (
     usable_sentences,
     usable_tree,
 )
-from pdtools.shards.rows import Rows, ShardRow, make_rows, pack_rows
+from pdtools.shards.rows import EncodedRows, ShardRow, make_rows, pack_rows
 from pdtools.shards.written import graph_beside
 from pdtools.tokenization import Sentence, Tokenizer, WordTable, count_words
 from pdtools.trees import (
@@ -50,10 +50,10 @@ Int64 = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkRows:
-    """The rows of a chunk, its excluded trees, and the rows' documents (see :class:`Rows`)."""
+    """The rows of a chunk, its excluded trees, and the rows' documents (see :class:`EncodedRows`)."""
 
     n_trees: int
-    rows: Rows
+    rows: EncodedRows
     excluded: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 
@@ -91,12 +91,12 @@ class ChunkEncoder:
     def __setstate__(self, state: tuple[Tokenizer, ShardSettings]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
-    def _plain_rows(self, arrays: TreeArrays) -> tuple[Rows, dict[int, str]]:
+    def _plain_rows(self, arrays: TreeArrays) -> tuple[EncodedRows, dict[int, str]]:
         made = [row_of_source(arrays.source(i), self.tokenizer, self.settings) for i in range(len(arrays))]
         rows = pack_rows([row for row in made if isinstance(row, ShardRow)], self.settings)
         return rows, {i: row for i, row in enumerate(made) if isinstance(row, str)}
 
-    def _rows(self, arrays: TreeArrays) -> tuple[Rows, dict[int, str]]:
+    def _rows(self, arrays: TreeArrays) -> tuple[EncodedRows, dict[int, str]]:
         numbers, words = self._table.look_up(arrays.words())
         r, sentences = arrays.attachments, arrays.sentences
         constituents = chunk_constituents(arrays) if self._labelled else None
@@ -136,7 +136,7 @@ class ChunkEncoder:
         sentences: Int64,
         constituents: ChunkConstituents | None,
         graphs: list[Graph] | None,
-    ) -> Rows:
+    ) -> EncodedRows:
         """The rows of many sentences at once.
 
         Args:

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 
 from pdtools.files import ExcludedInput
+from pdtools.files.typed_values import as_type
 from pdtools.jobs.records import FilesWork
 from pdtools.shards.encode import ChunkCounter, ChunkEncoder, ChunkRows, ChunkWords
 from pdtools.shards.format import ShardSettings
-from pdtools.shards.rows import Rows, load_table, table_bytes
+from pdtools.shards.rows import EncodedRows, load_table, table_bytes
 from pdtools.tokenization import Tokenizer
 from pdtools.trees import FileChunk, cut_chunks
-from pdtools.typed_values import as_type
 
 _ABOUT = b"pdtools.piece"  # the key of the schema metadata for data outside of columns
 
@@ -82,7 +82,7 @@ class EncodeWork:
 
         table = load_table(pa.py_buffer(data))
         about = as_type(json.loads(table.schema.metadata[_ABOUT]), _About)
-        rows = Rows(table.replace_schema_metadata(None), *about.counts)
+        rows = EncodedRows(table.replace_schema_metadata(None), *about.counts)
         return ChunkRows(about.n_trees, rows, about.left_out, about.documents)
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import cut_tables, numpy_array
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Kind, check_kind, read_json, recover_directory, sha256_stream
+from pdtools.files.arrow import cut_tables, numpy_array
 from pdtools.shards.check import REMAKE, bytes_of_tapes, check_rows, check_schema
 from pdtools.shards.format import ARCS, CONSTITUENTS, FORMAT, FORMAT_VERSION, MANIFEST_FILE, ShardSettings
 from pdtools.tokenization import Tokenizer

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.arrow import arrow_array, string_array
+from pdtools.files.arrow import arrow_array, string_array
 from pdtools.shards.format import ARCS, CONSTITUENTS, ShardSettings
 from pdtools.tokenization import Encoding
 from pdtools.trees import Constituents, Graph
@@ -48,7 +48,7 @@ class ShardRow:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class EncodedRows:
     """Tokenized sentences as columns of shards.
 
     Attributes:
@@ -80,8 +80,10 @@ class Rows:
         return self.n_words, self.n_unknown, self.n_wrapped, self.n_rewritten
 
 
-def _load_rows(data: pa.Buffer, n_words: int, n_unknown: int, n_wrapped: int, n_rewritten: int) -> Rows:
-    return Rows(load_table(data), n_words, n_unknown, n_wrapped, n_rewritten)
+def _load_rows(
+    data: pa.Buffer, n_words: int, n_unknown: int, n_wrapped: int, n_rewritten: int
+) -> EncodedRows:
+    return EncodedRows(load_table(data), n_words, n_unknown, n_wrapped, n_rewritten)
 
 
 def table_bytes(table: pa.Table) -> pa.Buffer:
@@ -102,7 +104,7 @@ def load_table(data: pa.Buffer) -> pa.Table:
         return stream.read_all()
 
 
-def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> Rows:
+def pack_rows(rows: Sequence[ShardRow], settings: ShardSettings) -> EncodedRows:
     """Convert single rows to columns."""
     constituents = None
     if settings.constituents == "labelled":
@@ -140,7 +142,7 @@ def make_rows(
     n_wrapped: int = 0,
     n_rewritten: int = 0,
     documents: tuple[tuple[str, int], ...] = (),
-) -> Rows:
+) -> EncodedRows:
     """Make R rows from flat columns.
 
     Args:
@@ -150,7 +152,7 @@ def make_rows(
         constituents: the constituents of all rows, and int64 (R + 1), the index at which each row's labels
             begin.
         graphs: the dependencies of each of the R rows.
-        n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`Rows`.
+        n_words, n_unknown, n_wrapped, n_rewritten, documents: see :class:`EncodedRows`.
     """
     import pyarrow as pa
 
@@ -169,7 +171,9 @@ def make_rows(
         name: pa.ListArray.from_arrays(arrow_array(bounds), arrow_array(values))
         for name, (values, bounds) in columns.items()
     }
-    return Rows(pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten, documents)
+    return EncodedRows(
+        pa.table({"text": text, **lists}), n_words, n_unknown, n_wrapped, n_rewritten, documents
+    )
 
 
 def _documents(rows: Sequence[ShardRow]) -> tuple[tuple[str, int], ...]:

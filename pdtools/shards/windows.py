@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, numpy_array
+from pdtools.files.arrow import arrow_array, numpy_array
 from pdtools.shards.format import ShardSettings
-from pdtools.shards.rows import Rows
+from pdtools.shards.rows import EncodedRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +19,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 
-def pack_windows(rows: Iterable[Rows], settings: ShardSettings, root_id: int) -> Iterator[Rows]:
+def pack_windows(rows: Iterable[EncodedRows], settings: ShardSettings, root_id: int) -> Iterator[EncodedRows]:
     """Pack sentences, in order, into windows: a window takes the next one of its document if it fits.
 
     The windows do not depend on how many sentences come at once.
@@ -53,11 +53,13 @@ def pack_windows(rows: Iterable[Rows], settings: ShardSettings, root_id: int) ->
         last = starts[-1] if len(starts) else 0
         if last:
             made = _windows(table.slice(0, last), starts, found, root_id)
-            yield Rows(made, n_words, n_unknown)
+            yield EncodedRows(made, n_words, n_unknown)
             n_words = n_unknown = 0
         waiting, numbers = table.slice(last), found[last:]
     if waiting is not None and len(waiting):
-        yield Rows(_windows(waiting, np.array([0, len(waiting)]), numbers, root_id), n_words, n_unknown)
+        yield EncodedRows(
+            _windows(waiting, np.array([0, len(waiting)]), numbers, root_id), n_words, n_unknown
+        )
 
 
 def _joined(one: pa.Table, other: pa.Table) -> pa.Table:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.files import sha256_file
+from pdtools.files.arrow import arrow_array, cut_tables, numpy_array
 from pdtools.shards.format import ARCS, CONSTITUENTS, ShardSettings
-from pdtools.shards.rows import Rows, ShardRow, load_table, pack_rows, table_bytes
+from pdtools.shards.rows import EncodedRows, ShardRow, load_table, pack_rows, table_bytes
 from pdtools.trees import deepest_of, packed_tapes
 
 if TYPE_CHECKING:
@@ -69,13 +69,13 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class ShardPart:
     """The rows of a part.
 
     Attributes:
         number: its number, from 0.
         first_id: the number of its first row in the folder.
-        table: see :class:`Rows`.
+        table: see :class:`EncodedRows`.
     """
 
     number: int
@@ -86,26 +86,26 @@ class Part:
         return _load_part, (self.number, self.first_id, table_bytes(self.table))
 
 
-def _load_part(number: int, first_id: int, data: pa.Buffer) -> Part:
-    return Part(number, first_id, load_table(data))
+def _load_part(number: int, first_id: int, data: pa.Buffer) -> ShardPart:
+    return ShardPart(number, first_id, load_table(data))
 
 
-def cut_parts(rows: Iterable[Rows], rows_per_part: int) -> Iterator[Part]:
+def cut_parts(rows: Iterable[EncodedRows], rows_per_part: int) -> Iterator[ShardPart]:
     """Cut rows into parts, without a copy. The parts do not depend on how many rows come at once."""
     for number, table in enumerate(cut_tables((some.table for some in rows), rows_per_part)):
-        yield Part(number, number * rows_per_part, table)
+        yield ShardPart(number, number * rows_per_part, table)
 
 
-def in_tables(rows: Iterable[ShardRow | Rows], settings: ShardSettings) -> Iterator[Rows]:
+def in_tables(rows: Iterable[ShardRow | EncodedRows], settings: ShardSettings) -> Iterator[EncodedRows]:
     """Collect single rows in tables."""
     single: list[ShardRow] = []
     for row in rows:
         if isinstance(row, ShardRow):
             single.append(row)
-        if single and (isinstance(row, Rows) or len(single) == _ROWS_PER_GROUP):
+        if single and (isinstance(row, EncodedRows) or len(single) == _ROWS_PER_GROUP):
             yield pack_rows(single, settings)
             single = []
-        if isinstance(row, Rows):
+        if isinstance(row, EncodedRows):
             yield row
     if single:
         yield pack_rows(single, settings)
@@ -133,7 +133,7 @@ class PartWriter:
     schema: pa.Schema
     settings: ShardSettings
 
-    def __call__(self, part: Part) -> WrittenPart:
+    def __call__(self, part: ShardPart) -> WrittenPart:
         path = self.folder / f"part-{part.number:05d}.parquet"
         counts = Counts()
         waiting = part.table

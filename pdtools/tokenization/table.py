@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import list_of_words, numpy_array, string_array
+from pdtools.files.arrow import list_of_words, numpy_array, string_array
 from pdtools.tokenization.tokenizer import Tokenizer
 from pdtools.trees import unescape
 

@@ -1,7 +1,8 @@
 """Training: recipes, batches, the loop, and runs that can be stopped and resumed."""
 
 from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.sentences import Sentences, ShardInput
+from pdtools.training.data.sentences import Sentences
+from pdtools.training.data.shard_input import ShardInput
 from pdtools.training.distributed import ALONE, Ranks, local_device, torchrun_ranks
 from pdtools.training.evaluate import evaluate
 from pdtools.training.interruption import Interruption

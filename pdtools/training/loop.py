@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import torch
 
-from pdtools.devices import widest_float
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory
+from pdtools.jobs.devices import widest_float
 from pdtools.models import Batch, LossParts, count_parameters, write_checkpoint
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.batches import BatchLimits

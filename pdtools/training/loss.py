@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdtools.devices import widest_float
+from pdtools.jobs.devices import widest_float
 from pdtools.models import Batch, LanguageModel, LossParts
 from pdtools.models.treereg import count_trees
 from pdtools.training.distributed import Ranks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pdtools.devices import memory_of
 from pdtools.errors import PdtoolsError
+from pdtools.jobs.devices import memory_of
 from pdtools.models import count_parameters, empty_model
 from pdtools.training.parallel import Distribution
 from pdtools.training.recipe import Recipe

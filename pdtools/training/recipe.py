@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
+from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_field, settings_of
 
 if sys.version_info >= (3, 11):
     import tomllib

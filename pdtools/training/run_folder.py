@@ -31,8 +31,8 @@ from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import MANIFEST, growing, paths_below
 from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
-from pdtools.hub import PREFIX
 from pdtools.models.initial import Initialized
+from pdtools.provenance.hub import PREFIX
 from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
 
 BEST, LAST, TRAINER = "best", "last", "trainer"

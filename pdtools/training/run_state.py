@@ -16,11 +16,11 @@ from safetensors import SafetensorError, safe_open
 from pdtools.errors import InputError
 from pdtools.files import read_json, utf8_name, write_json, write_tensors
 from pdtools.files.checksums import check_checksums, write_checksums
+from pdtools.files.typed_values import as_type
 from pdtools.training.distributed import Ranks, seed_rank
 from pdtools.training.loss import NAMES
 from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
-from pdtools.typed_values import as_type
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 _OPTIMIZER_KEYS = (("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",))  # AdamW's and Muon's

@@ -31,7 +31,7 @@ _SHORTEST, _LONGEST = 6, 30
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class SampledParse:
     """A sentence: its row's id, its words with single spaces, and its tree in the shards (binarized)."""
 
     id: int
@@ -56,18 +56,18 @@ ParseSamples = Callable[[LoadedModel, Sequence[str]], list[SampleParse]]
 """Parses texts; :func:`pdtools.search.samples.parse_samples`, which training does not import."""
 
 
-def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[Sample]:
+def pick_samples(shards: ShardSet, rows: Sequence[int], number: int) -> list[SampledParse]:
     """The first sentences of these rows that are neither short nor long.
 
     From windows, the first sentence of each; from blocks, none.
     """
-    found: list[Sample] = []
+    found: list[SampledParse] = []
     for row in rows if shards.layout != "block" else ():
         if len(found) == number:
             break
         text = shards.text(row).split("\n")[0]
         if _SHORTEST <= len(text.split(" ")) + 2 <= _LONGEST:
-            found.append(Sample(int(shards.ids[row]), text, str(trees_of_row(shards, row)[0])))
+            found.append(SampledParse(int(shards.ids[row]), text, str(trees_of_row(shards, row)[0])))
     return found
 
 
@@ -89,7 +89,7 @@ class SampleLog(Listener):
         listener: Listener,
         folder: Callable[[], Path],
         loaded: LoadedModel,
-        samples: Sequence[Sample],
+        samples: Sequence[SampledParse],
         parse: ParseSamples,
     ) -> None:
         self._listener = listener

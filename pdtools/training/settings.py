@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pdtools.files.typed_values import settings_of
 from pdtools.models import MODELS
 from pdtools.training.recipe import TrainConfig
-from pdtools.typed_values import settings_of
 
 _ENTRY = re.compile(r"    (\w+(?:, \w+)*): (.*)")
 

@@ -17,8 +17,8 @@ import torch
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files.locks import LockedError
-from pdtools.model_names import find_model
 from pdtools.models import Batch, model_kind
+from pdtools.provenance.model_names import find_model
 from pdtools.training.evaluate import autocast
 from pdtools.training.loop import Listener, NullListener
 from pdtools.training.recipe import Recipe, read_recipe

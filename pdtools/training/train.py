@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from pdtools.devices import device_for, warn_of_slow_bf16
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.files import REJECTS_FILE, Rejects, Unchanged, check_output
+from pdtools.jobs.devices import device_for, warn_of_slow_bf16
 from pdtools.models import (
     LanguageModel,
     LoadedModel,
@@ -26,11 +26,12 @@ from pdtools.models import (
 from pdtools.models.initial import Initialized, initialize_from, options_for, read_initial
 from pdtools.models.scaffold import ScaffoldConfig
 from pdtools.provenance import fingerprint, provenance
-from pdtools.revision import code_digest
+from pdtools.provenance.revision import code_digest
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training.data.protocols import TrainingInput
-from pdtools.training.data.sentences import Sentences, ShardInput, open_parsed
+from pdtools.training.data.sentences import Sentences
+from pdtools.training.data.shard_input import ShardInput, open_parsed
 from pdtools.training.data.streams import StreamInput
 from pdtools.training.distributed import ALONE, Ranks, seed_rank
 from pdtools.training.interruption import Interruption
@@ -250,7 +251,7 @@ def open_run(
         torch.manual_seed(recipe.train.seed)
         model = load_checkpoint(folder.last).model if resumes else build_model(recipe.model, config)
         model.use_tokenizer(inputs.tokenizer)
-        device = device_for(model, options.device)
+        device = device_for(options.device, needs_float64=model.needs_float64)
         if recipe.train.precision == "bf16" and ranks.is_main:
             warn_of_slow_bf16(device, instead='train.precision = "float32"')
         initialized = None

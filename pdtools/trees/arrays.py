@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.arrow import arrow_array
 from pdtools.files import Rejects
+from pdtools.files.arrow import arrow_array
 from pdtools.trees.chunks import CHUNK_BYTES, FileChunk, cut_chunks, in_order, last_tree
 from pdtools.trees.lines import MAX_TREE_CHARS
 from pdtools.trees.placeholders import BLANK_LINE

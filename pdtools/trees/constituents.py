@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pdtools.arrow import numpy_array
+from pdtools.files.arrow import numpy_array
 from pdtools.trees.arrays import TreeArrays, ranges
 from pdtools.trees.transforms import WRAPPERS, clean_label, expand_unaries
 from pdtools.trees.tree import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, flat_tree

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pdtools.errors import InputError
+from pdtools.trees.projection import project
 
 Int32 = NDArray[np.int32]
 _Integer = TypeVar("_Integer", np.int32, np.int64)
@@ -176,13 +177,11 @@ class Graph:
     def projected(self) -> tuple[Graph, int]:
         """Return the tree with arcs lifted until none cross, and the number of lifts.
 
-        See :func:`pdtools.trees.forms.dependencies.project`: to the head's head, the shortest arc first.
+        See :func:`pdtools.trees.projection.project`: to the head's head, the shortest arc first.
 
         Raises:
             InputError: if this is no tree.
         """
-        from pdtools.trees.forms.dependencies import project  # the forms import this module
-
         parents = (self.tree_heads() - 1).tolist()
         n_lifted, _ = project(parents)
         return Graph.of_heads(np.array(parents, dtype=np.int32) + 1), n_lifted

@@ -18,7 +18,7 @@ from typing import Any
 from pdtools.evaluation.results import read_results
 from pdtools.files import STDIO, atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.stack_runs import draw_history
 from pdtools.report.tables import listed, markdown_table
 from pdtools.training import METRICS, read_metrics, run_state
@@ -111,7 +111,7 @@ def print_curves(folder: Path, language: str, model: str) -> None:
 def write_report(folder: Path) -> None:
     """Read every results folder, write what there is."""
     cells: dict[str, dict[str, dict[str, Any]]] = {}
-    lines: dict[str, tuple[list[Line], list[Line]]] = {}  # language, figures 1 and 2
+    lines: dict[str, tuple[list[Curve], list[Curve]]] = {}  # language, figures 1 and 2
     for language in LANGUAGES:
         training, lengths = lines.setdefault(language, ([], []))
         for model, label in MODELS.items():
@@ -130,7 +130,7 @@ def write_report(folder: Path) -> None:
                 "valid_by_step": list(run.differences),
                 "seconds": run_state(run.folder).seconds,
             }
-            training.append(Line(label=label, x=run.steps, y=run.differences))
+            training.append(Curve(label=label, x=run.steps, y=run.differences))
             results = folder / "results" / language / model / run.tested
             if results.exists():
                 document, _ = read_results(results)
@@ -142,7 +142,7 @@ def write_report(folder: Path) -> None:
                 for name, wanted in (("test_trained_lengths", True), ("test_longer", False)):
                     values = [value for length, value in by_length.items() if (length in TRAINED) == wanted]
                     cell[name] = mean(values) if values else None
-                lengths.append(Line(label=label, x=list(by_length), y=list(by_length.values())))
+                lengths.append(Curve(label=label, x=list(by_length), y=list(by_length.values())))
                 perfect = perfect_by_length(by_length)
                 cell["perfect"] = mean(perfect.values()) if perfect else None
             cells.setdefault(language, {})[model] = cell
@@ -163,7 +163,7 @@ def write_report(folder: Path) -> None:
     for language, (training, lengths) in lines.items():
         if lengths:
             perfect = perfect_by_length(lengths[0].x)
-            lengths.append(Line(label=PERFECT, x=list(perfect), y=list(perfect.values())))
+            lengths.append(Curve(label=PERFECT, x=list(perfect), y=list(perfect.values())))
         if training:
             draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
             draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)

@@ -17,7 +17,7 @@ from typing import Any
 from pdtools.evaluation.results import RESULTS
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import listed, markdown_table
 
 TASKS = {"rs": "RS", "sm": "SM", "ma": "MA", "se": "SE"}
@@ -228,14 +228,14 @@ def drawn(row: tuple[str, str, str], task: str) -> bool:
     return row[0] == task and row[2] in ("rnn", "stack-rnn", "vanilla-none", "stack-none")
 
 
-def line_by_length(task: str, objective: str, model: str, seeds: Mapping[str, Mapping[str, Any]]) -> Line:
+def line_by_length(task: str, objective: str, model: str, seeds: Mapping[str, Mapping[str, Any]]) -> Curve:
     """Accuracy by length: the mean over seeds, and the lowest and highest of them around it."""
     kind = model.removesuffix("-none")
     label = kind if model in RNNS else f"{kind}, {OBJECTIVES[objective]}"
     by_length = [each["by_length"] for each in seeds.values()]
     lengths = sorted(map(int, set.intersection(*map(set, by_length))))
     values = [[100 * each[str(length)]["accuracy"] for each in by_length] for length in lengths]
-    return Line(
+    return Curve(
         label=label,
         x=lengths,
         y=list(map(mean, values)),

@@ -21,7 +21,7 @@ from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, write_json
 from pdtools.formal import BracketPrefix, read_prefixes
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import listed, markdown_table
 
 # Table 1 of Murty et al. (2023), percent.
@@ -300,7 +300,7 @@ def deepest_table(by_deepest: Mapping[str, Mapping[str, Mapping[str, Mapping[str
 
 def accuracy_line(
     label: str, items: list[dict[str, Any]], sets: str, key: str, start: int, width: int
-) -> Line:
+) -> Curve:
     """Accuracy by bins of dependency or depth (``key``), each at its prefixes' mean; ``sets``: how they end.
 
     As in :func:`cell`, the interval counts a prefix once, however many seeds closed it.
@@ -318,7 +318,7 @@ def accuracy_line(
         shares.append(100 * share)
         lows.append(100 * low)
         highs.append(100 * high)
-    return Line(label=label, x=x, y=shares, low=lows, high=highs)
+    return Curve(label=label, x=x, y=shares, low=lows, high=highs)
 
 
 # --- passages of the notebook and the page of results, from files of docs/notes/results/dyck ----------------

@@ -22,7 +22,7 @@ from pdtools.files import atomic_directory, atomic_text, read_json, write_json
 from pdtools.files.expand import expand_inputs
 from pdtools.parsers.pipeline import SUFFIXES
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import markdown_table
 from pdtools.training import read_metrics
 
@@ -188,7 +188,7 @@ def of_seeds(values: Sequence[float | None], scale: float = 1) -> str:
     return f"{mean(there):.1f}{each}"
 
 
-def figure_lines(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[Line]:
+def figure_lines(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[Curve]:
     """A line for each model: means over seeds by the tokens of the subset, with the range of the seeds."""
     for model, label in MODELS.items():
         points = {
@@ -201,7 +201,7 @@ def figure_lines(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[Line
         points = {tokens: values for tokens, values in sorted(points.items()) if values}
         if points:
             values = list(points.values())
-            yield Line(
+            yield Curve(
                 label=label,
                 x=list(points),
                 y=list(map(mean, values)),

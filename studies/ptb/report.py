@@ -21,7 +21,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.sg.circuits import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import markdown_table
 from pdtools.training import read_metrics, run_state
 
@@ -184,7 +184,7 @@ def figures(results: str, folder: str) -> str:
 
 def draw_restarts(restarts: Restarts, folder: str) -> None:
     """Figure 4: SG score by test perplexity of every draw, if all were tested."""
-    lines = [Line(label=model, x=ppl, y=sg) for model, ppl, sg in points(restarts)]
+    lines = [Curve(label=model, x=ppl, y=sg) for model, ppl, sg in points(restarts)]
     if lines:
         file, y = Path(folder, "ptb-restarts.svg"), "SG score, mean of 33 suites"
         draw_lines(file, lines, x="test perplexity", y=y, log_x=True, points_only=True)

@@ -17,7 +17,7 @@ import tape_tables
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Line, draw_categories
+from pdtools.report.plots import Curve, draw_categories
 
 
 def rate(file: str) -> None:
@@ -71,7 +71,7 @@ def draw(found: gather.Document, folder: Path) -> None:
             draw_categories(folder / f"syntax-attention-{name}.svg", list(by_place), lines, value=value)
 
 
-def lines_of(places: Sequence[Mapping[str, gather.Document]], scale: float) -> list[Line]:
+def lines_of(places: Sequence[Mapping[str, gather.Document]], scale: float) -> list[Curve]:
     """A line for each model: its mean and interval at each place that it has a value of."""
     lines = []
     for model in dict.fromkeys(model for place in places for model in place):
@@ -84,7 +84,7 @@ def lines_of(places: Sequence[Mapping[str, gather.Document]], scale: float) -> l
             for of in values
         ]
         lines.append(
-            Line(
+            Curve(
                 label=gather.title_of(model),
                 x=at,
                 y=[scale * of["mean"] for of in values],

@@ -48,7 +48,7 @@ from pdtools.report.tables import (
     markdown_table,
     print_table,
 )
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 
 class Terminal(io.StringIO):

@@ -14,7 +14,7 @@ from odd_treebanks import SOUP
 from fuzz.hostile import broken, fuzz, refusing
 from pdtools.files import Rejects
 from pdtools.jobs import Plan
-from pdtools.parsers import Counts, TreeForm
+from pdtools.parsers import ParseCounts, TreeForm
 from pdtools.parsers.in_chunks import read_in_chunks
 from pdtools.trees import Graph, Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, form_of, read_block
@@ -100,7 +100,14 @@ def test_what_is_written_is_read_again(name: str, data: Any, tmp_path: Path) -> 
     form = TreeForm(binarize="head" if name == "conllu" else "left")
     with refusing():
         for line in read_in_chunks(
-            [str(file)], name, ReadOptions(), form, Plan(), None, rejects=Rejects("skip"), counts=Counts()
+            [str(file)],
+            name,
+            ReadOptions(),
+            form,
+            Plan(),
+            None,
+            rejects=Rejects("skip"),
+            counts=ParseCounts(),
         ):
             assert Tree.from_brackets(line.to_brackets()).to_brackets() == line.to_brackets()
 

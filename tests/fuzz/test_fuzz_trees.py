@@ -16,7 +16,7 @@ from trees.test_arrays import assert_same
 from fuzz.hostile import broken, fuzz, refusing
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.parsers.pipeline import Counts, TreeForm, convert_treebank
+from pdtools.parsers.pipeline import ParseCounts, TreeForm, convert_treebank
 from pdtools.trees import Tree, arrays, reader
 
 CONTENTS = st.one_of(
@@ -62,7 +62,7 @@ def test_what_parse_writes_is_read_again(content: bytes, functions: str, factor:
     file.write_bytes(content)
     form = TreeForm(binarize=factor, functions=functions)  # type: ignore[arg-type]
     with refusing():  # a file that is no text, whatever --on-error says
-        for tree in convert_treebank([str(file)], form, rejects=Rejects("skip"), counts=Counts()):
+        for tree in convert_treebank([str(file)], form, rejects=Rejects("skip"), counts=ParseCounts()):
             assert Tree.from_brackets(str(tree)).words == tree.words
 
 

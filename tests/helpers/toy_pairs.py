@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdtools.formal import Pairs, Task
+from pdtools.formal import StringPairs, Task
 
 
-def pairs_of(task: Task, length: int, number: int, *, seed: int) -> Pairs:
+def pairs_of(task: Task, length: int, number: int, *, seed: int) -> StringPairs:
     """The pairs of a seed for a test; more pairs begin with the same ones."""
     blocks = list(task.test_blocks(length, number, seed=seed))
-    return Pairs(
+    return StringPairs(
         x=np.concatenate([block.x for block in blocks]),
         y=np.concatenate([block.y for block in blocks]),
         counted=np.concatenate([block.counted for block in blocks]),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pdtools.evaluation.results import ITEMS, Results, write_results
-from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
+from pdtools.inspection.trace import Hypothesis, Parse, Trace, TraceStep
 
 
 def random_attachments(n: int, rng: np.random.Generator) -> list[int]:
@@ -30,7 +30,7 @@ def random_trace(words: Sequence[str], seed: int, hypotheses: int = 3) -> Trace:
     n = len(words)
     derivations = [random_attachments(n, rng) for _ in range(hypotheses)]
     steps = tuple(
-        Step(
+        TraceStep(
             position=k,
             kept=hypotheses + 1,
             hypotheses=tuple(

@@ -12,7 +12,7 @@ import pytest
 from search_oracle import all_attachments
 
 from pdtools.cli.main import run
-from pdtools.inspection.trace import Hypothesis, Parse, Step, Trace
+from pdtools.inspection.trace import Hypothesis, Parse, Trace, TraceStep
 from pdtools.inspection.tracing import trace
 from pdtools.models import LoadedModel, save_checkpoint
 from pdtools.report.traces import actions_text, stack_text, trace_lines
@@ -40,8 +40,10 @@ def example() -> Trace:
         surprisals=(None, 3.0, 2.0, 4.25, 0.5),
         dropped=0.0125,
         steps=(
-            Step(2, 3, hypotheses, 0.05, (0.0, 0.78, 0.22)),
-            Step(4, 1, (Hypothesis((0, 1, 1, 2, 0), -9.75, 1.0, 0, 0.5),), 0.0, (1.0, 0.0, 0.0, 0.0, 0.0)),
+            TraceStep(2, 3, hypotheses, 0.05, (0.0, 0.78, 0.22)),
+            TraceStep(
+                4, 1, (Hypothesis((0, 1, 1, 2, 0), -9.75, 1.0, 0, 0.5),), 0.0, (1.0, 0.0, 0.0, 0.0, 0.0)
+            ),
         ),
         best=Parse((0, 1, 1, 1, 0), "(X (X (XX the) (XX dog)) (XX barks))", -9.75),
         gold=Parse((0, 1, 1, 3, 0), "(X (X (XX the) (XX dog)) (XX barks))", -10.0),
@@ -94,7 +96,7 @@ def test_all_models_fit_a_terminal(kind: str, models: dict[str, LoadedModel]) ->
 def test_long_and_hostile_tokens_fit_too() -> None:
     tokens = ("<root>", "w" * 200, "\x1b[2J\u202e", *("x" * 30 for _ in range(30)), "<eos>")
     n = len(tokens) - 2
-    step = Step(n, 1, (Hypothesis(tuple(range(n + 1)), -1.0, 1.0, 0, 1.0),), 0.0, (1.0,) + (0.0,) * n)
+    step = TraceStep(n, 1, (Hypothesis(tuple(range(n + 1)), -1.0, 1.0, 0, 1.0),), 0.0, (1.0,) + (0.0,) * n)
     found = replace(
         example(), text=" ".join(tokens), tokens=tokens, surprisals=(None, *[1.0] * (n + 1)), steps=(step,)
     )

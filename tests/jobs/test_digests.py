@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pdtools.evaluation.perplexity.shard_rows import Row, RowWork
+from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
 from pdtools.jobs.records import short_digest
 from pdtools.parsers import read_sentences
 from pdtools.parsers.in_chunks import ParseWork, ReadWork
@@ -18,7 +18,7 @@ from pdtools.search.model import Chunk, ModelWork
 from pdtools.tokenization import Sentence, split_spaces
 from pdtools.trees.chunks import FileChunk
 from pdtools.trees.constituents import Constituents
-from pdtools.trees.forms.base import Block
+from pdtools.trees.forms.base import TreeText
 
 NOTHING: Any = None
 INTS = np.arange(3, dtype=np.int32)
@@ -71,7 +71,7 @@ def test_sentences_of_running_text_are_told_apart_by_their_place(tmp_path: Path)
 
 def test_blocks_of_treebanks() -> None:
     work = ReadWork(NOTHING, NOTHING, NOTHING)
-    block = Block("x.conllu", 3, "text", fault="fault", fault_line=4, note="note")
+    block = TreeText("x.conllu", 3, "text", fault="fault", fault_line=4, note="note")
     differ(work.content([each]) for each in changed(block))
 
 
@@ -88,7 +88,7 @@ def test_chunks_of_files() -> None:
 
 def test_rows_of_shards() -> None:
     work = RowWork(NOTHING, NOTHING, NOTHING)
-    row = Row(number=4, id=4, tokens=INTS, derivation=INTS, word=INTS, text="a b")
+    row = RowToScore(number=4, id=4, tokens=INTS, derivation=INTS, word=INTS, text="a b")
     labelled = Constituents(INTS, INTS, INTS)
     others = [
         dataclasses.replace(row, **change)

@@ -43,7 +43,7 @@ from pdtools.jobs import (
     only_merging,
     read_job,
 )
-from pdtools.revision import code_digest
+from pdtools.provenance.revision import code_digest
 
 NUMBERS = list(range(20))
 CHUNKS = list(cut(NUMBERS, 3))

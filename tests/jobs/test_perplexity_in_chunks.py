@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_jobs import OTHER_PERPLEXITIES, Case
 
-from pdtools.arrow import cut_tables
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
-from pdtools.evaluation.perplexity.shard_rows import Row, RowWork
+from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
 from pdtools.files import Rejects
+from pdtools.files.arrow import cut_tables
 from pdtools.formal import Dyck, string_shards
 from pdtools.models import load_checkpoint
 from pdtools.search.options import SearchOptions
@@ -50,7 +50,7 @@ def rows_scored(
     done: list[list[int]] = []
     real = RowWork.__call__
 
-    def call(work: RowWork, chunk: Sequence[Row]) -> Any:
+    def call(work: RowWork, chunk: Sequence[RowToScore]) -> Any:
         if len(done) == chunks:
             raise KeyboardInterrupt
         done.append([row.number for row in chunk])
@@ -175,7 +175,7 @@ def test_rows_whose_trees_changed_are_scored_again(
 
 def test_whatever_a_row_says_is_in_its_digest() -> None:
     numbers = np.arange(4, dtype=np.int32)
-    row = Row(number=0, id=0, tokens=numbers, derivation=numbers, word=numbers, text="a b")
+    row = RowToScore(number=0, id=0, tokens=numbers, derivation=numbers, word=numbers, text="a b")
     others = [
         dataclasses.replace(row, number=1),
         dataclasses.replace(row, tokens=numbers[::-1].copy()),

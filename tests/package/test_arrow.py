@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools import data
-from pdtools.arrow import arrow_array, join_lists, list_of_words, numpy_array, string_array
+from pdtools.files.arrow import arrow_array, join_lists, list_of_words, numpy_array, string_array
 
 NUMBERS = st.lists(st.integers(-(2**31), 2**31 - 1), max_size=20)
 WORDS = st.lists(st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pdtools import devices
+from pdtools.jobs import devices
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import pdtools
-from pdtools import revision
 from pdtools.models.kernels import native
+from pdtools.provenance import revision
 
 ROOT = Path(__file__).resolve().parents[2]
 

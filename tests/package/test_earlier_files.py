@@ -11,7 +11,7 @@ import pytest
 
 from pdtools import __version__
 from pdtools.cli.main import run
-from pdtools.revision import code_digest
+from pdtools.provenance.revision import code_digest
 
 EARLIER = Path(__file__).parents[1] / "earlier"
 INPUTS = Path(__file__).parents[1] / "goldens" / "scores"

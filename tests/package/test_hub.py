@@ -18,12 +18,13 @@ from toy_gpt2 import save_gpt2
 from toy_hub import Hub, running_hub, use_hub
 
 import pdtools
-from pdtools import data, hf, hub
+from pdtools import data, hf
 from pdtools.cli.main import run
 from pdtools.cli.train import _initial_model
 from pdtools.errors import InputError
 from pdtools.evaluation.reading.scoring import name_of
 from pdtools.files import read_json
+from pdtools.provenance import hub
 from pdtools.report.view.loaded import short_names
 
 TEXT = "a b c"
@@ -353,7 +354,9 @@ def test_models_are_called_by_their_names(tmp_path: Path) -> None:
 
 def test_the_environment_says_where_the_hub_and_its_cache_are(served: Hub, tmp_path: Path) -> None:
     """In a process of its own, as huggingface_hub reads it at its start."""
-    script = "import sys; from pdtools.hub import snapshot; print(snapshot('hf:toy', weights=False))"
+    script = (
+        "import sys; from pdtools.provenance.hub import snapshot; print(snapshot('hf:toy', weights=False))"
+    )
 
     def ask(**variables: str) -> str:
         home = {"HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": served.url}

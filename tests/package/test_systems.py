@@ -19,11 +19,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from toy_gpt2 import save_gpt2
 
-from pdtools import devices
 from pdtools.cli import main
 from pdtools.cli.outputs import check_different
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory, atomic_text, kept, locks, system, write_json
+from pdtools.jobs import devices
 from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
 from pdtools.models.kernels import native
@@ -419,11 +419,11 @@ def test_training_and_samples_without_float64(tmp_path: Path) -> None:
 
 def test_models_that_need_float64_run_on_the_cpu(tmp_path: Path) -> None:
     models = {name: load_checkpoint(folder).model for name, folder in save_checkpoints(tmp_path)[0].items()}
-    where = {name: devices.device_for(model, "mps") for name, model in models.items()}
-    assert where.pop("base") == "mps"
-    assert where
-    assert set(where.values()) == {"cpu"}
-    assert {devices.device_for(model, "cuda:1") for model in models.values()} == {"cuda:1"}
+    needs = {name: model.needs_float64 for name, model in models.items()}
+    assert not needs.pop("base")
+    assert set(needs.values()) == {True}
+    assert [devices.device_for("mps", needs_float64=each) for each in (True, False)] == ["cpu", "mps"]
+    assert devices.device_for("cuda:1", needs_float64=True) == "cuda:1"
 
 
 def test_mps_is_said_to_be_untried(monkeypatch: pytest.MonkeyPatch) -> None:

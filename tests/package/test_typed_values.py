@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from pdtools.errors import PdtoolsError
+from pdtools.files.typed_values import UnknownKeyError, WrongTypeError, as_fields, as_type, missing
 from pdtools.models import registry
 from pdtools.models.registry import ModelKind, make_config
-from pdtools.typed_values import UnknownKeyError, WrongTypeError, as_fields, as_type, missing
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.parsers import (
-    Counts,
+    ParseCounts,
     ParseFailure,
     SourcedSentence,
     TreeForm,
@@ -48,7 +48,7 @@ def sourced(*texts: str) -> list[SourcedSentence]:
 
 
 def test_lines_stay_aligned_and_failures_are_recorded() -> None:
-    parser, rejects, counts = FlatParser(), Rejects("skip"), Counts()
+    parser, rejects, counts = FlatParser(), Rejects("skip"), ParseCounts()
     sentences = sourced("a b c", "a bad ( one", "", "d")
     trees = parse_corpus(sentences, parser, TreeForm(), rejects=rejects, counts=counts, chunk=3)
     assert [str(tree) for tree in trees] == [
@@ -66,7 +66,7 @@ def test_lines_stay_aligned_and_failures_are_recorded() -> None:
 
 
 def test_placeholders_can_be_excluded() -> None:
-    rejects, counts = Rejects("skip"), Counts()
+    rejects, counts = Rejects("skip"), ParseCounts()
     trees = parse_corpus(
         sourced("a", "bad"), FlatParser(), TreeForm(), rejects=rejects, counts=counts, placeholders=False
     )
@@ -81,7 +81,7 @@ def test_a_parser_that_loses_words_is_not_believed() -> None:
                 yield flat_tree(words, ["NN"] * (len(words) - 1) + ["-NONE-"], "S")
 
     rejects = Rejects("skip")
-    (tree,) = parse_corpus(sourced("a b"), Losing(), TreeForm(), rejects=rejects, counts=Counts())
+    (tree,) = parse_corpus(sourced("a b"), Losing(), TreeForm(), rejects=rejects, counts=ParseCounts())
     assert str(tree) == "(X (XX a) (XX b))"
     assert rejects.by_reason() == {"the parser gave a tree of other words": 1}
 
@@ -212,7 +212,7 @@ TREEBANK = """( (S (NP-SBJ (DT The) (JJ old) (NN dog))
 def test_forms_of_a_treebank_tree(tmp_path: Path, form: TreeForm, expected: list[str]) -> None:
     file = tmp_path / "a.mrg"
     file.write_text(TREEBANK)
-    counts = Counts()
+    counts = ParseCounts()
     trees = list(convert_treebank([str(file)], form, rejects=Rejects(), counts=counts))
     assert [str(tree) for tree in trees] == expected
     assert (counts.trees, counts.tokens, counts.changes.traces) == (2, 7, 1)
@@ -223,10 +223,10 @@ def test_trees_of_traces_alone_follow_the_policy(tmp_path: Path) -> None:
     file = tmp_path / "a.mrg"
     file.write_text("(S (NN a))\n(S (NP (-NONE- *)))\n")
     rejects = Rejects("skip")
-    assert len(list(convert_treebank([str(file)], TreeForm(), rejects=rejects, counts=Counts()))) == 1
+    assert len(list(convert_treebank([str(file)], TreeForm(), rejects=rejects, counts=ParseCounts()))) == 1
     assert [(r["line"], r["reason"]) for r in rejects] == [(2, "no words, only traces")]
     with pytest.raises(InputError, match=":2: no words, only traces"):
-        list(convert_treebank([str(file)], TreeForm(), rejects=Rejects(), counts=Counts()))
+        list(convert_treebank([str(file)], TreeForm(), rejects=Rejects(), counts=ParseCounts()))
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_splits_depend_on_the_words_alone() -> None:
 
 def test_written_splits_hold_every_tree_once(tmp_path: Path) -> None:
     trees = [flat_tree([f"w{i % 40}", "x"]) for i in range(100)]
-    counts, rejects = Counts(), Rejects("skip")
+    counts, rejects = ParseCounts(), Rejects("skip")
     rejects.add("bad", file="f", line=1, text="t")
     write_splits(iter(trees), tmp_path / "out", [0.5, 0.5], rejects=rejects, counts=counts)
     lines = {
@@ -271,7 +271,7 @@ def test_an_error_halfway_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         write_trees(failing(), tmp_path / "a.trees", rejects=Rejects())
     with pytest.raises(InputError):
-        write_splits(failing(), tmp_path / "a", [0.5, 0.5], rejects=Rejects(), counts=Counts())
+        write_splits(failing(), tmp_path / "a", [0.5, 0.5], rejects=Rejects(), counts=ParseCounts())
     assert list(tmp_path.iterdir()) == []
 
 

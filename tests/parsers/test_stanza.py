@@ -245,7 +245,7 @@ def test_dependencies_that_cannot_be_projected_fail_alone(
 ) -> None:
     parser = load(str(dependencies), "cpu")
     expected = list(parser.parse(sentences))
-    monkeypatch.setattr("pdtools.trees.forms.dependencies.MOST_LIFTED_WORDS", 0)
+    monkeypatch.setattr("pdtools.trees.projection.MOST_LIFTED_WORDS", 0)
     results = list(parser.parse(sentences))
     crossing = ParseFailure("crossing arcs in a sentence of more than 0 words")
     assert 0 < results.count(crossing) < len(results)

@@ -15,16 +15,16 @@ import pytest
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.prompts.items import Item, columns_of, is_held_out, make_items, read_prompts, write_items
+from pdtools.prompts.items import PromptItem, columns_of, is_held_out, make_items, read_prompts, write_items
 from pdtools.prompts.readers import data_file, label_names_of, read_records
-from pdtools.prompts.tasks import Task, read_task
+from pdtools.prompts.tasks import PromptTask, read_task
 
 RTE = read_task("rte")
 
 
 def items(
-    file: Path, task: Task = RTE, names: list[str] | None = None, rejects: Rejects | None = None
-) -> list[Item]:
+    file: Path, task: PromptTask = RTE, names: list[str] | None = None, rejects: Rejects | None = None
+) -> list[PromptItem]:
     rejects = Rejects("fail") if rejects is None else rejects
     wanted = {name: task.names_of(name) for name in task.fields}
     records = read_records(str(file), wanted, rejects)
@@ -41,20 +41,20 @@ def test_tables_know_no_quotes(tmp_path: Path) -> None:
     lines = '7\tA "dog.\tB\tentailment\r\n8\t"C\tD" \x85E\tnot_entailment\r\n\r\n'
     file = written(tmp_path, "train.tsv", header + lines)
     assert items(file) == [
-        Item("7", ('Premise: A "dog.', "Hypothesis: B."), "entailment"),
-        Item("8", ('Premise: "C.', 'Hypothesis: D" E.'), "not_entailment"),
+        PromptItem("7", ('Premise: A "dog.', "Hypothesis: B."), "entailment"),
+        PromptItem("8", ('Premise: "C.', 'Hypothesis: D" E.'), "not_entailment"),
     ]
 
 
 def test_columns_go_by_their_names_and_test_files_have_no_labels(tmp_path: Path) -> None:
     mrpc, stsb = read_task("mrpc"), read_task("stsb")
     file = written(tmp_path, "a.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t5\t6\tA.\tB.\n")
-    assert items(file, mrpc) == [Item("0", ("Sentence1: A.", "Sentence2: B."), "1")]
+    assert items(file, mrpc) == [PromptItem("0", ("Sentence1: A.", "Sentence2: B."), "1")]
     file = written(tmp_path, "b.tsv", "index\t#2 String\t#1 String\n3\tB\tA\n")
-    assert items(file, mrpc) == [Item("3", ("Sentence1: A.", "Sentence2: B."), None)]
+    assert items(file, mrpc) == [PromptItem("3", ("Sentence1: A.", "Sentence2: B."), None)]
     columns = "index\tgenre\tsource1\tsentence1\tsentence2\tscore"
     file = written(tmp_path, "c.tsv", f"{columns}\n0\tmain\tnone\tA.\tB.\t3.25\n")
-    assert items(file, stsb) == [Item("0", ("Sentence1: A.", "Sentence2: B."), 3.25)]
+    assert items(file, stsb) == [PromptItem("0", ("Sentence1: A.", "Sentence2: B."), 3.25)]
 
 
 def test_missing_tabs_are_one_clear_line_or_excluded(tmp_path: Path) -> None:
@@ -85,8 +85,8 @@ def test_lines_without_a_label_are_excluded_and_blanks_around_others_are_nothing
     file = written(tmp_path, "x.txt", " 3 The Rock\n  0 bad \n\nno label\n4\n1\t \n")
     rejects = Rejects("skip")
     assert items(file, read_task("sst5"), rejects=rejects) == [
-        Item("0", ("Sentence: The Rock.",), "3"),
-        Item("1", ("Sentence: bad.",), "0"),
+        PromptItem("0", ("Sentence: The Rock.",), "3"),
+        PromptItem("1", ("Sentence: bad.",), "0"),
     ]
     assert [(record["line"], record["reason"]) for record in rejects] == [
         (line, "no label before the sentence") for line in (4, 5, 6)
@@ -305,14 +305,14 @@ def test_labels_that_are_none_are_refused(tmp_path: Path, label: object) -> None
         items(file)
 
 
-SENTIMENT = Task(
+SENTIMENT = PromptTask(
     name="sentiment",
     parts=("Review: {sentence}",),
     answer="Label: {label}",
     answers={"-1": "bad", "0": "neutral", "1": "good"},
     metric="accuracy",
 )
-VALENCE = Task(name="valence", parts=SENTIMENT.parts, range=(-2.0, 2.0), metric="spearman")
+VALENCE = PromptTask(name="valence", parts=SENTIMENT.parts, range=(-2.0, 2.0), metric="spearman")
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ VALENCE = Task(name="valence", parts=SENTIMENT.parts, range=(-2.0, 2.0), metric=
     ],
 )
 def test_minus_one_is_hidden_where_the_task_has_no_such_label(
-    tmp_path: Path, task: Task, label: object, wanted: object
+    tmp_path: Path, task: PromptTask, label: object, wanted: object
 ) -> None:
     (item,) = items(as_json(tmp_path, [{"sentence": "A", "label": label}]), task)
     assert item.label == wanted
@@ -366,8 +366,8 @@ def path_lines(path: Path) -> list[str]:
 
 
 def test_prompts_are_read_as_written_and_held_out_by_what_they_say(tmp_path: Path) -> None:
-    every = [Item(str(i), (f"Premise: {i}.", "Hypothesis: B."), None) for i in range(400)]
-    every += [Item(str(400 + i), each.sentences, "entailment") for i, each in enumerate(every)]
+    every = [PromptItem(str(i), (f"Premise: {i}.", "Hypothesis: B."), None) for i in range(400)]
+    every += [PromptItem(str(400 + i), each.sentences, "entailment") for i, each in enumerate(every)]
     held = [item for item in every if is_held_out(item)]
     assert {item.sentences for item in held}.isdisjoint(
         item.sentences for item in every if not is_held_out(item)

@@ -23,7 +23,7 @@ from pdtools.prompts.metrics import (
     scores_of,
     spearman,
 )
-from pdtools.prompts.tasks import Task, read_task
+from pdtools.prompts.tasks import PromptTask, read_task
 
 
 def test_the_figures_of_the_specification() -> None:
@@ -114,7 +114,7 @@ def test_each_task_has_its_scores() -> None:
 def test_f1_is_that_of_the_label_that_the_task_names(positive: str) -> None:
     answers = {"no": "No", "maybe": "Perhaps", "yes": "Yes", "unsure": "Hm"}
     parts, answer = ("A: {a}.",), "B: {label}"
-    task = Task(name="x", parts=parts, answer=answer, answers=answers, metric="f1", positive=positive)
+    task = PromptTask(name="x", parts=parts, answer=answer, answers=answers, metric="f1", positive=positive)
     at = task.labels.index(positive)
     others = [i for i in range(4) if i != at]
     gold = np.array([at, at, at, *others, others[0]])

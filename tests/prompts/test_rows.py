@@ -12,9 +12,9 @@ from toy_prompts import HOW_LATE, SAME, WINDOW, toy_items, toy_prompts, toy_toke
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.prompts.items import Item, read_prompts, write_items
+from pdtools.prompts.items import PromptItem, read_prompts, write_items
 from pdtools.prompts.rows import PromptForm, prompt_shards
-from pdtools.prompts.tasks import Task, read_task
+from pdtools.prompts.tasks import PromptTask, read_task
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer, aligned, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.tokenization.words import split_words
@@ -38,10 +38,10 @@ def tokenizer_of(style: str) -> Tokenizer:
 
 def made(
     folder: Path,
-    items: list[Item],
+    items: list[PromptItem],
     trees: list[str],
     tokenizer: Tokenizer,
-    task: Task,
+    task: PromptTask,
     rejects: Rejects,
     window: int = 60,
 ) -> ShardSet:
@@ -58,7 +58,7 @@ def made(
 @pytest.mark.parametrize("no", ["No", "very well"])
 def test_rows_up_to_the_answer_are_the_same_for_all_labels(tmp_path: Path, style: str, no: str) -> None:
     task = replace(read_task("rte"), answers={"entailment": "Yes", "not_entailment": no})
-    items = [Item(str(i), SENTENCES, label) for i, label in enumerate((*task.labels, None))]
+    items = [PromptItem(str(i), SENTENCES, label) for i, label in enumerate((*task.labels, None))]
     tokenizer = tokenizer_of(style)
     shards = made(tmp_path / "x", items, [*TREES] * 3, tokenizer, task, Rejects("fail"))
     assert shards.answers.tolist() == [0, 1, -1]
@@ -100,8 +100,8 @@ def test_quotes_and_clitics_are_found_in_the_text() -> None:
 
 def test_items_that_do_not_fit_are_excluded(tmp_path: Path) -> None:
     task = read_task("rte")
-    items = [Item(str(i), SENTENCES, "entailment") for i in range(4)]
-    items[1] = Item("1", SENTENCES * 5, None)
+    items = [PromptItem(str(i), SENTENCES, "entailment") for i in range(4)]
+    items[1] = PromptItem("1", SENTENCES * 5, None)
     placeholder = "(X (XX It) (XX sleeps) (XX .))"
     trees = [*TREES, *TREES * 5, TREES[0], placeholder, TREES[2], *TREES]
     rejects = Rejects("fail")  # which such items do not make fail
@@ -115,9 +115,9 @@ def test_items_that_do_not_fit_are_excluded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("style", ["ptb", "raw"])
 @pytest.mark.parametrize("task", [read_task("rte"), replace(HOW_LATE, parts=read_task("rte").parts)])
-def test_an_item_that_just_fits_is_in(tmp_path: Path, style: str, task: Task) -> None:
+def test_an_item_that_just_fits_is_in(tmp_path: Path, style: str, task: PromptTask) -> None:
     """A window has room for so many tokens, the ROOT of each sentence and of the answer among them."""
-    items = [Item("0", SENTENCES, None)]
+    items = [PromptItem("0", SENTENCES, None)]
     tokenizer = tokenizer_of(style)
     whole = made(tmp_path / "whole", items, [*TREES], tokenizer, task, Rejects("fail"))
     long = len(whole.tokens(0))
@@ -144,7 +144,7 @@ def test_an_item_that_just_fits_is_in(tmp_path: Path, style: str, task: Task) ->
     ],
 )
 def test_trees_are_those_of_the_sentences(tmp_path: Path, trees: tuple[str, ...], message: str) -> None:
-    items = [Item("0", SENTENCES, "entailment")]
+    items = [PromptItem("0", SENTENCES, "entailment")]
     with pytest.raises(InputError, match=message):
         made(tmp_path / "x", items, [*trees], tokenizer_of("ptb"), read_task("rte"), Rejects("fail"))
 

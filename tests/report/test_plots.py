@@ -12,7 +12,7 @@ import pytest
 from pdtools.inspection.recurrent import StackRunView
 from pdtools.inspection.stack_attention import Inspection, LayerStacks
 from pdtools.report import plots, stack_maps, stack_runs
-from pdtools.report.plots import Line, draw_categories, draw_lines
+from pdtools.report.plots import Curve, draw_categories, draw_lines
 from pdtools.report.stack_maps import draw_stacks
 from pdtools.report.stack_runs import draw_history, draw_run, run_lines
 from pdtools.report.tables import shade
@@ -23,7 +23,7 @@ def test_a_value_outside_its_interval_by_a_rounding_is_drawn(tmp_path: Path) -> 
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     low, high = 0.1 + 0.2, 0.3
     assert low > high
-    line = Line(label="a model", x=[0, 1], y=[high, low], low=[low, low], high=[low, high])
+    line = Curve(label="a model", x=[0, 1], y=[high, low], low=[low, low], high=[low, high])
     draw_categories(tmp_path / "figure.svg", ["one", "two"], [line], value="share")
     assert "a model" in (tmp_path / "figure.svg").read_text()
 
@@ -33,7 +33,7 @@ def test_points_are_joined_or_not(tmp_path: Path) -> None:
     drawn = []
     for points_only in (False, True):
         file = tmp_path / f"{points_only}.svg"
-        line = Line(label="a model", x=[1, 2, 4], y=[3, 1, 2])
+        line = Curve(label="a model", x=[1, 2, 4], y=[3, 1, 2])
         draw_lines(file, [line], x="x", y="y", points_only=points_only)
         drawn.append(file.read_text().count('d="M '))
     # A path less, on the axes and in the legend each.
@@ -56,11 +56,11 @@ def names(labels: Sequence[Any]) -> list[str]:
 
 def test_lines_and_their_intervals(drawn: list[Any]) -> None:
     lines = [
-        Line(
+        Curve(
             label="one", x=[1, 3, 10], y=[20.0, 50.0, 40.0], low=[11.0, 45.0, 38.0], high=[22.0, 59.0, 47.0]
         ),
-        Line(label="none", x=[], y=[]),
-        Line(label="two", x=[2, 5], y=[70.0, 80.0]),
+        Curve(label="none", x=[], y=[]),
+        Curve(label="two", x=[2, 5], y=[70.0, 80.0]),
     ]
     for percent, log_x in ((True, False), (False, True)):
         draw_lines("f.svg", lines, x="tokens", y="right", percent=percent, log_x=log_x)
@@ -79,8 +79,8 @@ def test_lines_and_their_intervals(drawn: list[Any]) -> None:
 
 def test_categories_and_their_intervals(drawn: list[Any]) -> None:
     lines = [
-        Line(label="one", x=[0, 1, 2], y=[0.2, 0.5, 0.4], low=[0.1, 0.45, 0.38], high=[0.22, 0.59, 0.47]),
-        Line(label="two", x=[1], y=[0.7]),
+        Curve(label="one", x=[0, 1, 2], y=[0.2, 0.5, 0.4], low=[0.1, 0.45, 0.38], high=[0.22, 0.59, 0.47]),
+        Curve(label="two", x=[1], y=[0.7]),
     ]
     draw_categories("f.svg", ["top", "middle", "bottom"], lines, value="share")
     (figure,) = drawn

@@ -19,7 +19,7 @@ from pdtools.evaluation.sg.scores import CONVENTIONS
 from pdtools.report import evaluations as printers
 from pdtools.report.formal import transduction
 from pdtools.report.formal.dyck import print_closing
-from pdtools.report.plots import Line
+from pdtools.report.plots import Curve
 from pdtools.report.reading import print_effects, print_reading
 from pdtools.report.tables import latex_tables
 
@@ -326,7 +326,7 @@ def test_accuracy_by_length_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     by_length = {str(n): {"pairs": n, "accuracy": 1 / n, "exact": 1 / n**2} for n in (1, 4, 16)}
     settings = {"formal_task": "rs", "objective": "causal"}
     transduction.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
-    line = Line(label="rs, causal", x=[1, 4, 16], y=[100.0, 25.0, 6.25])
+    line = Curve(label="rs, causal", x=[1, 4, 16], y=[100.0, 25.0, 6.25])
     axes = {"x": "symbols of x", "y": "symbols of y right (percent)", "percent": True}
     assert drawn == [("f.svg", [line], axes)]
 

@@ -17,7 +17,7 @@ from node_pages import MADE, evaluate, needs_node, number, program, save_page, s
 from toy_models import toy_models
 from view_pages import random_trace
 
-from pdtools.inspection.trace import Hypothesis, Step, Trace
+from pdtools.inspection.trace import Hypothesis, Trace, TraceStep
 from pdtools.inspection.tracing import trace
 from pdtools.report.view.charts import COLOURS
 from pdtools.report.view.sentences import sentences_page
@@ -151,7 +151,7 @@ def test_constituents_in_constituents(traces: dict[str, Trace], tmp_path: Path) 
     rng = np.random.default_rng(0)
     drawn = [nested(rng) for _ in range(6)]
     steps = tuple(
-        Step(
+        TraceStep(
             k,
             6,
             tuple(Hypothesis(each[k - 1], -1.0, 0.1, h, None) for h, each in enumerate(drawn)),

@@ -119,7 +119,7 @@ def test_commands_on_the_pages_have_these_options() -> None:
         command.make_parser(context).parse_args(words[len(name.split()) :])
 
 
-@pytest.mark.parametrize("name", ["Trace", "Parse", "Step", "Hypothesis", "Split", "AttentionTrace"])
+@pytest.mark.parametrize("name", ["Trace", "Parse", "TraceStep", "Hypothesis", "Split", "AttentionTrace"])
 def test_keys_of_traces(name: str) -> None:
     place = f"pdtools.inspection.trace.{name}"
     fields = {field.name for field in dataclasses.fields(pkgutil.resolve_name(place))}
@@ -127,10 +127,10 @@ def test_keys_of_traces(name: str) -> None:
 
 
 def test_keys_of_tasks() -> None:
-    from pdtools.prompts.tasks import Task
+    from pdtools.prompts.tasks import PromptTask
 
-    assert named(REFERENCE.table("pdtools.prompts.tasks.Task")) == {
-        field.name for field in dataclasses.fields(Task)
+    assert named(REFERENCE.table("pdtools.prompts.tasks.PromptTask")) == {
+        field.name for field in dataclasses.fields(PromptTask)
     }
 
 

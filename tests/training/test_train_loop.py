@@ -24,8 +24,9 @@ from stopping import StopAfter
 from tensorboardX.proto.event_pb2 import Event
 from toy_language import WORDS, toy_tokenizer
 
-from pdtools import __version__, devices
+from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
+from pdtools.jobs import devices
 from pdtools.models import build_model, load_checkpoint
 from pdtools.shards import ShardSet
 from pdtools.training import (

@@ -233,11 +233,11 @@ def test_what_cannot_be_learned_from_is_refused(labels: Path, numbers: Path, tmp
         train(labels, tmp_path / "run", recipe("base", SHORT), valid=numbers)
     from toy_prompts import WINDOW, toy_items, toy_tokenizer
 
-    from pdtools.prompts.items import Item, read_prompts, write_items
+    from pdtools.prompts.items import PromptItem, read_prompts, write_items
     from pdtools.prompts.rows import prompt_shards
 
     items, trees = toy_items(3, 1)
-    items[1] = Item("x", items[1].sentences, None)
+    items[1] = PromptItem("x", items[1].sentences, None)
     write_items(str(tmp_path / "x.jsonl"), SAME, items)
     (tmp_path / "x.trees").write_text("\n".join(trees))
     files, prompts = [str(tmp_path / "x.trees")], read_prompts(str(tmp_path / "x.jsonl"))

@@ -14,7 +14,7 @@ from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.evaluation.bootstrap import CONFIDENCE, are_few, bootstrap, interval
 from pdtools.evaluation.classification.record import item_score
 from pdtools.evaluation.perplexity.evaluate import check_shards
-from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
+from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.prompts.metrics import WRONG, predict, scores_of
 from pdtools.prompts.rows import NO_ANSWER, PromptForm
@@ -165,7 +165,7 @@ def intervals(
 
 
 def _answer(
-    loaded: LoadedModel, rows: Sequence[Row], *, form: PromptForm, max_batch: int | None
+    loaded: LoadedModel, rows: Sequence[RowToScore], *, form: PromptForm, max_batch: int | None
 ) -> list[tuple[float, ...]]:
     from pdtools.training.data.batches import BatchLimits
     from pdtools.training.data.prompts import answer_prompts
@@ -204,7 +204,7 @@ def _by_label(
 def _table(
     shards: ShardSet,
     form: PromptForm,
-    rows: Sequence[Row],
+    rows: Sequence[RowToScore],
     found: Float64,
     gold: NDArray[Any],
     predicted: NDArray[Any],

@@ -11,13 +11,13 @@ from pdtools.errors import PdtoolsError
 from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
+from pdtools.files.typed_values import as_type
 from pdtools.formal import BracketPrefix, Dyck, dyck_attachments
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
 from pdtools.search.options import SearchOptions, beam_settings
 from pdtools.tokenization import split_spaces
 from pdtools.trees import sentence_layout
-from pdtools.typed_values import as_type
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.formal import Pairs, RowLayout, Task, TaskRows, make_task
+from pdtools.formal import RowLayout, StringPairs, Task, TaskRows, make_task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,14 +55,14 @@ def task_of(loaded: LoadedModel) -> tuple[Task, range]:
     return task, range(first, last + 1)
 
 
-def join_pairs(files: Sequence[Mapping[int, Pairs]]) -> dict[int, Pairs]:
+def join_pairs(files: Sequence[Mapping[int, StringPairs]]) -> dict[int, StringPairs]:
     """The pairs of several files by length, shortest first; within a length in the order of the files."""
     import numpy as np
 
     joined = {}
     for length in sorted({length for file in files for length in file}):
         parts = [file[length] for file in files if length in file]
-        joined[length] = Pairs(
+        joined[length] = StringPairs(
             x=np.concatenate([part.x for part in parts]),
             y=np.concatenate([part.y for part in parts]),
             counted=np.concatenate([part.counted for part in parts]),
@@ -71,7 +71,7 @@ def join_pairs(files: Sequence[Mapping[int, Pairs]]) -> dict[int, Pairs]:
 
 
 def evaluate_task(
-    pairs: Mapping[int, Pairs],
+    pairs: Mapping[int, StringPairs],
     loaded: LoadedModel,
     *,
     decoding: Decoding = "greedy",
@@ -127,7 +127,12 @@ def evaluate_task(
 
 
 def _answers(
-    pairs: Pairs, length: int, layout: RowLayout, model: LanguageModel, decoding: Decoding, max_batch: int
+    pairs: StringPairs,
+    length: int,
+    layout: RowLayout,
+    model: LanguageModel,
+    decoding: Decoding,
+    max_batch: int,
 ) -> Iterator[Answer]:
     for first in range(0, len(pairs), max_batch):
         rows = layout.rows(pairs.take(slice(first, first + max_batch)))
@@ -205,7 +210,7 @@ def read_task(loaded: LoadedModel, text: str) -> tuple[Batch, list[str | None]]:
         raise PdtoolsError(f"{text!r} is no x of the task {task.name}: {error}") from None
     layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=loaded.model.objective)
     answer = task.output_length(len(symbols))
-    pairs = Pairs(
+    pairs = StringPairs(
         x=np.array([x]),
         y=np.zeros((1, answer), dtype=np.int64),  # a placeholder for the model's answer
         counted=np.array([answer]),

@@ -24,9 +24,9 @@ from pdtools.evaluation.parsing.evalb import harmonic_mean, percent
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.trees import Graph, unescape
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree
-from pdtools.trees.forms.base import Block, Counts, graph_of
+from pdtools.trees.forms.base import Counts, TreeText, graph_of
 from pdtools.trees.forms.conllu import read_sentence
-from pdtools.trees.forms.dependencies import bottom_up
+from pdtools.trees.projection import bottom_up
 
 ROOT, NOWHERE = -1, -2
 """Instead of the place of a head: the root; no head, or one that is not aligned."""
@@ -139,7 +139,7 @@ def read_words(file: str | Path, form: str, *, is_gold: bool) -> Words:
     return found
 
 
-def _add_conllu(found: Words, block: Block, is_gold: bool) -> None:
+def _add_conllu(found: Words, block: TreeText, is_gold: bool) -> None:
     sentence = read_sentence(block, heads_needed=is_gold)
     if n := len(sentence.words):
         if is_gold:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.chunks import InChunks
-from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
+from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.jobs import cut
 
@@ -395,7 +395,7 @@ def check_shards(shards: ShardFolder, loaded: LoadedModel, *, layouts: bool = Tr
 
 
 def _score(
-    loaded: LoadedModel, rows: Sequence[Row], *, search: SearchOptions, particles: Particles | None
+    loaded: LoadedModel, rows: Sequence[RowToScore], *, search: SearchOptions, particles: Particles | None
 ) -> list[RowScore]:
     """The scores of each row."""
     from pdtools.search.model import Model
@@ -411,7 +411,7 @@ def _score(
 
 
 def _possible(
-    block: Iterable[tuple[Row, _Record]],
+    block: Iterable[tuple[RowToScore, _Record]],
     shards: ShardFolder,
     loaded: LoadedModel,
     rejects: Rejects,
@@ -435,7 +435,7 @@ def _possible(
     return items
 
 
-def _item(row: Row, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
+def _item(row: RowToScore, logprobs: RowScore, loaded: LoadedModel) -> SentenceLogprobs:
     unk_id = loaded.tokenizer.unk_id
     windows = loaded.model.layout == "window"  # there a ROOT marks the end of its sentence
     end_id = loaded.model.root_id if windows else loaded.model.eos_id

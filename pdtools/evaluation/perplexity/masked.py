@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.chunks import InChunks
 from pdtools.evaluation.perplexity.evaluate import ROWS_PER_CHUNK, check_shards
-from pdtools.evaluation.perplexity.shard_rows import Row, score_blocks
+from pdtools.evaluation.perplexity.shard_rows import RowToScore, score_blocks
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def evaluate_masked_perplexity(
 
 
 def _score(
-    loaded: LoadedModel, rows: Sequence[Row], *, hidden: HiddenTokens, max_batch: int | None
+    loaded: LoadedModel, rows: Sequence[RowToScore], *, hidden: HiddenTokens, max_batch: int | None
 ) -> list[tuple[int, float]]:
     """The number of each row's hidden tokens, and the sum of their log-probabilities."""
     import torch
@@ -146,7 +146,7 @@ def _score(
     return found
 
 
-def _record_batch(block: Sequence[tuple[Row, tuple[int, float]]], schema: pa.Schema) -> pa.RecordBatch:
+def _record_batch(block: Sequence[tuple[RowToScore, tuple[int, float]]], schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
 
     columns = zip(*((row.id, hidden, logprob) for row, (hidden, logprob) in block), strict=True)

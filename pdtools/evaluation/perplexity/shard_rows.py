@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.results import Progress
+from pdtools.files.typed_values import as_type
 from pdtools.jobs import cut
 from pdtools.jobs.records import JsonWork
-from pdtools.typed_values import as_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Row:
+class RowToScore:
     """A row of shards.
 
     Attributes:
@@ -44,22 +44,22 @@ class Row:
     text: str
 
 
-ScoreRows = Callable[["LoadedModel", Sequence[Row]], list[Any]]
+ScoreRows = Callable[["LoadedModel", Sequence[RowToScore]], list[Any]]
 """Scores rows with a model, longest first: a JSON-ready value for each. To be pickled to workers."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowWork(JsonWork[Sequence[Row], list[Any]]):
+class RowWork(JsonWork[Sequence[RowToScore], list[Any]]):
     """Scores the rows of a chunk (:class:`pdtools.jobs.Work`)."""
 
     model: ModelSettings | LoadedModel
     score: ScoreRows
     kind: Any  # the type of a row's score
 
-    def __call__(self, chunk: Sequence[Row]) -> list[Any]:
+    def __call__(self, chunk: Sequence[RowToScore]) -> list[Any]:
         return self.score(checkpoint_of(self.model), chunk)
 
-    def content(self, chunk: Sequence[Row]) -> bytes:
+    def content(self, chunk: Sequence[RowToScore]) -> bytes:
         parts = []
         for row in chunk:
             parts.append(f"{row.number} {len(row.tokens)} ".encode())
@@ -83,7 +83,7 @@ def score_blocks(
     in_chunks: InChunks | None,
     rejects: Rejects,
     progress: Progress,
-) -> Iterator[list[tuple[Row, Any]]]:
+) -> Iterator[list[tuple[RowToScore, Any]]]:
     """Score the rows of shards that are not too long for a model.
 
     Rows of a block (:meth:`pdtools.shards.ShardFolder.blocks`) are sorted by length and cut into chunks: the
@@ -137,7 +137,7 @@ def _cut(
     problem: Callable[[NDArray[np.int32]], str | None] | None,
     rows_per_chunk: int,
     rejects: Rejects,
-) -> Iterator[list[Row]]:
+) -> Iterator[list[RowToScore]]:
     # ROOT, and a sentence's end, are no tokens of the text; a block ends anywhere.
     besides = 1 if shards.layout == "block" else 2
     first = 0
@@ -157,7 +157,7 @@ def _cut(
             else:
                 derivation = model.derivation_of(block, i)
                 text = block.text(i)
-                rows.append(Row(first + i, row_id, block.tokens(i), derivation, block.word(i), text))
+                rows.append(RowToScore(first + i, row_id, block.tokens(i), derivation, block.word(i), text))
         rows.sort(key=lambda row: -len(row.tokens))
         yield from cut(rows, rows_per_chunk)
         first += len(block)

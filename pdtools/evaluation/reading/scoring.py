@@ -12,10 +12,10 @@ import numpy as np
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.reading.alignment import WordValues, align
-from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, Text
+from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, TimedText
 from pdtools.evaluation.results import Progress, no_progress
-from pdtools.hub import name_of_snapshot
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
+from pdtools.provenance.hub import name_of_snapshot
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
@@ -132,7 +132,7 @@ def _plain(name: str) -> str:
 
 
 def score_words(
-    texts: Sequence[Text],
+    texts: Sequence[TimedText],
     models: Sequence[NamedModel],
     *,
     spaces: bool = False,
@@ -226,7 +226,7 @@ def _chunks(
             yield Chunk(sentences, number, places)
 
 
-def _parts(text: Text, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
+def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
     """The parts scored together, as the model reads them, with the place of their first character."""
     written = text.written
     first = np.flatnonzero(np.diff(text.sentences, prepend=-1))

@@ -75,7 +75,7 @@ _ABBREVIATION = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TimedText:
     """The text of an item, as its subjects read it.
 
     Attributes:
@@ -116,7 +116,7 @@ class ReadingTimes:
         notes: doubtful readings of the table, each a line for people.
     """
 
-    texts: tuple[Text, ...]
+    texts: tuple[TimedText, ...]
     word: NDArray[np.int64]
     subject: NDArray[np.int64]
     time: NDArray[np.float64]
@@ -406,9 +406,9 @@ class _Words:
             hint = "an item has one text: --column item=A+B takes two columns together"
             raise InputError(reason, file=file, line=line, hint=hint)
 
-    def texts(self, file: str) -> tuple[tuple[Text, ...], dict[tuple[str, int], int]]:
+    def texts(self, file: str) -> tuple[tuple[TimedText, ...], dict[tuple[str, int], int]]:
         """All texts, and the index of each word of an item in all texts together."""
-        texts: list[Text] = []
+        texts: list[TimedText] = []
         places: dict[tuple[str, int], int] = {}
         for item, words in self._items.items():
             numbers = sorted(words)
@@ -419,7 +419,9 @@ class _Words:
             places |= {(item, number): len(places) + i for i, number in enumerate(numbers)}
             shown = [words[number] for number in numbers]
             group = self._groups[item]
-            texts.append(Text(item, numbers[0], tuple(word for word, _ in shown), _sentences(shown), group))
+            texts.append(
+                TimedText(item, numbers[0], tuple(word for word, _ in shown), _sentences(shown), group)
+            )
         return tuple(texts), places
 
 

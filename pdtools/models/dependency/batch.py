@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch, collate, empty_batch
-from pdtools.models.dependency.scorer import VALUES, Pairs
+from pdtools.models.dependency.scorer import VALUES, ArcPairs
 from pdtools.trees.graph_features import graph_features
 from pdtools.trees.graphs import Graph
 
@@ -87,12 +87,12 @@ class ArcBatch(Batch):
         """Nodes that are words of a row: bool (B, M)."""
         return self.first > 0
 
-    def pairs(self) -> tuple[Tensor, Pairs]:
+    def pairs(self) -> tuple[Tensor, ArcPairs]:
         """The sentence of each word, int64 (G,), and all words with all older nodes, the root among them."""
         of_word, number = torch.nonzero(self.is_word, as_tuple=True)  # (G,) each
         node = torch.arange(self.first.shape[1], device=self.first.device)
         of, older = torch.nonzero(node < number[:, None], as_tuple=True)  # (P,) each
-        return of_word, Pairs(number, of, of_word[of], older)
+        return of_word, ArcPairs(number, of, of_word[of], older)
 
     def at_tokens(self) -> tuple[Tensor, Tensor]:
         """The features as tokens see them: (B, 3, N, N), and the rows of their tables that these are of.

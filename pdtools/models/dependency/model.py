@@ -20,8 +20,8 @@ from pdtools.models.dependency.score_terms import GraphScores
 from pdtools.models.dependency.scorer import (
     COUNTS,
     VALUES,
-    Pairs,
-    Scorer,
+    ArcPairs,
+    GiltScorer,
     Scores,
     arc_loss,
     best_candidates,
@@ -51,7 +51,7 @@ class _Scored(NamedTuple):
     """
 
     row: Tensor
-    pairs: Pairs
+    pairs: ArcPairs
     scores: Scores
     counts: Tensor
 
@@ -79,7 +79,7 @@ class GiltLM(TransformerLM):
             for block in cast(list[Block], list(self.blocks)):
                 positions, graph = block.attention.terms
                 cast(GraphScores, graph).share_bias(cast(RelativePositions, positions))
-        self.scorer = Scorer(config.d_model, config.width, config.feature_width)
+        self.scorer = GiltScorer(config.d_model, config.width, config.feature_width)
         if config.initialization == "depth-scaled":
             for module in self.scorer.modules():
                 if isinstance(module, nn.Linear):
@@ -250,7 +250,7 @@ class GiltLM(TransformerLM):
         networks = self.scorer.networks(z)  # (R, 4w)
         number = state.graphs.words + 1  # (R,)
         row, node = torch.nonzero(torch.arange(nodes, device=z.device) < number[:, None], as_tuple=True)
-        pairs = Pairs(number, row, row, node)
+        pairs = ArcPairs(number, row, row, node)
         features = state.graphs.features().clamp(max=VALUES - 1)[row, :, node].long()  # (P, 3)
         found = self.scorer(networks, state.networks[row, node], pairs, features)
         counts = count_logprobs(found.counts.double(), number, masked=self._masked)

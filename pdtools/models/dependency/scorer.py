@@ -20,7 +20,7 @@ COUNTS = 30
 VALUES = 151
 
 
-class Pairs(NamedTuple):
+class ArcPairs(NamedTuple):
     """Words with all their older nodes.
 
     Attributes:
@@ -74,7 +74,7 @@ class Role(nn.Module):
         return torch.cat([self.distance(sinusoids), (embeddings @ by_feature).flatten(0, 1)])
 
 
-class Scorer(nn.Module):
+class GiltScorer(nn.Module):
     """The scorer: head and dependent networks, whose products are weighed.
 
     Args:
@@ -104,7 +104,7 @@ class Scorer(nn.Module):
         """The first networks of words (…, 3D), as heads and then as dependents: (…, 4w)."""
         return torch.cat([self.head.word(z), self.dependent.word(z)], -1)
 
-    def forward(self, words: Tensor, old: Tensor, pairs: Pairs, features: Tensor) -> Scores:
+    def forward(self, words: Tensor, old: Tensor, pairs: ArcPairs, features: Tensor) -> Scores:
         """Score the arcs between words and older nodes.
 
         Args:
@@ -208,7 +208,7 @@ def log_polynomials(scores: Tensor) -> Tensor:
     return torch.stack(found, -2)
 
 
-def candidate_scores(scores: Scores, pairs: Pairs, nodes: int) -> Tensor:
+def candidate_scores(scores: Scores, pairs: ArcPairs, nodes: int) -> Tensor:
     """Scores of words' candidates in canonical order, heads 0 to M - 1, then dependents: (G, 2M).
 
     Nodes that are no candidates, such as the root as a dependent, have -inf.
@@ -258,7 +258,7 @@ def best_sets(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
     return F.pad(sums, (0, 0, 0, COUNTS - sizes), value=-torch.inf), chosen
 
 
-def arc_loss(scores: Scores, pairs: Pairs, adjacency: Tensor) -> Tensor:
+def arc_loss(scores: Scores, pairs: ArcPairs, adjacency: Tensor) -> Tensor:
     """Binary cross-entropy of all pairs, including words with themselves: the sum, nats.
 
     Args:

@@ -11,13 +11,13 @@ from typing import Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, write_json
 from pdtools.files.inputs import sha256_file
-from pdtools.hub import name_of_snapshot, snapshot
-from pdtools.model_names import check_no_hub_name
 from pdtools.models.checkpoint import check_shapes, write_checkpoint
 from pdtools.models.export import TRAINING_FILE
 from pdtools.models.formats import released_pushdown
 from pdtools.models.formats.base import Format, Imported
 from pdtools.models.registry import empty_model, make_config
+from pdtools.provenance.hub import name_of_snapshot, snapshot
+from pdtools.provenance.model_names import check_no_hub_name
 
 FORMATS: dict[str, Format] = {form.name: form for form in (released_pushdown.FORMAT,)}
 

@@ -15,7 +15,7 @@ from pdtools.models.grammar.allowed import Allowed, Prefix, allowed_transitions
 from pdtools.models.grammar.batch import ActionBatch, TransitionBatch
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
-from pdtools.models.grammar.state import ActionState, Step
+from pdtools.models.grammar.state import ActionState, ActionStep
 from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
 from pdtools.models.grammar.transition_state import TransitionState
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
@@ -77,9 +77,9 @@ class DependencyGrammarLM(GrammarLM):
 
     # --- input --------------------------------------------------------------------------------
 
-    def _embedded(self, read: ActionBatch | Step) -> Tensor:
+    def _embedded(self, read: ActionBatch | ActionStep) -> Tensor:
         """See :meth:`GrammarLM._embedded`; an arc's includes the embedding of the head's last token."""
-        assert isinstance(read, TransitionBatch | Step)
+        assert isinstance(read, TransitionBatch | ActionStep)
         head = read.head
         assert head is not None
         of_head = self.embedding(head.clamp(min=0)).masked_fill((head < 0)[..., None], 0)
@@ -90,7 +90,7 @@ class DependencyGrammarLM(GrammarLM):
         mirrored = is_compose & (batch.tokens == self.actions.left)
         return visible_keys(batch.pop, is_compose, batch.depth, mirrored)
 
-    def _pushed(self, state: ActionState, actions: Tensor) -> Step:
+    def _pushed(self, state: ActionState, actions: Tensor) -> ActionStep:
         """See :meth:`GrammarLM._pushed`."""
         return cast(TransitionState, state).push_transition(actions, self.actions, self.continuing)
 

@@ -19,7 +19,7 @@ from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
-from pdtools.models.grammar.state import ActionState, Step
+from pdtools.models.grammar.state import ActionState, ActionStep
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU, TransformerLM
@@ -128,9 +128,9 @@ class GrammarLM(TransformerLM):
             x = block(x, inputs)
         return self._final(x)
 
-    def _embedded(self, read: ActionBatch | Step) -> Tensor:
+    def _embedded(self, read: ActionBatch | ActionStep) -> Tensor:
         """Embeddings of the input: (B, N, D), or of a step (M, D)."""
-        return self.embedding(read.actions if isinstance(read, Step) else read.tokens)
+        return self.embedding(read.actions if isinstance(read, ActionStep) else read.tokens)
 
     def _visible(self, batch: ActionBatch, is_compose: Tensor) -> Visible:
         """The visible part of the stack at each position."""
@@ -227,7 +227,7 @@ class GrammarLM(TransformerLM):
             x = block(x, inputs, cast(Any, cache))
         state.take(self._final(x)[:, 0])
 
-    def _pushed(self, state: ActionState, actions: Tensor) -> Step:
+    def _pushed(self, state: ActionState, actions: Tensor) -> ActionStep:
         """Note the next action of every prefix, int64 (R,), and return the positions to be read."""
         n_heads = self.config.heads if isinstance(self.config, PlmMaskConfig) else None
         return state.push(actions, self.actions, n_heads)

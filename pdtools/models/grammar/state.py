@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Step(NamedTuple):
+class ActionStep(NamedTuple):
     """M positions that are read at once.
 
     Every prefix has one; then come second ones for closing prefixes, if doubled.
@@ -216,7 +216,7 @@ class ActionState(DecoderState):
             values[: len(kept)] = values[kept]
         self.memory.used = len(kept)
 
-    def push(self, actions: Tensor, ids: ActionIds, masked_heads: int | None) -> Step:
+    def push(self, actions: Tensor, ids: ActionIds, masked_heads: int | None) -> ActionStep:
         """Note the next action of every prefix, and return the positions to be read.
 
         Args:
@@ -285,7 +285,7 @@ class ActionState(DecoderState):
                 positions = torch.cat([positions, positions[second] + 1])
         self.memory.take(len(actions))
         entries = slice(begin, begin + len(actions))
-        return Step(
+        return ActionStep(
             actions=actions,
             positions=positions,
             visible=visible[:, :, None],

@@ -17,7 +17,7 @@ from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
 from pdtools.trees import UNKNOWN_LABEL, Graph, Tree, constituents_of_words
 from pdtools.trees.arc_rows import ArcIds
 from pdtools.trees.arc_standard import ArcActions, actions_of, dependency_text, heads_of
-from pdtools.trees.forms.dependencies import bottom_up, spans
+from pdtools.trees.projection import bottom_up, spans
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.grammar.state import ActionState, Step, StepCache, aligned, stacked
+from pdtools.models.grammar.state import ActionState, ActionStep, StepCache, aligned, stacked
 from pdtools.models.transformer.score_terms import depth_differences
 from pdtools.trees.arc_rows import ArcIds
 
@@ -34,7 +34,7 @@ class TransitionState(ActionState):
         """See :meth:`ActionState.empty`."""
         return super().empty(rows, max_open=max_open + 1, **model)
 
-    def push_transition(self, actions: Tensor, ids: ArcIds, continuing: Tensor) -> Step:
+    def push_transition(self, actions: Tensor, ids: ArcIds, continuing: Tensor) -> ActionStep:
         """Note the next action of every prefix, as :meth:`ActionState.push`; return the positions to read.
 
         Args:
@@ -85,7 +85,7 @@ class TransitionState(ActionState):
             positions = torch.cat([positions, positions[again] + 1])
         new = slice(self.memory.used, self.memory.used + len(actions))
         self.memory.take(len(actions))
-        return Step(
+        return ActionStep(
             actions=actions,
             positions=positions,
             visible=visible[:, None, None],

@@ -54,7 +54,7 @@ class Terms(NamedTuple):
         return {name: term for name, term in self._asdict().items() if term is not None}
 
 
-class Form(NamedTuple):
+class TermForm(NamedTuple):
     """The form of a tensor, on which kernels in C rely.
 
     Attributes:
@@ -70,20 +70,20 @@ class Form(NamedTuple):
 
 
 FORMS = {
-    "content_bias": Form("H1D", learned=True),
-    "position_bias": Form("H1D", learned=True),
-    "distance": Form("HND", learned=True),
-    "table": Form(None, learned=True),
-    "tape": Form("BNN", torch.uint8),
-    "slopes": Form("H", learned=True),
-    "open": Form("BNN", torch.int16),
-    "fixed": Form("HNN"),
-    "innermost": Form("BN", torch.int32),
-    "seen": Form("BNN", torch.bool),
-    "alibi": Form("H"),
-    "apart": Form("BNN", torch.int16),
-    "graph_table": Form(None, learned=True),
-    "graph": Form("B3NN", torch.uint8),
+    "content_bias": TermForm("H1D", learned=True),
+    "position_bias": TermForm("H1D", learned=True),
+    "distance": TermForm("HND", learned=True),
+    "table": TermForm(None, learned=True),
+    "tape": TermForm("BNN", torch.uint8),
+    "slopes": TermForm("H", learned=True),
+    "open": TermForm("BNN", torch.int16),
+    "fixed": TermForm("HNN"),
+    "innermost": TermForm("BN", torch.int32),
+    "seen": TermForm("BNN", torch.bool),
+    "alibi": TermForm("H"),
+    "apart": TermForm("BNN", torch.int16),
+    "graph_table": TermForm(None, learned=True),
+    "graph": TermForm("B3NN", torch.uint8),
 }
 
 

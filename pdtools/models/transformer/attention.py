@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pdtools.models.kernels.dropout import Dropout
-from pdtools.models.transformer.backends import IN_CACHE, Work, attend
+from pdtools.models.transformer.backends import IN_CACHE, AttentionWork, attend
 from pdtools.models.transformer.cache import Cache
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm
 
@@ -80,7 +80,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Attend from queries of the newest tokens (R, H, 1, d_head) to all so far: (R, H, 1, d_head)."""
         keys = q.expand(-1, -1, cache.entries.shape[1], -1)  # terms look at its shape alone
-        step = Work(q, keys, keys, terms, key_map, inputs, dropout, cache)
+        step = AttentionWork(q, keys, keys, terms, key_map, inputs, dropout, cache)
         if IN_CACHE.takes(step):
             return IN_CACHE.attend(step)
         blocks = []

@@ -32,7 +32,7 @@ NATIVE_LENGTH = 128
 
 
 @dataclass(eq=False)
-class Work:
+class AttentionWork:
     """One computation of attention: its inputs and conditions.
 
     Attributes:
@@ -76,8 +76,8 @@ class Backend(NamedTuple):
     """One way to compute attention: a test whether it takes the work, and a function to (B, H, Q, d)."""
 
     name: str
-    takes: Callable[[Work], bool]
-    attend: Callable[[Work], Tensor]
+    takes: Callable[[AttentionWork], bool]
+    attend: Callable[[AttentionWork], Tensor]
 
 
 def attend(
@@ -89,12 +89,12 @@ def attend(
     inputs: ScoreInputs,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Attention with score terms, by the first backend that takes it: see :class:`Work`; (B, H, Q, d)."""
-    work = Work(q, k, v, terms, key_map, inputs, dropout)
+    """Attention with score terms, (B, H, Q, d), by the first backend that takes :class:`AttentionWork`."""
+    work = AttentionWork(q, k, v, terms, key_map, inputs, dropout)
     return backend_of(work).attend(work)
 
 
-def backend_of(work: Work) -> Backend:
+def backend_of(work: AttentionWork) -> Backend:
     """Return the first backend that takes the work."""
     return next(backend for backend in BACKENDS if backend.takes(work))
 
@@ -102,7 +102,7 @@ def backend_of(work: Work) -> Backend:
 # --- a step from the cache, in C --------------------------------------------------------------
 
 
-def _takes_step(work: Work) -> bool:
+def _takes_step(work: AttentionWork) -> bool:
     return (
         work.cache is not None
         and not work.dropout
@@ -112,7 +112,7 @@ def _takes_step(work: Work) -> bool:
     )
 
 
-def _attend_to_entries(work: Work) -> Tensor:
+def _attend_to_entries(work: AttentionWork) -> Tensor:
     cache = cast(Cache, work.cache)
     return decoding.attend_to_entries(work.q[:, :, 0], cache.values, cache.entries, work.given)[:, :, None]
 
@@ -120,18 +120,18 @@ def _attend_to_entries(work: Work) -> Tensor:
 # --- keys on the stack: Transformer Grammars --------------------------------------------------
 
 
-def _learned_of_depths(work: Work) -> tuple[Tensor, Tensor, Tensor]:
+def _learned_of_depths(work: AttentionWork) -> tuple[Tensor, Tensor, Tensor]:
     (term,) = cast(Sequence[DepthPositions], work.terms)
     return term.vectors(work.k.shape[2]), term.content_bias, term.position_bias
 
 
-def _attend_on_stack(work: Work) -> Tensor:
+def _attend_on_stack(work: AttentionWork) -> Tensor:
     assert work.inputs.on_stack is not None
     learned = _learned_of_depths(work)
     return grammar_attention(work.q, work.k, work.v, work.inputs.on_stack, *learned, work.dropout)
 
 
-def _attend_by_depth(work: Work) -> Tensor:
+def _attend_by_depth(work: AttentionWork) -> Tensor:
     inputs = work.inputs
     assert inputs.depth_difference is not None
     assert inputs.visible is not None
@@ -142,7 +142,7 @@ def _attend_by_depth(work: Work) -> Tensor:
 # --- whole rows on CPUs: in C, in blocks by torch ---------------------------------------------
 
 
-def _is_for_cpu(work: Work) -> bool:
+def _is_for_cpu(work: AttentionWork) -> bool:
     is_narrow = torch.is_autocast_enabled("cpu")
     return (
         work.q.device.type == "cpu"
@@ -151,12 +151,12 @@ def _is_for_cpu(work: Work) -> bool:
     )
 
 
-def _is_bare(work: Work) -> bool:
+def _is_bare(work: AttentionWork) -> bool:
     """Return whether nothing is added, dropped or masked but causally: torch has kernels for that."""
     return not work.terms and not work.dropout and work.inputs.innermost is None
 
 
-def _takes_in_c(work: Work) -> bool:
+def _takes_in_c(work: AttentionWork) -> bool:
     if _is_bare(work) and (work.q.shape[2] < NATIVE_LENGTH or torch.is_autocast_enabled("cpu")):
         return False
     return (
@@ -166,15 +166,15 @@ def _takes_in_c(work: Work) -> bool:
     )
 
 
-def _attend_in_c(work: Work) -> Tensor:
+def _attend_in_c(work: AttentionWork) -> Tensor:
     return block_attention.attention_in_c(work.q, work.k, work.v, work.given, work.dropout)
 
 
-def _takes_in_blocks(work: Work) -> bool:
+def _takes_in_blocks(work: AttentionWork) -> bool:
     return not _is_bare(work) and _is_for_cpu(work) and work.is_made_of(block_attention.TAKES)
 
 
-def _attend_in_blocks(work: Work) -> Tensor:
+def _attend_in_blocks(work: AttentionWork) -> Tensor:
     # Torch keeps the weights of such attention too; depths alone are held to the memory of fused attention.
     has_more = any(name not in ("table", "tape") for term in work.terms for name in term.form)
     keeps = (has_more or work.dropout > 0) and work.k.shape[2] <= KEPT_LENGTH
@@ -184,7 +184,7 @@ def _attend_in_blocks(work: Work) -> Tensor:
 # --- whole rows on CUDA, by Triton ------------------------------------------------------------
 
 
-def _takes_in_triton(work: Work) -> bool:
+def _takes_in_triton(work: AttentionWork) -> bool:
     return (
         work.q.device.type == "cuda"
         and work.q.dtype != torch.float64
@@ -197,13 +197,13 @@ def _takes_in_triton(work: Work) -> bool:
     )
 
 
-def works_in_triton(work: Work) -> bool:
+def works_in_triton(work: AttentionWork) -> bool:
     """Return whether the kernels for CUDA work on this machine."""
     has_distances = any("distance" in term.form for term in work.terms)
     return fused_works.kernels_work(work.q.device, work.q.dtype, work.q.shape[3], has_distances)
 
 
-def _attend_in_triton(work: Work) -> Tensor:
+def _attend_in_triton(work: AttentionWork) -> Tensor:
     from pdtools.models.kernels.fused_attention import fused_attention
 
     q, given = work.q, work.given
@@ -220,7 +220,7 @@ def _attend_in_triton(work: Work) -> Tensor:
 # --- everything, by torch ---------------------------------------------------------------------
 
 
-def _attend_by_torch(work: Work) -> Tensor:
+def _attend_by_torch(work: AttentionWork) -> Tensor:
     is_causal = work.inputs.is_causal and work.inputs.innermost is None and not work.terms
     bias = None if is_causal else _bias(work)
     return F.scaled_dot_product_attention(
@@ -228,7 +228,7 @@ def _attend_by_torch(work: Work) -> Tensor:
     )
 
 
-def _bias(work: Work) -> Tensor | None:
+def _bias(work: AttentionWork) -> Tensor | None:
     """All terms, scaled and masked: (B, H, Q, K); without terms the visible keys, bool; None: all."""
     q = work.q
     seen = work.inputs.seen(q.shape[1])

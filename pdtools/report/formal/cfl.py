@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.results import Results
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import Cell, print_table
 
 _LENGTHS_TOGETHER = 10
@@ -43,7 +43,7 @@ def draw_by_length(path: str | Path, scores: Mapping[str, Mapping[str, Any]]) ->
     for label, each in scores.items():
         by_length = each["by_length"]
         lines.append(
-            Line(
+            Curve(
                 label=label,
                 x=[int(length) for length in by_length],
                 y=[values["difference"] for values in by_length.values()],

@@ -7,7 +7,7 @@ from typing import Any
 
 from pdtools.evaluation.results import Results, mean
 from pdtools.report.evaluations import percent
-from pdtools.report.plots import Line, draw_lines
+from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import Cell, print_table
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
@@ -43,7 +43,7 @@ def print_transduction(results: Results) -> None:
 def draw_by_length(path: str | Path, results: Results) -> None:
     """Draw the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
     by_length = results.scores["by_length"]
-    line = Line(
+    line = Curve(
         label=f"{results.settings['formal_task']}, {results.settings['objective']}",
         x=[int(length) for length in by_length],
         y=[100 * each["accuracy"] for each in by_length.values()],

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 Spec = dict[str, Any]
 

@@ -14,7 +14,7 @@ from pdtools.evaluation.comparison.overview import is_collection
 from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.record import OBJECT, STRING, STRINGS
 from pdtools.evaluation.results import RESULTS, check_values, read_results
-from pdtools.hub import name_of_snapshot
+from pdtools.provenance.hub import name_of_snapshot
 from pdtools.report.tables import listed
 
 if TYPE_CHECKING:

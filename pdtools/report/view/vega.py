@@ -19,7 +19,7 @@ from typing import Any
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
 from pdtools.files.kept import digest, keep, kept_file
-from pdtools.visible import visible
+from pdtools.report.visible import visible
 
 _CHILD = """
 import sys

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pdtools.devices import torch_dtype, widest_float
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import check_no_pointers, read_json
+from pdtools.jobs.devices import torch_dtype, widest_float
 from pdtools.search import encoding
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
 from pdtools.search.encoding import score_windows

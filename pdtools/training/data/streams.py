@@ -15,7 +15,7 @@ from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel
 from pdtools.shards import ShardSet
 from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.sentences import ShardInput
+from pdtools.training.data.shard_input import ShardInput
 from pdtools.training.distributed import ALONE, Ranks
 from pdtools.training.recipe import TrainConfig
 

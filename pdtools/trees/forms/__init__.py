@@ -1,6 +1,6 @@
 """Treebank formats, each in a file of its own, behind one small interface."""
 
-from pdtools.trees.forms.base import Block, ExcludedByRule, Form, ReadOptions, ReadTree, read_block
+from pdtools.trees.forms.base import ExcludedByRule, Form, ReadOptions, ReadTree, TreeText, read_block
 from pdtools.trees.forms.registry import (
     BRACKETED,
     FORMS,
@@ -15,11 +15,11 @@ from pdtools.trees.forms.registry import (
 __all__ = [
     "BRACKETED",
     "FORMS",
-    "Block",
     "ExcludedByRule",
     "Form",
     "ReadOptions",
     "ReadTree",
+    "TreeText",
     "form_of",
     "forms_of",
     "may_be_brackets",

@@ -54,7 +54,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class TreeText:
     """The text of a sentence, with its place in a file.
 
     Attributes:
@@ -98,7 +98,7 @@ class ExcludedByRule:
     reason: str
 
 
-Read = Callable[[Block, ReadOptions, Counts], Sequence[ReadTree | ExcludedByRule]]
+Read = Callable[[TreeText, ReadOptions, Counts], Sequence[ReadTree | ExcludedByRule]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,22 +119,22 @@ class Form:
     title: str
     suffixes: tuple[str, ...]
     looks_like: Callable[[str], bool]
-    cut: Callable[[str], Iterator[Block]]
+    cut: Callable[[str], Iterator[TreeText]]
     read: Read
     option: str | None = None
 
-    def blocks(self, file: str) -> Iterator[Block]:
+    def blocks(self, file: str) -> Iterator[TreeText]:
         """The blocks of a file; if there are none, one block with a fault."""
         empty = True
         for block in self.cut(file):
             empty = False
             yield block
         if empty:
-            yield Block(file, 1, "", f"no sentences of {self.title} in this file")
+            yield TreeText(file, 1, "", f"no sentences of {self.title} in this file")
 
 
 def read_block(
-    form: Form, block: Block, options: ReadOptions, counts: Counts
+    form: Form, block: TreeText, options: ReadOptions, counts: Counts
 ) -> list[ReadTree | ExcludedInput | ExcludedByRule]:
     """The trees of a block, or the reason why there are none."""
     reason, line = block.fault, block.fault_line
@@ -204,7 +204,9 @@ def lines_of(file: str) -> Iterator[tuple[int, bytes]]:
     yield from lines
 
 
-def make_block(file: str, line: int, parts: list[bytes], fault: str | None = None, note: str = "") -> Block:
+def make_block(
+    file: str, line: int, parts: list[bytes], fault: str | None = None, note: str = ""
+) -> TreeText:
     """Make a block of lines; it has a fault if they cannot be decoded."""
     data = b"".join(parts)
     try:
@@ -213,7 +215,7 @@ def make_block(file: str, line: int, parts: list[bytes], fault: str | None = Non
     except InputError as error:
         text, fault_line = data.decode("utf-8", errors="replace"), error.line
         fault = fault or error.fault
-    return Block(file, line, text.replace("\r\n", "\n").rstrip("\n"), fault, fault_line, note)
+    return TreeText(file, line, text.replace("\r\n", "\n").rstrip("\n"), fault, fault_line, note)
 
 
 class Gathering:
@@ -236,7 +238,7 @@ class Gathering:
         if self.size <= MAX_TREE_CHARS:
             self.parts.append(part)
 
-    def block(self, fault: str | None = None, note: str = "") -> Block:
+    def block(self, fault: str | None = None, note: str = "") -> TreeText:
         """Make a block of the lines, and begin anew."""
         if self.size > MAX_TREE_CHARS:
             fault = TOO_LONG

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Gathering, lines_of, make_block
+from pdtools.trees.forms.base import Gathering, TreeText, lines_of, make_block
 from pdtools.trees.lines import MAX_TREE_CHARS
 
 UNBALANCED = "unbalanced brackets: not closed"
@@ -19,7 +19,7 @@ TOKEN = re.compile(r"\(\s*([^\s()]+)\s+([^\s()]+)\s*\)|(\()\s*([^\s()]*)|(\))|([
 _Lines = list[tuple[int, bytes]]
 
 
-def cut_brackets(file: str) -> Iterator[Block]:
+def cut_brackets(file: str) -> Iterator[TreeText]:
     """Cut a file after each line at which brackets balance.
 
     A tree that does not close ends where a tree begins at the margin after a blank line, at the limit on a
@@ -61,7 +61,7 @@ def _depth(line: bytes) -> int:
     return line.count(b"(") - line.count(b")")
 
 
-def _unclosed(open_block: Gathering, held: _Lines, nests: bool) -> Iterator[Block]:
+def _unclosed(open_block: Gathering, held: _Lines, nests: bool) -> Iterator[TreeText]:
     """Cut a tree that does not close as one block, or into the trees that begin at the margin in it."""
     trees: list[_Lines] = []
     for number, line in held:

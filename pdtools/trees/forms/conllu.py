@@ -14,19 +14,20 @@ import numpy as np
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
-    Block,
     Counts,
     ExcludedByRule,
     Form,
     Gathering,
     ReadOptions,
     ReadTree,
+    TreeText,
     graph_of,
     leaf,
     lines_of,
 )
-from pdtools.trees.forms.dependencies import constituents, depths
+from pdtools.trees.forms.dependencies import constituents
 from pdtools.trees.graphs import Graph
+from pdtools.trees.projection import depths
 from pdtools.trees.transforms import TRACE_TAGS
 from pdtools.trees.tree import unescape
 
@@ -49,7 +50,7 @@ def _looks_like(text: str) -> bool:
     return False
 
 
-def cut_at_blank_lines(file: str) -> Iterator[Block]:
+def cut_at_blank_lines(file: str) -> Iterator[TreeText]:
     """The blocks of a file in which sentences end at blank lines."""
     open_block = Gathering(file)
     for number, line in lines_of(file):
@@ -61,7 +62,7 @@ def cut_at_blank_lines(file: str) -> Iterator[Block]:
         yield open_block.block()
 
 
-def _cut(file: str) -> Iterator[Block]:
+def _cut(file: str) -> Iterator[TreeText]:
     """The blocks of a file; the note of each is the names of its columns, if the file gives them."""
     names = ""
     for block in cut_at_blank_lines(file):
@@ -82,7 +83,7 @@ def _places(names: str, heads_needed: bool) -> tuple[int, ...]:
 
 
 @dataclass(slots=True)
-class Sentence:
+class ConlluSentence:
     """The lines of a sentence, n syntactic words.
 
     Attributes:
@@ -108,7 +109,7 @@ class Sentence:
     n_of_empty: int = 0
 
 
-def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
+def read_sentence(block: TreeText, *, heads_needed: bool = True) -> ConlluSentence:
     """The sentence of a block; it has no words if there are comments alone.
 
     Args:
@@ -118,7 +119,7 @@ def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
     Raises:
         InputError: if it is bad, with a line of the block. Heads may form no tree.
     """
-    found = Sentence()
+    found = ConlluSentence()
     words = found.words
     n_columns, id_, form, upos, head, deps, misc = _places(block.note or _COLUMNS, heads_needed)
     for number, line in enumerate(block.text.split("\n"), 1):
@@ -169,7 +170,7 @@ def read_sentence(block: Block, *, heads_needed: bool = True) -> Sentence:
     return found
 
 
-def _add_enhanced(found: Sentence, column: str, line: int) -> None:
+def _add_enhanced(found: ConlluSentence, column: str, line: int) -> None:
     """The enhanced arcs to the last word so far, such as ``2:nsubj|5.1:conj``; each head once."""
     heads = dict.fromkeys(arc.partition(":")[0] for arc in column.split("|"))
     for head in heads:
@@ -182,7 +183,7 @@ def _add_enhanced(found: Sentence, column: str, line: int) -> None:
             found.enhanced.append((int(head), len(found.words)))
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     found = read_sentence(block, heads_needed=not options.enhanced)
     words, tags, ranges, glued = found.words, found.tags, found.ranges, found.glued
     if not words:

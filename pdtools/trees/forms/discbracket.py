@@ -6,12 +6,12 @@ import re
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
-    Block,
     Counts,
     ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
+    TreeText,
     leaf,
     leaf_label,
 )
@@ -30,7 +30,7 @@ def _looks_like(text: str) -> bool:
     return first is not None and _LEAF.fullmatch(first[1]) is not None
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     found: list[ReadTree | ExcludedByRule] = []
     for top in brackets(block.text):
         words: dict[int, str] = {}

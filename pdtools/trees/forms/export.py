@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
-    Block,
     Counts,
     ExcludedByRule,
     Form,
     Gathering,
     ReadOptions,
     ReadTree,
+    TreeText,
     leaf,
     leaf_label,
     lines_of,
@@ -35,7 +35,7 @@ def _looks_like(text: str) -> bool:
     return _BEGINNING.match(text) is not None
 
 
-def _cut(file: str) -> Iterator[Block]:
+def _cut(file: str) -> Iterator[TreeText]:
     """Cut a file into sentences from #BOS to #EOS, without tables (#BOT to #EOT) and comments."""
     open_block = Gathering(file)
     in_table = False
@@ -67,7 +67,7 @@ def _columns(line: str, version: str) -> list[str]:
     return line.split() if line.isascii() else _COLUMN.findall(line)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     root = Node(ROOT_LABEL)
     nodes: dict[str, Node] = {"0": root}

@@ -15,12 +15,12 @@ import numpy as np
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
     EMPTY_LEAVES,
-    Block,
     Counts,
     ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
+    TreeText,
     leaf,
 )
 from pdtools.trees.forms.brackets import (
@@ -99,17 +99,17 @@ def _looks_like(text: str) -> bool:
     return begins and has_lemmas([text], _FEW_WORDS)
 
 
-def _cut(file: str) -> Iterator[Block]:
+def _cut(file: str) -> Iterator[TreeText]:
     """Cut a file into trees, noting whether words in the whole file have lemmas."""
     blocks = list(cut_brackets(file))
     if not has_lemmas([block.text for block in blocks]):
         yield from blocks
         return
     for block in blocks:
-        yield Block(block.file, block.line, block.text, block.fault, block.fault_line, _LEMMAS)
+        yield TreeText(block.file, block.line, block.text, block.fault, block.fault_line, _LEMMAS)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     text = block.text
     if "(ORTHO" in text:
         text = _ORTHO.sub(r"\1", _FEATURES.sub("", text))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pdtools.errors import InputError
-from pdtools.trees.forms.base import Block, Counts, ExcludedByRule, Form, ReadOptions, ReadTree, leaf
+from pdtools.trees.forms.base import Counts, ExcludedByRule, Form, ReadOptions, ReadTree, TreeText, leaf
 from pdtools.trees.forms.brackets import CLOSED_TOO_OFTEN, UNBALANCED, cut_brackets
 from pdtools.trees.refused import is_empty_leaf, refused_form
 from pdtools.trees.transforms import TRACE_TAG, WRAPPERS
@@ -68,14 +68,14 @@ def has_other_leaves(text: str) -> bool:
     return text.lstrip().startswith("(") and _leaves_of(text) != ""
 
 
-def _cut(file: str) -> Iterator[Block]:
+def _cut(file: str) -> Iterator[TreeText]:
     """Cut a file into trees, or lines of several, noting the form of leaves in the whole file."""
     blocks = list(cut_brackets(file))
     note = _leaves_of("\n".join(block.text for block in blocks))
     return (replace(block, note=note) for block in blocks)
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     text, n_ids = _ID.subn("", block.text)
     if n_ids:
         counts["ids before trees left out"] += n_ids

@@ -10,12 +10,12 @@ import re
 
 from pdtools.errors import InputError
 from pdtools.trees.forms.base import (
-    Block,
     Counts,
     ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
+    TreeText,
     graph_of,
     leaf,
     leaf_label,
@@ -33,7 +33,7 @@ def _looks_like(text: str) -> bool:
     return _ROW.match(next(lines, "")) is not None
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     tags: list[str] = []
     arcs: list[tuple[int, int]] = []

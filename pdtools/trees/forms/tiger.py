@@ -14,12 +14,12 @@ from pdtools.errors import InputError
 from pdtools.files import read_bytes
 from pdtools.trees.forms.base import (
     TOO_LONG,
-    Block,
     Counts,
     ExcludedByRule,
     Form,
     ReadOptions,
     ReadTree,
+    TreeText,
     leaf,
     leaf_label,
 )
@@ -41,7 +41,7 @@ def _looks_like(text: str) -> bool:
     return _XML.match(text) is not None and _TIGER.search(text) is not None
 
 
-def _cut(file: str) -> Iterator[Block]:
+def _cut(file: str) -> Iterator[TreeText]:
     """Cut a file into the text of each element ``s``."""
     data = read_bytes(file, _MOST_BYTES).removeprefix(b"\xef\xbb\xbf")
     found = _ENCODING.match(data)
@@ -68,7 +68,7 @@ def _cut(file: str) -> Iterator[Block]:
         yield _block(file, line, data[start:], encoding, ends=False)
 
 
-def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> Block:
+def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> TreeText:
     fault = None if ends else _CUT_OFF
     if len(data) > MAX_TREE_CHARS:
         data, fault = data[:MAX_TREE_CHARS], TOO_LONG
@@ -77,7 +77,7 @@ def _block(file: str, line: int, data: bytes, encoding: str, *, ends: bool) -> B
     except UnicodeDecodeError as error:
         fault = fault or f"not {encoding.upper()} (byte 0x{data[error.start]:02x}), as its first line says"
         text = data.decode(encoding, errors="replace")
-    return Block(file, line, text.rstrip(), fault)
+    return TreeText(file, line, text.rstrip(), fault)
 
 
 def _elements(text: str) -> list[tuple[str, dict[str, str]]]:
@@ -97,7 +97,7 @@ def _elements(text: str) -> list[tuple[str, dict[str, str]]]:
     return found
 
 
-def _read(block: Block, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
+def _read(block: TreeText, options: ReadOptions, counts: Counts) -> list[ReadTree | ExcludedByRule]:
     words: list[str] = []
     nodes: dict[str, Node] = {}
     edges: list[tuple[list[Node], dict[str, str]]] = []  # each with the children of its constituent

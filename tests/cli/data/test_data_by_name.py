@@ -28,12 +28,12 @@ from forked import killed_at
 
 import pdtools.data
 from pdtools.cli.main import run
-from pdtools.datasets import bundled, read_dataset
 from pdtools.evaluation.benchmark.from_toml import bundled as bundled_benchmarks
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files
 from pdtools.files.download import download
 from pdtools.files.locks import locked
+from pdtools.provenance.datasets import bundled, read_dataset
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DATA = os.environ.get("PDTOOLS_TEST_DATA")
@@ -482,7 +482,7 @@ def test_the_sample_comes_with_pdtools(
     server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Each file as it is there, copied once."""
-    monkeypatch.setattr("pdtools.datasets.download", None)
+    monkeypatch.setattr("pdtools.provenance.datasets.download", None)
     assert run(["data", "get", "sample"]) == 0
     folder = pdtools.data.scripts().parent
     copied = {path for path in Path("sample").rglob("*") if path.is_file()}

@@ -13,7 +13,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.parsers.in_chunks import ReadWork
 from pdtools.parsers.pipeline import TreeForm
-from pdtools.trees.forms.base import Block, ReadOptions
+from pdtools.trees.forms.base import ReadOptions, TreeText
 
 CONLLU = """# text = The dogs bark.
 1	The	_	DET	_	_	2	_	_	_
@@ -275,7 +275,11 @@ def test_options_of_other_forms(option: list[str], bank: Path, capsys: pytest.Ca
 def test_a_chunk_is_of_its_place() -> None:
     """Rejects name file and line: sentences that have moved since a kill are read again."""
     work = ReadWork("conllu", ReadOptions(), TreeForm())
-    blocks = [Block("a.conllu", 1, CONLLU), Block("a.conllu", 2, CONLLU), Block("b.conllu", 1, CONLLU)]
+    blocks = [
+        TreeText("a.conllu", 1, CONLLU),
+        TreeText("a.conllu", 2, CONLLU),
+        TreeText("b.conllu", 1, CONLLU),
+    ]
     assert len({work.digest([block]) for block in blocks}) == 3
 
 

@@ -14,8 +14,8 @@ from rich.cells import cell_len
 
 from pdtools.cli.main import run
 from pdtools.report.trees import tree_latex, tree_text, trees_svg
+from pdtools.report.visible import visible
 from pdtools.trees import Tree
-from pdtools.visible import visible
 
 LETTERS = "ab%&$#_{}~^\\<>|[].,=`'\"é犬م\u202e\x1b"
 NAMES = st.text(LETTERS, min_size=1, max_size=4)

@@ -15,8 +15,8 @@ from pdtools.cli.console import message
 from pdtools.cli.main import run
 from pdtools.files import Rejects
 from pdtools.report.tables import print_table
+from pdtools.report.visible import visible
 from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-from pdtools.visible import visible
 
 HOSTILE = "\x1b[31mred\x07\x7f\x9b2J\u202eevil\u2066\u200f\x08"
 SHOWN = r"\x1b[31mred\x07\x7f\x9b2J\u202eevil\u2066\u200f\x08"

@@ -165,7 +165,7 @@ def test_a_file_in_the_place_of_a_model_is_refused_before_it_is_read(
 ) -> None:
     (tmp_path / "lines.txt").write_text("the dog\n")
     (tmp_path / "large").write_bytes(b"\0")
-    monkeypatch.setattr("pdtools.provenance.sha256_file", lambda path: pytest.fail("read as a whole"))
+    monkeypatch.setattr("pdtools.provenance.origin.sha256_file", lambda path: pytest.fail("read as a whole"))
     command = ["surprisal", f"{tmp_path}/lines.txt", "--model", f"{tmp_path}/large", "-o", f"{tmp_path}/out"]
     assert run(command) == 1
     assert "large: not a folder" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import pdtools
-from pdtools import doctor
+from pdtools.cli import doctor
 from pdtools.cli.main import run
 from pdtools.errors import how_to_install
 

@@ -16,19 +16,19 @@ from toy_prompts import HOW_LATE, SAME, WINDOW, toy_items, toy_tokenizer
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.classification import evaluate
 from pdtools.evaluation.classification.evaluate import evaluate_prompts, predictions
-from pdtools.evaluation.perplexity.shard_rows import Row
+from pdtools.evaluation.perplexity.shard_rows import RowToScore
 from pdtools.evaluation.results import ITEMS, Results
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.prompts.items import read_prompts, write_items
 from pdtools.prompts.rows import prompt_shards
-from pdtools.prompts.tasks import Task
+from pdtools.prompts.tasks import PromptTask
 from pdtools.shards import ShardSet
 
 
 def answered(
     folder: Path,
-    task: Task,
+    task: PromptTask,
     labels: Sequence[Any],
     values: Sequence[Sequence[float]],
     monkeypatch: Any,
@@ -53,7 +53,7 @@ def answered(
     )
     save_checkpoint(folder / "model", model, tokenizer, shards=shards.manifest["settings"])
 
-    def said(loaded: Any, rows: Sequence[Row], **options: Any) -> list[tuple[float, ...]]:
+    def said(loaded: Any, rows: Sequence[RowToScore], **options: Any) -> list[tuple[float, ...]]:
         return [tuple(values[row.number]) for row in rows]
 
     monkeypatch.setattr(evaluate, "_answer", said)

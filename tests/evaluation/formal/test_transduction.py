@@ -11,7 +11,7 @@ from toy_pairs import pairs_of
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
-from pdtools.formal import Pairs, RowLayout, Task, make_task, task_tokenizer
+from pdtools.formal import RowLayout, StringPairs, Task, make_task, task_tokenizer
 from pdtools.formal.transduction_batches import task_batch
 from pdtools.models import Batch, LoadedModel, build_model, make_config
 from pdtools.models.transformer.view import View
@@ -44,7 +44,7 @@ def loaded(
     return LoadedModel(model=built, tokenizer=tokenizer, config=config, folder=Path("run"))
 
 
-def drawn(task: Task, lengths: tuple[int, ...], number: int = 6) -> dict[int, Pairs]:
+def drawn(task: Task, lengths: tuple[int, ...], number: int = 6) -> dict[int, StringPairs]:
     return {length: pairs_of(task, length, number, seed=3) for length in lengths}
 
 
@@ -209,11 +209,11 @@ def test_scores() -> None:
         "symbols": sum(int(each.counted.sum()) for each in pairs.values()),
     }
     always = says(loaded(make_task("rs"), objective="masked"), "a")
-    alike = Pairs(*(np.zeros((3, 5), dtype=np.int64),) * 2, np.full(3, 5))
+    alike = StringPairs(*(np.zeros((3, 5), dtype=np.int64),) * 2, np.full(3, 5))
     results = evaluate_task({5: alike}, always)
     assert (results.scores["accuracy"], results.scores["exact"]) == (1, 1)
     assert (
-        evaluate_task({4: Pairs(alike.x[:, :4], alike.y[:, :4], np.full(3, 4))}, always).scores[
+        evaluate_task({4: StringPairs(alike.x[:, :4], alike.y[:, :4], np.full(3, 4))}, always).scores[
             "accuracy_beyond_training"
         ]
         is None

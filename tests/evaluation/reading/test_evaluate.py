@@ -23,7 +23,7 @@ from pdtools.evaluation.reading.evaluate import (
 )
 from pdtools.evaluation.reading.regression import fit
 from pdtools.evaluation.reading.scoring import ModelWords, NamedModel, named_models
-from pdtools.evaluation.reading.times import Columns, ReadingTimes, Text
+from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.evaluation.results import ITEMS
 from pdtools.search.model import ModelSettings
 
@@ -32,10 +32,10 @@ SMALL = {"samples": 500, "seed": 3}
 NOISE_COLUMNS = ["surprisal_noise", "surprisal_noise_before_1", "surprisal_noise_before_2"]
 
 
-def texts() -> tuple[Text, ...]:
+def texts() -> tuple[TimedText, ...]:
     rng = np.random.default_rng(0)
     return tuple(
-        Text(
+        TimedText(
             f"text {i}",
             1,
             tuple("x" * n for n in rng.integers(1, 12, N_WORDS)),
@@ -63,7 +63,7 @@ def model(
     return ModelWords(NamedModel(name=name, column=name, settings=settings), {"kind": "toy"}, words)
 
 
-def times_of(every: tuple[Text, ...], values: np.ndarray, noise: float = 40.0) -> ReadingTimes:
+def times_of(every: tuple[TimedText, ...], values: np.ndarray, noise: float = 40.0) -> ReadingTimes:
     """Times of all words by all subjects: (texts, words) and noise of the subjects."""
     rng = np.random.default_rng(1)
     n = values.size
@@ -73,7 +73,7 @@ def times_of(every: tuple[Text, ...], values: np.ndarray, noise: float = 40.0) -
     return ReadingTimes(every, word, subject, time, tuple(f"s{i}" for i in range(SUBJECTS)), 0, Columns())
 
 
-def lengths(every: tuple[Text, ...]) -> np.ndarray:
+def lengths(every: tuple[TimedText, ...]) -> np.ndarray:
     return np.array([[len(word) for word in text.words] for text in every], float)
 
 
@@ -266,7 +266,7 @@ def test_what_cannot_be_regressed_is_said() -> None:
 
 def test_a_spill_over_from_before_the_first_word() -> None:
     """From further back than there are words, too."""
-    every, values = (Text("a", 1, tuple("abcdefgh"), np.zeros(8, np.int64)),), np.arange(8.0)[None]
+    every, values = (TimedText("a", 1, tuple("abcdefgh"), np.zeros(8, np.int64)),), np.arange(8.0)[None]
     for spillover in (8, 9, 12):
         far = Regression(spillover=spillover, edges=True, **SMALL)
         with pytest.raises(PdtoolsError, match=f"no word is left to regress: {BEFORE}: 8"):

@@ -22,7 +22,7 @@ from pdtools.models.dependency.batch import ArcBatch
 from pdtools.models.dependency.derivations import ArcDerivations, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.models.dependency.scorer import (
-    Pairs,
+    ArcPairs,
     Scores,
     arc_loss,
     best_candidates,
@@ -94,7 +94,7 @@ def test_sets_of_saw() -> None:
 
 
 def test_the_loss_of_saw() -> None:
-    pairs = Pairs(*(torch.tensor(each) for each in ([3], [0, 0, 0], [0, 0, 0], [0, 1, 2])))
+    pairs = ArcPairs(*(torch.tensor(each) for each in ([3], [0, 0, 0], [0, 0, 0], [0, 1, 2])))
     adjacency = torch.zeros(1, 4, 4, dtype=torch.bool)
     adjacency[0, 0, 3] = adjacency[0, 3, 2] = True
     never = torch.tensor([-1e4])  # of the word with itself

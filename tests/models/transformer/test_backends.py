@@ -19,7 +19,7 @@ from pdtools.models.kernels.block_attention import attention_in_blocks
 from pdtools.models.kernels.grammar_attention import grammar_attention, visible_keys
 from pdtools.models.kernels.native_block_attention import library_for, native_block_attention
 from pdtools.models.kernels.terms import FORMS, Terms
-from pdtools.models.transformer.backends import Work, attend, backend_of
+from pdtools.models.transformer.backends import AttentionWork, attend, backend_of
 from pdtools.models.transformer.model import TransformerLM
 from pdtools.models.transformer.positions import TiltedLinearPositions, TwoSidedPositions
 from pdtools.models.transformer.score_terms import (
@@ -49,7 +49,7 @@ KINDS: Mapping[str, Callable[[], list[ScoreTerm]]] = {
 
 def work_of(
     kind: str, n: int = 20, *, mask: str = "causal", dropout: float = 0.0, dtype: torch.dtype = torch.float32
-) -> Work:
+) -> AttentionWork:
     torch.manual_seed(n)
     terms = [term.to(dtype) for term in KINDS[kind]()]
     for term in terms:
@@ -70,10 +70,10 @@ def work_of(
         },
     }
     inputs = ScoreInputs(tape=tape, stack_distance=open_tokens_after(tape, cells), **masks[mask])
-    return Work(q, k, v, terms, torch.empty(0), inputs, dropout)
+    return AttentionWork(q, k, v, terms, torch.empty(0), inputs, dropout)
 
 
-def mixed_with_gradients(work: Work, mixed: Tensor) -> list[Tensor]:
+def mixed_with_gradients(work: AttentionWork, mixed: Tensor) -> list[Tensor]:
     learned = [work.q, work.k, work.v, *(p for term in work.terms for p in term.parameters())]
     return [mixed, *torch.autograd.grad(mixed.sin().sum(), learned)]
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdtools.trees.forms import FORMS, Block, ReadOptions, ReadTree, base, form_of
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, base, form_of
 from trees.forms.reading import read_file
 
 
@@ -220,7 +220,7 @@ def test_graphs_are_read_back(data: st.DataObject, m: int, frames: bool) -> None
         texts["conllu"] = conllu(*(("w", int(k > 1), deps[k - 1]) for k in range(1, m + 1)))
     for name, text in texts.items():
         form = FORMS[name]
-        (read,) = form.read(Block("x", 1, text.rstrip("\n")), ReadOptions(enhanced=True), Counter())
+        (read,) = form.read(TreeText("x", 1, text.rstrip("\n")), ReadOptions(enhanced=True), Counter())
         assert isinstance(read, ReadTree)
         assert read.graph is not None
         assert set(read.graph.arcs) == arcs

@@ -17,8 +17,6 @@ from pdtools.errors import PdtoolsError
 if TYPE_CHECKING:
     import torch
 
-    from pdtools.models import LanguageModel
-
 _CGROUPS, _OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
@@ -71,9 +69,9 @@ def widest_float(device: torch.device | str) -> torch.dtype:
     return torch.float32 if torch.device(device).type in _NO_FLOAT64 else torch.float64
 
 
-def device_for(model: LanguageModel, device: str) -> str:
+def device_for(device: str, *, needs_float64: bool) -> str:
     """The device for a model: ``device``, or the CPU if the model needs float64, which the device lacks."""
-    return "cpu" if device.partition(":")[0] in _NO_FLOAT64 and model.needs_float64 else device
+    return "cpu" if needs_float64 and device.partition(":")[0] in _NO_FLOAT64 else device
 
 
 def torch_dtype(name: str, device: str) -> torch.dtype:

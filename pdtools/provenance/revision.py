@@ -16,7 +16,7 @@ from pdtools import __version__
 DISTRIBUTION = "pushdown-tools"
 """The installed distribution; another one has the name of the package and of the command."""
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parent.parent
 # Folders of a checkout whose code makes results.
 _CODE = ("pdtools", "cli", "configs", "data", "studies")
 _SOURCES = (".py", ".c", ".h")

@@ -18,8 +18,8 @@ from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import STDIO, identifying_files, input_folder, read_json, sha256_file
 from pdtools.files.written import is_checkpoint_of_a_run
-from pdtools.hub import name_of_snapshot
-from pdtools.revision import code
+from pdtools.provenance.hub import name_of_snapshot
+from pdtools.provenance.revision import code
 
 # Training settings that do not affect weights.
 _CHANGE_NOTHING = ("log_every", "sample_parses", "keep_at")
@@ -33,7 +33,7 @@ def provenance(inputs: Mapping[str, str | Path] | None = None) -> dict[str, Any]
         inputs: the inputs, by role (``model``, ``data``): files or folders.
 
     Returns:
-        A JSON-ready dictionary: command, time (UTC), code (see :func:`pdtools.revision.code`), versions,
+        A JSON-ready dictionary: command, time (UTC), :func:`pdtools.provenance.revision.code`, versions,
         hardware, and for every input its path and SHA-256 (of a folder: of the files that identify it, or of
         the list of all its files with their SHA-256, as sha256sum prints it); for a checkpoint the ``step``
         and the number of ``words`` read in training, if it has them; for one in its run's folder, or

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pdtools.errors import InputError
-from pdtools.hub import PREFIX, REPOSITORY, snapshot
+from pdtools.provenance.hub import PREFIX, REPOSITORY, snapshot
 
 _READ = "it has read 8.8 million words of books of 1876 to 1929"
 _GRAMMAR = "it knows only the words of the bundled grammar"
@@ -20,7 +20,7 @@ BUNDLED = {
 }
 
 
-class NamedModel(NamedTuple):
+class FoundModel(NamedTuple):
     """The folder that a name resolves to.
 
     Attributes:
@@ -33,13 +33,13 @@ class NamedModel(NamedTuple):
     note: str | None
 
 
-def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
+def find_model(name: str | Path, **of_hub: Any) -> FoundModel:
     """Resolve the name of a model: the one place where names become folders.
 
     Args:
         name: a folder, which is not checked here; a key of :data:`BUNDLED`, unless there is a file or
             folder of that name; or ``hf:`` and a name of the hub.
-        of_hub: options for the hub, see :func:`pdtools.hub.snapshot`.
+        of_hub: options for the hub, see :func:`pdtools.provenance.hub.snapshot`.
 
     Raises:
         InputError: if it is not available from the hub.
@@ -47,15 +47,15 @@ def find_model(name: str | Path, **of_hub: Any) -> NamedModel:
     text = str(name)
     if text.startswith(PREFIX):
         folder = snapshot(text, **of_hub)
-        return NamedModel(str(folder), f"{text}: commit {folder.name}")
+        return FoundModel(str(folder), f"{text}: commit {folder.name}")
     if text not in BUNDLED:
-        return NamedModel(text, None)
+        return FoundModel(text, None)
     if Path(text).exists():
         what = BUNDLED[text].partition(";")[0]
-        return NamedModel(text, f"{text}: the one in this folder, not {what} that comes with pdtools")
+        return FoundModel(text, f"{text}: the one in this folder, not {what} that comes with pdtools")
     from pdtools.data import model
 
-    return NamedModel(str(model(text)), f"{text}: {BUNDLED[text]}")
+    return FoundModel(str(model(text)), f"{text}: {BUNDLED[text]}")
 
 
 def check_no_hub_name(name: str | Path) -> None:
