@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search import encoding
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
+from pdtools.search.encoding import Encoded, encode_sentence, look_ahead, score_windows, sentence_score
 from pdtools.search.family import Family
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import sentences_at_once
@@ -193,7 +192,7 @@ class CheckpointScorer(Family, ABC):
     @property
     def look_ahead(self) -> int:
         """See :class:`Family`."""
-        return encoding.LOOK_AHEAD if self.settings["beam"] is None else encoding.SEARCH_LOOK_AHEAD
+        return look_ahead(searched=self.settings["beam"] is not None)
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:

@@ -201,12 +201,14 @@ class Model:
         return found
 
     def in_chunks(self, plan: Plan, job: JobFolder | None) -> Model:
-        """The model, asked in chunks.
+        """The model, asked in chunks; at once, if this process alone does them, and nobody keeps them.
 
         Args:
             plan: how the chunks are distributed.
             job: keeps them.
         """
+        if job is None and not plan.has_other_processes:
+            return self
         found = Model(self.asked, family=self.family)
         found._plan, found._job = plan, job
         return found

@@ -29,11 +29,6 @@ def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
 _MOST_CELLS = 1 << 22
 
 
-def asks_for_distributions(measures: Collection[Measure]) -> bool:
-    """Return whether any of the measures summarizes next-token distributions."""
-    return not {"entropy", "spaces"}.isdisjoint(measures)
-
-
 def word_beginnings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Bool (V,), the tokens that come after the end of a word: beginnings of words, and ends of sentences."""
     begins = tokenizer.begin_words.copy()

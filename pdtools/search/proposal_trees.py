@@ -21,7 +21,7 @@ from pdtools.files import Kind, Rejects
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
-from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
+from pdtools.search.encoding import Encoded, look_ahead, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.options import NOT_SEARCHED, TreesFile
 from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
@@ -95,7 +95,7 @@ class ProposalTreesScorer(CheckpointScorer):
     @property
     def look_ahead(self) -> int:
         """See :class:`Family`."""
-        return SEARCH_LOOK_AHEAD
+        return look_ahead(searched=True)
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """Refuse: proposal trees are trees of whole sentences.

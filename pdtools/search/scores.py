@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
@@ -22,6 +22,11 @@ Dtype = Literal["float32", "bf16"]
 # tokens, the ranks of the actual ones, corrections of words for the spaces before them, and a search's
 # values of the structure.
 Measure = Literal["entropy", "rank", "spaces", "structure"]
+
+
+def asks_for_distributions(measures: Collection[Measure]) -> bool:
+    """Return whether any of the measures summarizes next-token distributions."""
+    return not {"entropy", "spaces"}.isdisjoint(measures)
 
 
 @dataclass(frozen=True, slots=True)

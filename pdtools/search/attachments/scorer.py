@@ -19,7 +19,7 @@ from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.family import Family, Parsed, ParsedScore
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
+from pdtools.search.next_tokens import as_measures, word_beginnings
 from pdtools.search.options import (
     AUTO,
     AUTO_SEARCH,
@@ -37,6 +37,7 @@ from pdtools.search.scores import (
     RowScore,
     SentenceScore,
     Unscorable,
+    asks_for_distributions,
 )
 from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence

@@ -19,14 +19,20 @@ from torch import Tensor
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import check_no_pointers, read_json
 from pdtools.jobs.devices import torch_dtype, widest_float
-from pdtools.search import encoding
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
-from pdtools.search.encoding import score_windows
+from pdtools.search.encoding import look_ahead, score_windows
 from pdtools.search.family import Family
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, sentences_at_once, summaries
+from pdtools.search.next_tokens import as_measures, sentences_at_once, summaries
 from pdtools.search.options import NOT_SEARCHED
-from pdtools.search.scores import Dtype, Measure, NextTokens, SentenceScore, Unscorable
+from pdtools.search.scores import (
+    Dtype,
+    Measure,
+    NextTokens,
+    SentenceScore,
+    Unscorable,
+    asks_for_distributions,
+)
 from pdtools.search.strings.causality import check_causal, check_causal_config
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, split_text_words
@@ -162,7 +168,7 @@ class HuggingFaceScorer(Family):
     @property
     def look_ahead(self) -> int:
         """The number of sentences that should be given at once, to be batched by length."""
-        return encoding.LOOK_AHEAD if self._context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
+        return look_ahead(documents=self._context.stride is not None)
 
     def __init__(
         self,
@@ -232,7 +238,7 @@ class HuggingFaceScorer(Family):
 
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
         """See :meth:`Family.next_tokens`. Not for texts longer than the model."""
-        at_once = sentences_at_once(self._model.config.vocab_size, encoding.LOOK_AHEAD)
+        at_once = sentences_at_once(self._model.config.vocab_size, look_ahead())
         return score_windows(sentences, self._encode_short, self._next_tokens, at_once)
 
     def _encode_short(self, sentence: str | Sentence) -> _Encoded | Unscorable:

@@ -10,10 +10,16 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
-from pdtools.search.encoding import Encoded, encode_document, encode_sentence, score_windows, sentence_score
+from pdtools.search.encoding import (
+    Encoded,
+    encode_document,
+    encode_sentence,
+    look_ahead,
+    score_windows,
+    sentence_score,
+)
 from pdtools.search.memory import (
     MOST_ROWS,
     entries_that_fit,
@@ -21,9 +27,16 @@ from pdtools.search.memory import (
     length_groups,
     strings_that_fit,
 )
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, string_summaries, word_beginnings
+from pdtools.search.next_tokens import as_measures, string_summaries, word_beginnings
 from pdtools.search.options import NOT_SEARCHED
-from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable
+from pdtools.search.scores import (
+    Continuation,
+    GivenRow,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+    asks_for_distributions,
+)
 from pdtools.search.strings.continuation import next_token_logprobs
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence
@@ -44,7 +57,7 @@ class StringScorer(CheckpointScorer):
     @property
     def look_ahead(self) -> int:
         """See :class:`Family`."""
-        return super().look_ahead if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
+        return look_ahead(documents=self.context.stride is not None)
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
         """See :meth:`Family.score_rows`.
