@@ -27,9 +27,9 @@ class Decoded:
 
     Attributes:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
-        k_best: the best parses (:attr:`pdtools.search.family.Parsed.k_best`), best first: log joint (nats)
+        k_best: the best parses (:attr:`pdtools.search.parses.Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal, dropped, arcs: see :class:`pdtools.search.family.Parsed`; None, and no arcs, for a
+        marginal, dropped, arcs: see :class:`pdtools.search.parses.Parsed`; None, and no arcs, for a
             placeholder.
     """
 

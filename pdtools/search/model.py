@@ -19,8 +19,9 @@ from pdtools.jobs.records import JsonWork
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.family import Family, Parsed, ParsedScore
+from pdtools.search.family import Family
 from pdtools.search.options import AUTO, DEFAULT_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Continuation,
     Dtype,

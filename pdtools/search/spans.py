@@ -28,7 +28,6 @@ a word, ``parts`` that one may end within a word, and then has no space after it
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -36,20 +35,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.search.scores import SentenceScore
+from pdtools.search.scores import SentenceScore, is_unknown
 
 Int = NDArray[np.int64]
 Float = NDArray[np.float64]
 Spans = Sequence[tuple[int, int]] | Int
 By = Literal["visible", "following", "preceding", "reach", "words"]
-
-# <unk>, [UNK], UNK, and the classes of rare words that parsers use, such as UNK-LC-ing.
-_UNKNOWN = re.compile(r"(?i)[<\[]?unk(nown)?([-_]\w+)*[>\]]?")
-
-
-def is_unknown(token: str) -> bool:
-    """Return whether a token replaces an unknown word."""
-    return _UNKNOWN.fullmatch(token) is not None
 
 
 def span_at(

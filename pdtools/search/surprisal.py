@@ -81,7 +81,7 @@ def token_rows(
     Args:
         score: a sentence's score.
         unit: bits or nats.
-        incremental: the parse after each of them (:attr:`pdtools.search.family.ParsedScore.incremental`).
+        incremental: the parse after each of them (:attr:`pdtools.search.parses.ParsedScore.incremental`).
     """
     entropies, ranks = score.measures.get("entropy"), score.measures.get("rank")
     for i, logprob in enumerate(score.logprobs.tolist()):

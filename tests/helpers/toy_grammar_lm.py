@@ -25,8 +25,8 @@ from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.family import Parsed
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments

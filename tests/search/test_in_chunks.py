@@ -19,9 +19,9 @@ from pdtools.search import SentenceScore, TreesFile
 from pdtools.search.adaptive_beam import MaybeScore
 from pdtools.search.attachments.scorer import AdaptiveBeamComparer
 from pdtools.search.contexts import Context
-from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
 from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.tokenization import Sentence, join_words, split_spaces
 
 

@@ -21,10 +21,10 @@ from pdtools.search import SentenceScore, beam_search, load_model, next_token_lo
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import Context, windows
-from pdtools.search.family import ParsedScore
 from pdtools.search.model import Model
 from pdtools.search.next_tokens import word_beginnings
 from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Measure
 from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer, train_word_tokenizer
 

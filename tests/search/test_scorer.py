@@ -31,10 +31,10 @@ from pdtools.search import (
     load_model,
     memory,
 )
-from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Beginning, GivenRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
 from pdtools.tokenization import (

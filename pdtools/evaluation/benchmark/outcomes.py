@@ -13,7 +13,6 @@ from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Results, mean
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.spans import read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,6 +87,8 @@ def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     rows = list(zip(score.tokens, score.starts, score.ends, nats, strict=True))
     logprob = score.total
     if string.start is not None:
+        from pdtools.search.spans import read_spans  # numpy takes its time
+
         read = read_spans(score, [(string.start, len(score.text))], "reach", line_feeds=True)
         if not (len(read.rows) and string.scored):
             return Unscorable(score.text, _NOTHING)

@@ -13,8 +13,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.external.word_alignment import align_tokens, is_edge
 from pdtools.files import is_csv, read_table
 from pdtools.search.family import Family
-from pdtools.search.scores import SentenceScore, Unscorable
-from pdtools.search.spans import is_unknown, span_at
+from pdtools.search.scores import SentenceScore, Unscorable, is_unknown
 
 if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
@@ -146,6 +145,8 @@ class ExternalScorer(Family):
         if total > _ROUNDING:
             raise _Unusable("the sum of its surprisals is below 0: are they log-probabilities?")
         self.settings["eos"] = eos
+        from pdtools.search.spans import span_at  # numpy takes its time
+
         of_words = list(zip(sentence.starts, sentence.ends, strict=True))
         words = span_at(sentence.text, of_words, [start for start, _ in spans], "preceding").tolist()
         if eos:

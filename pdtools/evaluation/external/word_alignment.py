@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pdtools.search.spans import is_unknown
+from pdtools.search.scores import is_unknown
 
 # Tokens for the edges of a sentence.
 _EDGE = re.compile(

@@ -17,7 +17,6 @@ from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites, sentenc
 from pdtools.search.adaptive_beam import Compared, Width
 from pdtools.search.options import AUTO
 from pdtools.search.scores import Beginning, Unscorable
-from pdtools.search.spans import read_spans
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,6 +112,8 @@ def from_score(presented: Presented, score: SentenceScore) -> RegionSurprisals:
     """Region surprisals, in bits, of a sentence with a score."""
     if score.text != presented.sentence.text:
         raise PdtoolsError(f"the scorer changed the sentence {presented.sentence.text!r} into {score.text!r}")
+    from pdtools.search.spans import read_spans  # numpy takes its time
+
     read, needed = read_spans(score, presented.spans, "visible"), presented.needed
     bits = (read.surprisal() / math.log(2)).tolist()
     return RegionSurprisals(

@@ -17,9 +17,9 @@ from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.next_tokens import measured
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Continuation,
     GivenRow,

@@ -12,8 +12,9 @@ from pdtools.models.dependency.model import GiltLM
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
-from pdtools.search.family import Family, Parsed, ParsedScore
+from pdtools.search.family import Family
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import PrefixScores, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import escape, sentence_problem

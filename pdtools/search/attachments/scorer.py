@@ -18,7 +18,7 @@ from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.family import Family, Parsed, ParsedScore
+from pdtools.search.family import Family
 from pdtools.search.next_tokens import as_measures, word_beginnings
 from pdtools.search.options import (
     AUTO,
@@ -28,6 +28,7 @@ from pdtools.search.options import (
     AttachmentBeam,
     SearchOptions,
 )
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Asked,
     Beginning,

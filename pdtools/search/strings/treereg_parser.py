@@ -11,8 +11,8 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, TransformerLM
 from pdtools.models.treereg import Node, SentenceScores, best_tree, greedy_tree, residual_norms
 from pdtools.search.encoding import Encoded, score_windows
-from pdtools.search.family import Parsed, ParsedScore
 from pdtools.search.memory import budget, explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Unscorable
 from pdtools.search.strings.scorer import StringScorer
 from pdtools.tokenization import Sentence
