@@ -46,13 +46,14 @@ def code_digest() -> str:
 
     Documentation, tests and bundled data are not part of it. It is computed once, in some 10 ms.
     """
-    commands = _PACKAGE / "cli"  # in a checkout it stands beside the package
+    commands = _PACKAGE / "cli"  # in a checkout it stands beside the package, as the data do
     places = {"pdtools": _PACKAGE, "cli": commands if commands.is_dir() else _PACKAGE.parent / "cli"}
+    beside = {commands, _PACKAGE / "data"}
     found = {
         f"{name}/{path.relative_to(place).as_posix()}": path
         for name, place in places.items()
         for path in place.rglob("*")
-        if path.suffix in _SOURCES and (name == "cli" or commands not in path.parents)
+        if path.suffix in _SOURCES and (name == "cli" or beside.isdisjoint(path.parents))
     }
     listing = "".join(f"{_sha256(path)}  {name}\n" for name, path in sorted(found.items()))
     return hashlib.sha256(listing.encode()).hexdigest()[:12]

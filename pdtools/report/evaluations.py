@@ -105,9 +105,9 @@ def print_blimp(results: Results, *, details: bool = False) -> None:
 
 
 def _print_margin(scores: Mapping[str, Any]) -> None:
-    """Print the mean margin, if the search was as wide for all items."""
-    if MARGIN in scores:
-        print_note(f"mean margin: {scores[MARGIN]['overall']:+.3f} bits")
+    """Print the mean margin, if the search was as wide for all items, and some of them count."""
+    if MARGIN in scores and (margin := scores[MARGIN]["overall"]) is not None:
+        print_note(f"mean margin: {margin:+.3f} bits")
 
 
 def _shown(levels: tuple[str, ...], finest: str, scores: Mapping[str, Any], details: bool) -> list[str]:

@@ -6,11 +6,13 @@ import contextlib
 import ctypes
 import errno
 import gzip
+import hashlib
 import json
 import os
 import re
 import shutil
 import stat
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,8 +20,11 @@ from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pdtools import files
+from pdtools.cli.main import run
 from pdtools.cli.outputs import check_picture
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
@@ -27,8 +32,9 @@ from pdtools.evaluation.benchmark.rows import data_files, items_of
 from pdtools.evaluation.blimp.pairs import read_pairs
 from pdtools.evaluation.results import read_results
 from pdtools.evaluation.sg.suites import read_suites
-from pdtools.files import outputs, system
+from pdtools.files import checksums, outputs, system
 from pdtools.files.inputs import read_bytes
+from pdtools.files.json_input import number_of
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.files.zips import list_zip
 from pdtools.models.checkpoint import checkpoint_folder
@@ -46,6 +52,96 @@ def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -
         (tmp_path / name).write_text("x")
     found = files.expand_inputs([str(tmp_path)], [".mrg"])
     assert [Path(f).relative_to(tmp_path).as_posix() for f in found] == ["a.mrg.gz", "b.mrg", "sub/c.mrg"]
+
+
+ENDINGS = (".mrg", ".MRG", ".trees", ".mrg.gz", ".trees.zst", ".txt", ".md", "", ".mrg.bak")
+NAMES = st.tuples(
+    st.lists(st.sampled_from(["x", "Y", "deep", "a b", "z.mrg"]), max_size=2),
+    st.sampled_from(["one", "Two", ".hidden", "10", "9", "[x]"]),
+    st.sampled_from(ENDINGS),
+)
+# Patterns below the folder g: what a path there, split at slashes, has to be.
+PATTERNS: dict[str, Callable[[list[str]], bool]] = {
+    "*": lambda parts: len(parts) == 1,
+    "*.mrg": lambda parts: len(parts) == 1 and parts[-1].endswith(".mrg"),
+    "**/*.mrg": lambda parts: parts[-1].endswith(".mrg"),
+    "*/[oT]*": lambda parts: len(parts) == 2 and parts[-1][0] in "oT",
+}
+
+
+@settings(max_examples=25)
+@given(
+    places=st.lists(st.tuples(st.sampled_from(["f", "g", "z", "named"]), NAMES), max_size=14, unique_by=str),
+    pattern=st.sampled_from(sorted(PATTERNS)),
+    order=st.permutations(["f", "g", "z.zip", "named"]),
+    as_glob=st.booleans(),
+)
+def test_trees_of_folders_archives_patterns_and_files(
+    places: list[tuple[str, tuple[list[str], str, str]]], pattern: str, order: list[str], as_glob: bool
+) -> None:
+    """A command reads what is named, in that order; of folders and archives what has an ending of trees."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        found: dict[str, list[str]] = {"f": [], "g": [], "z": [], "named": []}
+        for i, (where, (folders, stem, ending)) in enumerate(places):
+            path = "/".join([*folders, stem]) + ending
+            file = root / where / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if file.is_dir() or path in found[where]:
+                continue
+            found[where].append(path)
+            tree = f"(S (A w{places.index((where, (folders, stem, ending)))}))\n".encode()
+            packed = {".gz": gzip.compress, ".zst": zstandard.compress}.get(file.suffix, bytes)
+            file.write_bytes(packed(tree))
+            assert i < 14
+        numbers = {
+            f"{where}/" + "/".join([*folders, stem]) + ending: i
+            for i, (where, (folders, stem, ending)) in reversed(list(enumerate(places)))
+        }
+        with zipfile.ZipFile(root / "z.zip", "w") as archive:
+            for path in found["z"]:
+                archive.write(root / "z" / path, path)
+
+        def are_trees(path: str) -> bool:
+            plain = re.sub(r"\.(gz|zst)$", "", path.lower())
+            return plain.endswith((".mrg", ".trees", ".txt"))
+
+        def is_seen(path: str) -> bool:
+            return not any(part.startswith(".") for part in path.split("/"))
+
+        named, expected = [], []
+        for each in order:
+            if each == "named":
+                own = found[each]
+                named += [str(root / each / path) for path in own]
+                expected += [numbers[f"named/{path}"] for path in own]
+                continue
+            where = each.partition(".")[0]
+            own = [path for path in found[where] if are_trees(path) and (where != "z" or is_seen(path))]
+            given = str(root / each)
+            if each == "g" and as_glob:
+                own = [path for path in found["g"] if is_seen(path) and PATTERNS[pattern](path.split("/"))]
+                given = str(root / "g" / pattern)
+            # Paths are sorted as texts.
+            own = sorted(own, key=lambda path: path if where == "z" else str(root / where / path))
+            if own:
+                named.append(given)
+                expected += [numbers[f"{where}/{path}"] for path in own]
+        if not named:
+            return
+        out = root / "out.trees"
+        assert run(["parse", *named, "--from", "treebank", "--binarize", "none", "-o", str(out), "-q"]) == 0
+        assert [int(number) for number in re.findall(r"w(\d+)", out.read_text())] == expected
+
+
+def test_a_folder_without_trees_names_what_is_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a/1.xyz", "b/2.md", "b/3.md", "b/.hid.xyz", "c/.4.xyz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    with pytest.raises(InputError, match=rf"\(name the files: '{tmp_path}/b/\*\.md'\)"):
+        files.expand_inputs([str(tmp_path)], [".mrg"])
 
 
 def test_what_a_pattern_matches_is_checked_as_what_is_named(tmp_path: Path) -> None:
@@ -278,6 +374,60 @@ def killed_at(step: int, *, swapping: str, how: str, work: Callable[[], None]) -
         os._exit(9 if steps > step else 0)
     finally:
         os._exit(70)
+
+
+def test_a_reader_of_a_run_brings_back_its_best_checkpoint(tmp_path: Path) -> None:
+    """As it brings back the run: a swap was cut between its two renames."""
+    for cut in ("run", "run/best", "other"):
+        final = tmp_path / cut
+        (tmp_path / "run" / "best").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "other").mkdir(exist_ok=True)
+        new = outputs.temporary_name(final)
+        new.mkdir()
+        final.rename(new.with_suffix(".old"))
+        read = tmp_path / cut.partition("/")[0]
+        assert files.input_folder(read) == (read / "best" if cut.startswith("run") else read)
+        assert final.is_dir()
+        new.rmdir()
+
+
+def test_sums_of_files_are_those_of_sha256sum(tmp_path: Path) -> None:
+    for name in ("b", "a", "c d"):
+        (tmp_path / name).write_text(name)
+    checksums.write_checksums(tmp_path, ["b", "a"])
+    checksums.check_checksums(tmp_path)
+    sums = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("a", "b", "c d")}
+    text = (tmp_path / "SHA256SUMS").read_text()
+    assert text == f"{sums['a']}  a\n{sums['b']}  b\n"
+    (tmp_path / "b").write_text("other")
+    with pytest.raises(
+        InputError, match=rf"^{tmp_path}/b: damaged: its SHA-256 is not the one in SHA256SUMS"
+    ):
+        checksums.check_checksums(tmp_path)
+    checksums.update_checksums(tmp_path, ["b", "c d"])
+    checksums.check_checksums(tmp_path)
+    sums["b"] = hashlib.sha256(b"other").hexdigest()
+    assert checksums.read_checksums(tmp_path / "SHA256SUMS") == sums
+    (tmp_path / "a").unlink()
+    with pytest.raises(InputError, match=rf"^{tmp_path}/a: no such file, but SHA256SUMS lists it"):
+        checksums.check_checksums(tmp_path)
+    (tmp_path / "SHA256SUMS").write_text(text + "damaged\n")
+    with pytest.raises(InputError, match=rf"^{tmp_path}/SHA256SUMS:3: damaged: not a line of sha256sum"):
+        checksums.check_checksums(tmp_path)
+    (tmp_path / "SHA256SUMS").unlink()
+    checksums.check_checksums(tmp_path)  # nothing to compare
+    checksums.update_checksums(tmp_path, ["b"])
+    assert checksums.read_checksums(tmp_path / "SHA256SUMS") == {"b": sums["b"]}
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 3**31, 10**400])
+def test_whole_numbers_of_documents_have_32_bits(number: int) -> None:
+    for value in (number, str(number)):
+        if -(2**31) <= number < 2**31:
+            assert number_of(value) == number
+        else:
+            with pytest.raises(ValueError, match="is out of range"):
+                number_of(value)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="not a POSIX system")

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toy_workbooks import cell, rows_of, write_workbook
 
 from pdtools.errors import InputError
@@ -65,6 +67,53 @@ def test_merged_cells_among_blank_rows(tmp_path: Path) -> None:
     wide = '<mergeCells><mergeCell ref="B2:C2"/></mergeCells>'  # a name above two columns
     book = write_workbook(tmp_path / "t.xlsx", rows_of([None], HEADER, [1, "x", "y"]), after=wide)
     assert workbook_rows(str(book))[0] == [[None] * 3, [*HEADER, "word"], [1, "x", "y"]]
+
+
+@settings(max_examples=60)
+@given(
+    cells=st.lists(st.lists(st.sampled_from([None, 1, "x"]), min_size=5, max_size=5), min_size=2, max_size=5),
+    drawn=st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 4), st.integers(0, 2)), max_size=4
+    ),
+)
+def test_merged_cells_anywhere(
+    cells: list[list[object]],
+    drawn: list[tuple[int, int, int, int]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Each has the first one's value, in rows with something; the header is as wide as its merged cells."""
+    cells[0][0] = "name"
+    areas: list[tuple[int, int, int, int]] = []
+    taken: set[tuple[int, int]] = set()
+    for top, more_rows, left, more_columns in drawn:
+        bottom, right = min(top + more_rows, len(cells) - 1), min(left + more_columns, 4)
+        own = {(row, column) for row in range(top, bottom + 1) for column in range(left, right + 1)}
+        if len(own) > 1 and not own & taken:
+            taken |= own
+            areas.append((top, left, bottom, right))
+            for row, column in own - {(top, left)}:
+                cells[row][column] = None
+    width = max(i for i, cell in enumerate(cells[0], 1) if cell is not None)
+    width = max([width, *(right + 1 for top, left, _, right in areas if top == 0 and left < width)])
+    if any(cell is not None for row in cells for cell in row[width:]):
+        return  # which is refused
+    expected: list[list[object]] = [
+        list(row[:width]) if any(cell is not None for cell in row) else [] for row in cells
+    ]
+    while not expected[-1]:
+        expected.pop()
+    for top, left, bottom, right in areas:
+        for row in range(top, min(bottom + 1, len(expected))):
+            for column in range(left, min(right + 1, width)):
+                if expected[row]:
+                    expected[row][column] = cells[top][left]
+    merged = "".join(
+        f'<mergeCell ref="{"ABCDE"[left]}{top + 1}:{"ABCDE"[right]}{bottom + 1}"/>'
+        for top, left, bottom, right in areas
+    )
+    file = tmp_path_factory.mktemp("merged") / "t.xlsx"
+    write_workbook(file, rows_of(*cells), after=f"<mergeCells>{merged}</mergeCells>")
+    assert workbook_rows(str(file))[0] == [row or [None] * width for row in expected]
 
 
 def test_as_openpyxl_reads_them(tmp_path: Path) -> None:

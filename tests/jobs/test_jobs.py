@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import json
@@ -10,15 +11,17 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forked import killed_at
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_work import Doubling
 
@@ -103,6 +106,28 @@ def test_a_slice_is_i_of_n(text: str) -> None:
 def test_a_scheduler_has_workers_of_its_own() -> None:
     with pytest.raises(PdtoolsError, match="--workers does not go with"):
         Plan(scheduler="tcp://x:1", workers=2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("slice_", [None, Slice(0, 2)])
+@pytest.mark.parametrize("scheduler", [None, "tcp://x:1"])
+@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("merges", [False, True])
+def test_what_plans_say(
+    workers: int, slice_: Slice | None, scheduler: str | None, resume: bool, merges: bool
+) -> None:
+    if scheduler and workers > 1:
+        return
+    plan = Plan(workers=workers, slice=slice_, scheduler=scheduler, resume=resume)
+    with only_merging() if merges else contextlib.nullcontext():
+        assert plan.merging == merges
+        assert plan.has_other_processes == (workers == 2 or scheduler is not None)
+        assert plan.resumes == (resume or merges or slice_ is not None)
+        is_same = slice_ is not None or merges
+        assert plan.how_to_resume == (
+            "the same command continues it" if is_same else "--resume continues the run"
+        )
+    assert not plan.merging
 
 
 @given(size=st.integers(1, 9), length=st.integers(0, 30))
@@ -511,6 +536,90 @@ def test_jobs_without_a_record_are_continued_and_merged(tmp_path: Path, work: Do
     job_without_record(out, work, CHUNKS)
     assert not finished(out)  # nothing says that they made it
     assert len(list(job_path(out).glob("pieces/*"))) == len(CHUNKS)
+
+
+# --- any order of all these ----------------------------------------------------------------------
+
+STEPS = st.one_of(
+    st.tuples(st.just("edit"), st.integers(0, 4), st.integers(0, 3)),
+    st.tuples(st.just("run"), st.booleans(), st.booleans(), st.none() | st.integers(1, 5)),
+    st.tuples(st.just("shard"), st.integers(0, 1)),
+    st.tuples(st.just("merge")),
+    st.tuples(st.just("settings"), st.integers(1, 2)),
+)
+
+
+@settings(max_examples=60)
+@given(n=st.integers(1, 5), steps=st.lists(STEPS, min_size=3, max_size=9))
+def test_runs_in_any_order(n: int, steps: list[tuple[Any, ...]]) -> None:
+    """What is kept, done again, refused and made, as a model of sets says it."""
+    with tempfile.TemporaryDirectory() as name:
+        out, log = Path(name, "out"), Path(name, "log")
+        log.mkdir()
+        work, chunks, factor = Doubling(log), [[i, 10 + i] for i in range(n)], 1
+        kept: set[tuple[int, str]] | None = None  # numbers of chunks with their content; None: no folder
+        of_kept = 0  # the settings that they were made with
+        counts: Counter[str] = Counter()
+
+        def key(number: int) -> tuple[int, str]:
+            return number, "-".join(map(str, chunks[number]))
+
+        def chunks_of(numbers: Iterable[int]) -> set[tuple[int, str]]:
+            return {key(number) for number in numbers}
+
+        for what, *more in steps:
+            options: dict[str, Any] = {"settings": {"factor": factor}}
+            if what == "edit":
+                chunks[more[0] % n] = [more[0] % n, 10 + more[1]]
+                continue
+            if what == "settings":
+                factor = more[0]
+                continue
+            if what == "run":
+                resume, overwrite, stop = more
+                plan = Plan(resume=resume)
+                options |= {"overwrite": overwrite, "stop_after": stop}
+            else:
+                plan = Plan(slice=Slice(more[0], 2)) if what == "shard" else Plan()
+            uses = what != "run" or plan.resume
+            is_refused = (what == "merge" and kept is None) or (
+                kept is not None
+                and (factor != of_kept if uses else not options["overwrite"] and len(kept) > 1)
+            )
+            before = set() if kept is None or (not uses and not is_refused) else kept
+            mine = [i for i in range(n) if what != "shard" or i % 2 == more[0]]
+            is_missing = what == "merge" and not is_refused and not chunks_of(range(n)) <= before
+            stop_at = options.get("stop_after")
+            if stop_at is not None and stop_at <= n:
+                mine = mine[:stop_at]
+            with only_merging() if what == "merge" else contextlib.nullcontext():
+                try:
+                    made: list[int] | str = make(out, work, plan, chunks, **options)
+                except (KeyboardInterrupt, SliceDone, PdtoolsError) as error:
+                    made = type(error).__name__
+            if is_refused or is_missing:
+                assert made == "PdtoolsError", (what, more)
+            else:
+                if what != "merge":
+                    counts.update(text for number, text in chunks_of(mine) - before)
+                after = before | chunks_of(mine)
+                if what == "shard":
+                    assert made == "SliceDone"
+                    kept, of_kept = after, factor
+                elif stop_at is not None and stop_at <= n:
+                    assert made == "KeyboardInterrupt"
+                    kept, of_kept = (after, factor) if len(after) > 1 else (None, 0)
+                else:
+                    assert made == [2 * number for chunk in chunks for number in chunk]
+                    assert out.read_text() == str(made)
+                    kept = None
+            folder = job_path(out)
+            assert folder.is_dir() == (kept is not None)
+            if kept is not None:
+                files = {path.name.partition("-") for path in folder.glob("pieces/*.zst")}
+                digests = {(i, work.digest(list(map(int, text.split("-"))))) for i, text in kept}
+                assert {(int(i), digest.removesuffix(".zst")) for i, _, digest in files} == digests
+            assert {name: text.count("\n") for name, text in work.done().items()} == dict(counts)
 
 
 # --- shards -----------------------------------------------------------------------------------

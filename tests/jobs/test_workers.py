@@ -11,6 +11,7 @@ from multiprocessing import active_children
 
 import pytest
 
+from pdtools.cli.running import threads_of_each
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.workers import Workers, map_in_order
 
@@ -38,6 +39,19 @@ def many_bytes_or_end(number: int) -> bytes:
 def end_itself(number: int) -> int:
     os.kill(os.getpid(), signal.SIGKILL)
     return number
+
+
+@pytest.mark.parametrize("there", [1, 2, 7])
+@pytest.mark.parametrize("workers", [1, 2, 3, 8])
+@pytest.mark.parametrize("threads", [0, 1, 5])
+def test_threads_of_each_process(
+    threads: int, workers: int, there: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as were asked for; else the processors that this process may use, divided by the workers."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(there)), raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    divided = 0 if workers == 1 else there // workers or 1
+    assert threads_of_each(threads, workers) == (threads or divided)
 
 
 @pytest.mark.parametrize("number", [1, 2])

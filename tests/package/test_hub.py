@@ -8,12 +8,15 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import huggingface_hub
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from toy_gpt2 import save_gpt2
 from toy_hub import Hub, running_hub, use_hub
 
@@ -89,6 +92,10 @@ def test_without_a_network_it_is_what_the_cache_has(
     served: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = hub.snapshot("hf:toy")
+    assert (tmp_path / "cache") in first.parents
+    other = hub.snapshot("hf:toy", cache_dir=tmp_path / "other")
+    assert other == tmp_path / "other" / first.relative_to(tmp_path / "cache")
+    assert (other / "model.safetensors").is_file()
     unreachable(monkeypatch, tmp_path)
     assert hub.snapshot("hf:toy") == hub.snapshot(f"hf:toy@{first.name}") == first
     said = r"the Hugging Face hub cannot be reached \(ConnectionError\), and not all of it is in the cache"
@@ -148,6 +155,51 @@ def test_files_of_another_program_are_whole_with_all(served: Hub) -> None:
     assert (found / "vocab.pkl").is_file()
 
 
+PARTS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+INDEX = "model.safetensors.index.json"
+
+
+@settings(max_examples=60)
+@given(
+    tokenizers=st.sets(st.sampled_from(["tokenizer.json", "vocab.txt"])),
+    kept=st.sampled_from([(), ("model.safetensors",), (INDEX, *PARTS), (INDEX, PARTS[1]), PARTS, (INDEX,)]),
+    released=st.sets(st.sampled_from(hub.IMPORTED)),
+    weights=st.booleans(),
+    is_imported=st.booleans(),
+)
+def test_what_is_kept_is_whole_or_refused(
+    tokenizers: set[str], kept: tuple[str, ...], released: set[str], weights: bool, is_imported: bool
+) -> None:
+    """A model is taken from the cache alone if, and only if, it has all that is asked for."""
+    there = {*tokenizers, *kept}
+    index = json.dumps({"weight_map": dict(zip("ab", PARTS, strict=True))})
+    commit = "0123456789" * 4
+    with tempfile.TemporaryDirectory() as cache:
+        place = Path(cache, "models--lab--toy")
+        folder = place / "snapshots" / commit
+        folder.mkdir(parents=True)
+        (place / "refs").mkdir()
+        (place / "refs" / "main").write_text(commit)
+        for name in {"config.json", *there, *released}:
+            (folder / name).write_text(index if name == INDEX else "{}")
+        has_weights = "model.safetensors" in there or {INDEX, *PARTS} <= there
+        is_whole = bool({"tokenizer.json", "vocab.txt"} & there) and (has_weights or not weights)
+        files = hub.IMPORTED if is_imported else ()
+        is_whole = released == set(files) if is_imported else is_whole
+        options: dict[str, Any] = {"weights": weights, "files": files, "cache_dir": cache}
+        for name in ("hf:lab/toy", f"hf:lab/toy@{commit}"):
+            if is_whole:
+                assert hub.snapshot(name, local_files_only=True, **options) == folder
+                assert hub.pinned([f"--model={name}", name, "x"]) == [
+                    f"--model=hf:lab/toy@{commit}",
+                    f"hf:lab/toy@{commit}",
+                    "x",
+                ]
+            else:
+                with pytest.raises(InputError, match=f"^{name}: not all of it is in the cache"):
+                    hub.snapshot(name, local_files_only=True, **options)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -161,6 +213,7 @@ def test_files_of_another_program_are_whole_with_all(served: Hub) -> None:
             r"only pickled ones \(pytorch_model.bin\) \(they may hold code",
         ),
         ("hf:data", "no config.json there: not a language model"),
+        ("hf:released", "a released Pushdown LM, which has to be imported first .pdtools import hf:released"),
         ("hf:a/b/c", "write hf:NAME, hf:OWNER/NAME or hf:OWNER/NAME@REVISION"),
         ("hf:", "write hf:NAME"),
         ("hf:a--b", "write hf:NAME"),
@@ -176,6 +229,7 @@ def test_what_the_hub_does_not_have_is_one_line(
     served.commit("bare", files)
     served.commit("pickled", {**files, "pytorch_model.bin": b"\x80"})
     served.commit("data", {"README.md": b""})
+    served.commit("released", dict.fromkeys(hub.IMPORTED, b""))
     with pytest.raises(InputError, match=f"^{name}: .*{said}"):
         hub.snapshot(name)
     assert score(capsys, name, "-o", str(tmp_path / "out"))[:2] == (1, "")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
-from pdtools.provenance import provenance
+import pytest
+
+from pdtools.cli.main import run
+from pdtools.errors import PdtoolsError
+from pdtools.provenance import check_fingerprint, fingerprint, provenance
 
 
 def sha256(text: str) -> str:
@@ -41,3 +49,66 @@ def test_a_changed_file_changes_its_folder(tmp_path: Path) -> None:
     before = provenance({"data": tmp_path})["inputs"]["data"]["sha256"]
     (tmp_path / "a").write_text("two")
     assert provenance({"data": tmp_path})["inputs"]["data"]["sha256"] != before
+
+
+RECIPE: dict[str, Any] = {
+    "model": {"layers": 2},
+    "train": {"seed": 3, "steps": 9, "log_every": 1, "sample_parses": 2, "keep_at": [4], "lr": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", ["best", "last", "step-12", "main", "exported"])
+def test_what_a_training_is_told_by(name: str, tmp_path: Path) -> None:
+    """By its recipe and data, except for the seed and what changes no weight; wherever the checkpoint is."""
+
+    def training(recipe: Any, data: Any) -> Any:
+        folder = tmp_path / "run" / name
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text('{"step": 7, "words": 1.5}')
+        place = folder / "training.json" if name == "exported" else tmp_path / "run" / "run.json"
+        place.write_text(json.dumps({"recipe": recipe, "data": data}))
+        found = provenance({"model": folder})["inputs"]["model"]
+        assert found["step"] == 7
+        assert "words" not in found  # which are a whole number
+        return found.get("training")
+
+    plain = training(RECIPE, {"train": "a"})
+    if name == "main":  # no checkpoint of a run is called so
+        assert plain is None
+        return
+    assert plain["seed"] == 3
+    for key in RECIPE["train"]:
+        other = copy.deepcopy(RECIPE)
+        other["train"][key] = 5
+        found = training(other, {"train": "a"})
+        assert found["seed"] == other["train"]["seed"]
+        assert (found["sha256"] == plain["sha256"]) == (key not in ("steps", "lr"))
+    assert training({**RECIPE, "model": {"layers": 3}}, {"train": "a"})["sha256"] != plain["sha256"]
+    assert training(RECIPE, {"train": "b"})["sha256"] != plain["sha256"]
+    assert training({"model": {}}, {}) is None
+
+
+def test_processes_refuse_another_model_than_the_command_was_started_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same model in another place is the same; without other processes nothing is compared."""
+    for place in ("a", "elsewhere/b", "c"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "config.json").write_text("{}")
+    (tmp_path / "c" / "model.safetensors").write_text("x")
+    first, same, other = (tmp_path / place for place in ("a", "elsewhere/b", "c"))
+    assert fingerprint(first) == fingerprint(same) != fingerprint(other)
+    assert fingerprint(first, other) == fingerprint(same, other) != fingerprint(first, same)
+    check_fingerprint(same, fingerprint(first))
+    check_fingerprint(other, None)
+    check_fingerprint(same, fingerprint(first, other), other)
+    for wanted, more in ((fingerprint(first), ()), (fingerprint(first, other), (same,))):
+        with pytest.raises(PdtoolsError, match="is not the model that the command was started with"):
+            check_fingerprint(other, wanted, *more)
+    monkeypatch.setattr("pdtools.provenance.fingerprint", lambda path: "0" * 64)
+    command = ["surprisal", "--text", "The dog barks.", "--model", "demo-base", "--device", "cpu", "-q"]
+    assert run(command) == 0
+    capsys.readouterr()
+    assert run([*command, "--workers", "2"]) == 1
+    assert "is not the model that the command was started with" in capsys.readouterr().err

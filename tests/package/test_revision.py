@@ -25,9 +25,13 @@ ASK = "import json; from pdtools.provenance import provenance; print(json.dumps(
 
 
 def copy(folder: Path) -> Path:
-    """The package's own files in a folder."""
-    ignore = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(pdtools.__file__).parent, folder / "pdtools", ignore=ignore)
+    """The package's own files in a folder, without what stands beside them in a checkout."""
+    package = Path(pdtools.__file__).parent
+
+    def ignored(place: str, names: list[str]) -> set[str]:
+        return {"__pycache__", *({"cli", "configs", "data"} if place == str(package) else ())} & set(names)
+
+    shutil.copytree(package, folder / "pdtools", ignore=ignored)
     (folder / ".gitignore").write_text("__pycache__/\n")
     return folder
 
@@ -144,15 +148,19 @@ def test_an_installed_package(tmp_path: Path, commit: str | None) -> None:
     [
         *(("pdtools/errors.py", True), ("pdtools/models/kernels/numbers.h", True), ("cli/new.py", True)),
         *(("pdtools/models/kernels/gelu.c", True), ("pdtools/note.md", False), ("docs/note.py", False)),
+        ("pdtools/data/models/made.py", False),
     ],
 )
 def test_the_digest_of_code(file: str, is_code: bool, tmp_path: Path) -> None:
-    """It is the same in any place, whether the commands stand beside the package or in it."""
+    """It is the same in any place, whether the commands and data stand beside the package or in it."""
     ask = "import json; from pdtools.provenance.revision import code_digest; print(json.dumps(code_digest()))"
     checkout, installed = copy(tmp_path / "checkout"), copy(tmp_path / "installed")
     commands, ignored = Path(pdtools.cli.__file__).parent, shutil.ignore_patterns("__pycache__")
     shutil.copytree(commands, checkout / "cli", ignore=ignored)
     shutil.copytree(commands, installed / "pdtools" / "cli", ignore=ignored)
+    for data in (checkout / "data", installed / "pdtools" / "data"):
+        (data / "models").mkdir(parents=True)
+        (data / "models" / "made.py").write_text("x = 1\n")
     before = code(checkout, ask=ask)
     assert before == code(installed, ask=ask) == code_digest()
     changed = installed / "pdtools" / file if file.startswith("cli/") else installed / file

@@ -159,3 +159,20 @@ def test_parses_with_the_same_arcs_are_one() -> None:
     assert [joint for joint, _ in found.k_best] == pytest.approx([math.log(0.5), math.log(0.4)])
     apart = Parsed.of(derivations, 0.0, 0.0, k_best=3, merging=False, arcs=arcs)
     assert (apart.arcs, apart.k_best) == (arcs, tuple(derivations))
+
+
+@pytest.mark.parametrize(("arcs", "beam", "seed"), [("released", 4, 1), ("set", 6, 2), ("released", 7, 3)])
+def test_as_many_hypotheses_as_before_have_scores_of_their_own(
+    plain: Any, arcs: str, beam: int, seed: int
+) -> None:
+    """A full beam stays as wide from word to word, though its hypotheses are others."""
+    model, tokens = gilt(arcs, seed=seed), [3, 3, 3, 3]
+    starts = [True] * 4
+    network = PlainNetwork(model)
+    sums, hypotheses = plain.search(
+        network, tokens, starts, root=ROOT, eos=EOS, beam=beam, sets=arcs == "set"
+    )
+    (found,) = beam_search(model, [row(tokens)], beam=AttachmentBeam(beam), k_best=beam)
+    assert found.prefix_logprobs[1:].tolist() == pytest.approx(sums, rel=2e-6, abs=1e-5)
+    graphs = [sorted(graph_of_history(history).arcs) for _, history in found.derivations]
+    assert graphs == [sorted(each.graph) for each in hypotheses]

@@ -100,6 +100,7 @@ def test_regions_are_joined_as_they_stand(tmp_path: Path) -> None:
         ("a", ["", "a"]),
     ]
     assert "regions between | (2 borders without a space)" in found.form
+    assert "regions between | (1 borders without a space)" in read(tmp_path, "sentence\n|a|b |c\n").form
     assert units(read(tmp_path, "sentence\nwas wrong|.\n", words=True)) == [
         ("was wrong.", ["was", "wrong", "."])
     ]

@@ -433,7 +433,8 @@ def test_line_breaks_in_cells(
     for name in ("o.tsv", "o.csv", "o.parquet"):
         surprisal(tmp_path / "t.csv", "--model", models["base"], "-o", tmp_path / name)
         said = "o.tsv: 3 cells with a line break, which TSV lacks: a blank stands for it"
-        assert (said in capsys.readouterr().err) == (name == "o.tsv")
+        err = capsys.readouterr().err
+        assert (said in err) == ("line break" in err) == (name == "o.tsv")
     lines = (tmp_path / "o.tsv").read_text().splitlines()
     assert lines[0].startswith("my item\tsentence\tnote\tmodel")
     assert [line.split("\t")[:3] for line in lines[1::2]] == [["1", "a | b", "x y z"], ["2", "a | b", ""]]

@@ -94,7 +94,7 @@ class _JudgedPairs(JudgedItems):
     """Judged pairs: counted by paradigm, and put into a table, one row per pair.
 
     Columns:
-        paradigm, phenomenon, field, pair: identify the pair.
+        paradigm, phenomenon, field, pair: identify the pair; the groups of a paradigm are its first pair's.
         sentence_good, sentence_bad: the sentences.
         text_good, text_bad: the sentences as the model read them.
         logprob_good, logprob_bad: log p, nats.
@@ -150,8 +150,9 @@ class _JudgedPairs(JudgedItems):
         if len(both) == len(_SIDES) and searched is None:
             margin = (both[0].logprob - both[1].logprob) / math.log(2)
             self.margins.setdefault(item.levels, []).append(margin)
+        field, phenomenon, paradigm = item.levels
         yield (
-            *(pair.paradigm, pair.phenomenon, pair.field, pair.number, pair.good, pair.bad),
+            *(paradigm, phenomenon, field, pair.number, pair.good, pair.bad),
             *(
                 None if part is None else getattr(part, name)
                 for name in ("text", "logprob", "tokens", "dropped")

@@ -93,7 +93,7 @@ class Words:
         place = [ROOT, *range(first, len(self)), NOWHERE]
         self.heads += [place[head] for head in heads]
         self.has_enhanced |= enhanced is not None
-        for graph, found in ((arcs, self.arcs), (enhanced or arcs, self.graphs)):
+        for graph, found in ((arcs, self.arcs), (arcs if enhanced is None else enhanced, self.graphs)):
             found += [set() for _ in words]
             for head, dependent in graph.arcs:
                 found[first + dependent - 1].add(place[head])

@@ -195,7 +195,7 @@ def columns_of(header: Sequence[str], name: str | None, other: Mapping[str, str]
         hint = "name the table's own columns: --column time=RT, and so on"
         raise InputError(f"no column {lacking} in the header", file=file, line=1, hint=hint)
     columns = choices[next(i for i, lacking in enumerate(absent) if not lacking)]
-    if columns.sentence is None and "sentence" in header and columns.item == "item":
+    if columns.sentence is None and "sentence" in header and "item" in columns.item.split("+"):
         columns = replace(columns, sentence="sentence")
     if columns.group is None and columns.item != "item" and "item" in columns.item.split("+"):
         columns = replace(columns, group="item")  # versions of an item are no items of their own
@@ -241,8 +241,9 @@ def read_times(
         header = rows.header
         notes.append(rows.note)
         # A table of words only needs the columns of words' places.
-        known = {name: of for name, of in (columns or {}).items() if name not in ("surprisal", *_ON_DEMAND)}
-        known = {"subject": header[0], "time": header[0], **known}
+        measured = ("subject", "time", "surprisal", *_ON_DEMAND)
+        known = {name: of for name, of in (columns or {}).items() if name not in measured}
+        known |= {"subject": header[0], "time": header[0]}
         place = _Cells(columns_of(header, format, known, texts), header, texts)
         for line, cells in rows:
             words.add(place.of(line, cells), line, texts)
@@ -253,20 +254,20 @@ def read_times(
     keys: list[tuple[str, int]] = []
     subjects: dict[str, int] = {}
     read_by: list[int] = []
-    measured: list[float] = []
+    every_time: list[float] = []
     lines: list[int] = []
     others = _other_columns(header, place.columns)
     kept: list[list[str]] = [[] for _ in others]
     for line, cells in rows:
         row = place.of(line, cells)
         words.add(row, line, file)
-        measured.append(_time(row.time, line, file, place.columns.time))
+        every_time.append(_time(row.time, line, file, place.columns.time))
         keys.append((row.item, row.number))
         read_by.append(subjects.setdefault(row.subject, len(subjects)))
         lines.append(line)
         for column, at in zip(kept, others.values(), strict=True):
             column.append(sys.intern(cells[at].strip()))
-    time = np.array(measured)
+    time = np.array(every_time)
     has_time = ~np.isnan(time)
     if not has_time.any():
         raise InputError("there is no reading time in it", file=file)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 from forked import killed_at
 
 import pdtools.data
@@ -50,6 +51,7 @@ class Server(ThreadingHTTPServer):
         most: the bytes of its longest range.
         leads: where it sends who asks, instead of an answer.
         error: the status of its answers, if they are errors.
+        error_after: the number of answers before one for which it is too busy; 0: it never is.
         cut: after how many bytes of an answer each connection ends; of the following ones, the next number.
         stall: whether it waits there instead, until it is released.
     """
@@ -61,6 +63,7 @@ class Server(ThreadingHTTPServer):
         self.files: dict[str, bytes] = {}
         self.ranges, self.shift, self.stall = True, 0, threading.Event()
         self.most, self.leads, self.error = 1 << 30, "", 0
+        self.error_after = 0
         self.cut: list[int] = []
         self.asked: list[tuple[str, str | None]] = []
         self.stall.set()
@@ -82,13 +85,14 @@ class _Handler(BaseHTTPRequestHandler):
         path, asked = self.path[1:], self.headers.get("Range")
         self.server.asked.append((path, asked))
         data = self.server.files.get(path)
+        is_busy = self.server.error_after > 0 and len(self.server.asked) == self.server.error_after + 1
         if self.server.leads:
             self.send_response(302)
             self.send_header("Location", self.server.leads)
             self.end_headers()
             return
-        if data is None or self.server.error:
-            self.send_error(self.server.error or 404)
+        if data is None or self.server.error or is_busy:
+            self.send_error(self.server.error or (503 if is_busy else 404))
             return
         begin = int(asked.removeprefix("bytes=")[:-1]) if asked and self.server.ranges else 0
         begin += self.server.shift if begin else 0
@@ -194,8 +198,16 @@ def test_a_data_set_is_checked_unpacked_and_there_once(
     mine = record(server, x_trees=TREES[:-1])  # of another version
     assert run(["data", "get", mine]) == 1
     assert "mine: exists already" in capfd.readouterr().err
-    assert run(["data", "get", mine, "--overwrite"]) == 0
+    capfd.readouterr()
+    assert run(["data", "get", mine, "--overwrite", "--quiet", "-o", "mine"]) == 0
+    assert capfd.readouterr() == ("", "")
     assert Path("mine/x.trees").read_bytes() == TREES[:-1]
+    assert run(["data", "get", mine, "-o", "elsewhere/x"]) == 0
+    assert Path("elsewhere/x/x.trees").read_bytes() == TREES[:-1]
+    mine = record(server, x_trees=TREES)
+    capfd.readouterr()
+    assert run(["data", "get", mine, "--overwrite"]) == 0
+    assert "replacing the " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -210,8 +222,19 @@ def test_a_broken_connection(server: Server, ranges: bool, capfd: pytest.Capture
     assert Path("mine/x.trees").read_bytes() == TREES
 
     server.asked.clear()
-    server.cut = [300_000, 0]
+    server.cut = [300_000]
     Path("mine").rename("first")
+    capfd.readouterr()
+    if ranges:  # a busy server is asked for the rest later, not for all of it at once
+        server.error_after = 1
+        assert "x.trees: HTTP 503 Service Unavailable (what has come is kept" in failed(capfd, mine)
+        server.error_after = 0
+        server.asked.clear()
+        assert run(["data", "get", mine]) == 0
+        assert server.asked == [("x.trees", "bytes=300000-")]
+        Path("mine").rename("second")
+        server.asked.clear()
+    server.cut = [300_000, 0]
     capfd.readouterr()
     said = failed(capfd, mine)
     came = 300_000 if ranges else 0  # of a file that is begun again
@@ -231,6 +254,18 @@ def test_bytes_that_come_again_are_counted_once(server: Server, ranges: bool, tm
     download(f"{server.url}x", tmp_path, size=len(TREES), sha256=digest, progress=counts.append)
     assert sum(counts) == len(TREES)
     assert (min(counts) == -300_000) != ranges
+
+
+def test_a_server_that_says_nothing_is_not_waited_for(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mine = record(server, x_trees=TREES)
+    monkeypatch.setattr("pdtools.files.download._SECONDS", 0.2)
+    server.stall.clear()
+    server.cut = [300_000, 0, 0]
+    said = failed(capfd, mine)
+    assert "bytes came: timed out (what has come is kept" in said
+    assert Path("mine.download").is_dir()
 
 
 def test_a_file_that_is_not_the_one(server: Server, capfd: pytest.CaptureFixture[str]) -> None:
@@ -450,6 +485,8 @@ def test_what_has_come_is_kept_while_another_version_is_there(
         (('"all"', '"some"'), "non_commercial: one of all, in part"),
         (("880000 ", "many "), "is not bytes, SHA-256, path"),
         (("[[from]]", "[[from"), "Expected"),
+        (("[[from]]", '[[from]]\nbundled = "sg"\n[[from]]'), "from.bundled is a list of strings"),
+        (("[[from]]", "[[from]]\nbundled = [1]\n[[from]]"), "from.bundled is a list of strings"),
     ],
 )
 def test_records_that_are_none(
@@ -471,9 +508,27 @@ def test_the_list(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["data", "list", "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     assert [each["name"] for each in found] == bundled()
+    shares = {"all": "; NON-COMMERCIAL USE ONLY", "in part": "; IN PART NON-COMMERCIAL USE ONLY"}
+    lines = iter(shown.splitlines())
     for each in found:
-        assert f"\n{each['name']} " in f"\n{shown}"
-        assert each["size"] == sum(file["size"] for file in each["files"] if file["place"] is None)
+        table = tomllib.loads((REPOSITORY / "configs/datasets" / f"{each['name']}.toml").read_text("utf-8"))
+        assert {name: each[name] for name in table.keys() - {"from", "unpack"}} == {
+            name: table[name] for name in table.keys() - {"from", "unpack"}
+        }
+        listed = [
+            line.split(None, 2) for part in table["from"] for line in part.get("files", "").splitlines()
+        ]
+        listed = [line for line in listed if line]
+        downloads = [file for file in each["files"] if file["place"] is None]
+        assert [[str(file["size"]), file["sha256"], file["path"]] for file in downloads] == listed
+        assert each["size"] == sum(int(size) for size, _, _ in listed)
+        size = f"{each['size'] / 1e6:.1f} MB" if listed else "bundled"
+        first, second = next(lines), next(lines)
+        assert first.split() == [each["name"], *size.split(), *f"{table['title']}: {table['about']}".split()]
+        terms = table["licence"] + shares.get(table.get("non_commercial", ""), "")
+        assert second.casefold().strip() == terms.casefold()
+        assert len(second) - len(second.lstrip()) == first.index(table["title"])
+    assert next(lines, None) is None
     assert run(["data", "get", "nothing"]) == 1
     assert "data sets: blimp, " in capfd.readouterr().err
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,36 @@ def test_what_is_refused(
     (line,) = capsys.readouterr().err.splitlines()
     assert "mine.csv:2: no column 'sort' (there are: file, dir, row, a, b, kind)" in line
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("command", ["eval-benchmark", "eval-blimp"])
+def test_items_in_any_order_have_the_outcomes_of_wide_searches(
+    command: str, seed: int, models: dict[str, Path], tmp_path: Path
+) -> None:
+    """With --beam auto each item gets its own searches, whose sentences are sorted together."""
+    rng = random.Random(seed)
+    texts = [
+        [" ".join(rng.choice("abc") for _ in range(rng.randint(1, 4))) for _ in range(3)] for _ in range(25)
+    ]
+    if command == "eval-blimp":
+        rows = ["UID\tsentence_good\tsentence_bad", *(f"{c[0]}\t{a}\t{b}" for a, b, c in texts)]
+        (tmp_path / "data.tsv").write_text("\n".join(rows) + "\n")
+        data = [str(tmp_path / "data.tsv")]
+    else:
+        table = [{"start": a, "options": [b, f"{c} {b}", f"a {c}"], "kind": c[0]} for a, b, c in texts]
+        (tmp_path / "data.json").write_text(json.dumps(table))
+        (tmp_path / "mine.toml").write_text(CONDITIONAL)
+        data = [str(tmp_path / "data.json"), "--as", str(tmp_path / "mine.toml")]
+    found = []
+    for beam, more in (("auto", []), ("500", []), ("auto", ["--limit", "3"]), ("500", ["--limit", "3"])):
+        output = tmp_path / f"{beam}{len(more)}"
+        search = ["--model", str(models["pushdown"]), "--beam", beam, "--device", "cpu"]
+        assert run([command, *data, *search, *more, "-o", str(output), "-q"]) == 0
+        document = json.loads((output / "results.json").read_text())
+        document["scores"].pop("margin_bits", None)
+        document["scores"].pop("overall_per_token", None)  # by itself it widens no search
+        document["counts"].pop("dropped", None)
+        found.append((document["scores"], document["counts"]))
+    assert found[0] == found[1]
+    assert found[2] == found[3]

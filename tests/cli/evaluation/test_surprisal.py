@@ -4,16 +4,22 @@ import csv
 import io
 import json
 import math
+import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
-from search_oracle import save_checkpoints
+import scipy.special
+import torch
+from search_oracle import save_checkpoints, tiny_model
 
 from pdtools.cli.main import run
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
+from pdtools.search.scores import Unscorable
+from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +185,96 @@ def test_entropies_and_ranks_by_workers(models: dict[str, Path], text: Path, tmp
     assert list(rows.columns)[-2:] == ["entropy", "rank"]
     assert rows["rank"].between(1, 6).all()
     pandas.testing.assert_frame_equal(table(tmp_path / "two.tsv"), rows)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_every_cell_with_options_crossed(
+    seed: int, models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The table, its rejects and its report are what the scores of Python make by hand."""
+    flags = [bool(seed >> bit & 1) for bit in range(4)]
+    nats, words, entropy, as_csv = flags[0], flags[1], flags[2] or flags[0], flags[3] != flags[0]
+    rank = not words and seed % 3 != 1
+    if (name := ["base", "pushdown", "raw"][seed % 3]) == "raw":
+        lines = ["the dogs run, often.", "", "a  dog (runs)", "dogs often run"]
+        tokenizer = train_bpe_tokenizer(
+            [split_spaces(line) for line in lines], size=270, min_count=1, text_style="raw"
+        )
+        model = tmp_path / "raw"
+        save_checkpoint(
+            model, tiny_model(vocab_size=tokenizer.vocab_size, max_length=64), tokenizer, shards={}
+        )
+    else:
+        lines, model = ["a b c", "", "c the b", "b  c a", "b"], models[name]
+    source = "tokens" if seed in (2, 3, 7) else "text"
+    path, out = tmp_path / "in.txt", tmp_path / ("out.csv" if as_csv else "out.tsv")
+    path.write_text("\n".join(lines) + "\n")
+    options = ["--nats"] * nats + ["--words"] * words + ["--entropy"] * entropy + ["--rank"] * rank
+    options += ["--from", source, "--on-error", "skip", "--json", "--beam", "7", "-o", str(out)]
+    assert surprisal(path, "--model", model, *options) == 0
+
+    scorer = load_model(model, SearchOptions(beam=7))
+    expected, rejected = [], []
+    for number, line in enumerate(lines, 1):
+        sentence = read_sentence(line, source, scorer.settings["text_style"])
+        (following,) = scorer.next_tokens([sentence])
+        if isinstance(following, Unscorable):
+            rejected += [(number, line.strip())] if line.strip() else []
+            continue
+        score, unit = following.score, 1 if nats else 1 / math.log(2)
+        rows = []
+        for i, token in enumerate(score.tokens):
+            of_next = scipy.special.log_softmax(following.logprobs[i]).tolist()
+            measured = [-unit * math.fsum(math.exp(each) * each for each in of_next)] * entropy
+            measured += [1 + sum(each > of_next[following.ids[i]] for each in of_next)] * rank
+            rows.append([token, score.starts[i], score.ends[i], -float(score.logprobs[i]) * unit, *measured])
+        if words:
+            edges = [match.span() for match in re.finditer(r"\S+", line)]
+            # The model may read other spaces between the same words.
+            begin = [match.start() for match in re.finditer(r"\S+", score.text)]
+            by_word: dict[int, list[list[Any]]] = {}
+            for row, word in zip(rows, score.words, strict=True):
+                own = score.text[row[1] : row[2]]
+                at = row[1] + len(own) - len(own.lstrip())
+                place = len(edges) if word < 0 else max(k for k, first in enumerate(begin) if first <= at)
+                by_word.setdefault(place, []).append(row)
+            rows = []
+            for place, own in sorted(by_word.items()):
+                start, end = edges[place] if place < len(edges) else (len(line), len(line))
+                text = line[start:end] or own[0][0]
+                rows.append([place + 1, text, start, end, math.fsum(row[3] for row in own), *own[0][4:]])
+        else:
+            rows = [[i, *row] for i, row in enumerate(rows, 1)]
+        expected += [[number, *row] for row in rows]
+    unit_name = "word" if words else "token"
+    header = ["sentence_id", f"{unit_name}_id", unit_name, "start", "end", "surprisal"]
+    header += ["entropy"] * entropy + ["rank"] * rank
+    quoting = {} if as_csv else {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
+    with out.open(newline="") as stream:
+        first, *found = csv.reader(stream, **quoting)  # type: ignore[arg-type]
+    assert first == header
+    assert len(found) == len(expected)
+    for row, own in zip(found, expected, strict=True):
+        assert row[:5] == list(map(str, own[:5]))
+        assert list(map(float, row[5:])) == pytest.approx(own[5:], rel=2e-5, abs=2e-5)
+    records = [json.loads(line) for line in Path(f"{out}.rejects.jsonl").read_text().splitlines()]
+    assert [(each["line"], each["text"]) for each in records] == rejected
+    report = json.loads(capsys.readouterr().out)
+    scored = len({row[0] for row in expected})
+    assert report["counts"] == {"sentences": len(lines), "scored": scored, "rows": len(expected)}
+    assert report["settings"]["unit"] == ("nats" if nats else "bits")
+    assert sum(report["rejects"].values()) == len(rejected)
+    assert report["provenance"]["inputs"]["model"]["path"] == str(model)
+
+
+def test_threads_are_those_that_are_asked_for(
+    models: dict[str, Path], text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            more = ["--threads", threads, "--json", "--overwrite", "-o", tmp_path / "o"]
+            assert surprisal(text, "--model", models["base"], *more) == 0
+            assert json.loads(capsys.readouterr().out)["provenance"]["hardware"]["threads"] == threads
+    finally:
+        torch.set_num_threads(before)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
+from pdtools.provenance.model_names import BUNDLED, find_model
 
 
 @pytest.fixture(autouse=True)
@@ -70,3 +71,14 @@ def test_a_misspelled_path_is_no_name(capsys: pytest.CaptureFixture[str]) -> Non
         error = capsys.readouterr().err
         assert "no such folder" in error
         assert "hf:" not in error
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED))
+def test_a_folder_of_a_bundled_name_is_taken_and_said(name: str) -> None:
+    assert Path(find_model(name).folder, "config.json").is_file()
+    assert find_model(name).note == f"{name}: {BUNDLED[name]}"
+    Path(name).mkdir()
+    what = BUNDLED[name].split(";")[0]
+    note = f"{name}: the one in this folder, not {what} that comes with pdtools"
+    assert find_model(Path(name)) == find_model(name) == (name, note)
+    assert find_model(f"./{name}") == (f"./{name}", None)

@@ -282,3 +282,47 @@ def test_sigterm_leaves_nothing_half_written(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 143
     assert list(tmp_path.iterdir()) == []
+
+
+DATA = Path(__file__).parents[3] / "data"
+JSON_AND_DATA = "--json prints a report on standard output: give the data a file with -o"
+TWO_FORMS = "--json and --latex both print on standard output: give only one"
+NO_FOLDER = "name a folder for the results with -o"
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("surprisal --text a --model demo-base --json", JSON_AND_DATA),
+        ("decode --text a --model demo --json", JSON_AND_DATA),
+        ("sample --model demo --json", JSON_AND_DATA),
+        ("parse a.trees --json", JSON_AND_DATA),
+        ("prompts a.tsv --task rte --json", JSON_AND_DATA),
+        ("generate task rs --json", JSON_AND_DATA),
+        ("generate dyck -n 3 --json", JSON_AND_DATA),
+        ("generate dyck-prefixes --depths 2-3 --json", JSON_AND_DATA),
+        (f"eval-sg {DATA}/sg --write-sentences - --json", JSON_AND_DATA),
+        (f"eval-blimp {DATA}/blimp --write-sentences - --json", JSON_AND_DATA),
+        (f"eval-sg {DATA}/sg --model demo -o out --json --latex", TWO_FORMS),
+        (f"eval-blimp {DATA}/blimp --model demo -o out --json --latex", TWO_FORMS),
+        ("eval-parse a.trees a.trees --json --latex", TWO_FORMS),
+        ("compare a b --json --latex", TWO_FORMS),
+        (f"eval-sg {DATA}/sg --model demo", NO_FOLDER),
+        (f"eval-blimp {DATA}/blimp --model demo", NO_FOLDER),
+    ],
+)
+def test_two_things_have_two_places(
+    command: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A report and the data, or a table in two forms, are not printed one after the other."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.trees").write_text("(S (A a))\n")
+    Path("a.tsv").write_text("index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n")
+    assert main.run(command.split()) == 2
+    out, error = capsys.readouterr()
+    assert (out, " ".join(error.split()).count(said)) == ("", 1)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a.trees", "a.tsv"]

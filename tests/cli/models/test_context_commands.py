@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import random
 from pathlib import Path
 
 import numpy as np
@@ -245,3 +246,122 @@ def test_shards_are_read_as_the_text_that_they_hold(
     assert found[0][1] == found[1][1]
     assert found[0][1]["documents"] == 2
     assert found[0][0] == pytest.approx(found[1][0])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_any_options_of_a_hugging_face_model(
+    seed: int, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Options of contexts, measures and units, crossed, against rows that transformers reads itself."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    folder = tmp_path_factory.getbasetemp() / "gpt2-of-any-options"
+    if not folder.exists():
+        save_gpt2(folder, ["The dog that chased the cats barks. The cat sleeps."], positions=40)
+    rng = random.Random(seed)
+    words = ["The", "dog", "cats.", "naïve", "a"]
+    bos, nats, ranks, entropies = (rng.random() < 0.5 for _ in range(4))
+    least = 1 if bos else 2  # a token alone has no surprisal
+    lines = [" ".join(rng.choice(words) for _ in range(rng.randint(least, 4))) for _ in range(5)]
+    lines.insert(rng.randint(1, 4), "")
+    kind = ["none", "document", "file", "stride"][seed % 4]
+    ranks &= kind != "stride"  # they are of documents that fit a window
+    of_words = bos and not ranks and rng.random() < 0.5
+    window = rng.choice([None, 24, 30]) if kind != "none" else None
+    stride = rng.choice([1, 5, 20])
+    texts = tmp_path_factory.mktemp("texts")
+    (texts / "lines.txt").write_text("\n".join(lines) + "\n")
+    (texts / "before.txt").write_text("a dog\n\nThe cats. naïve\nThe\n")
+    flags = {
+        "--nats": nats,
+        "--rank": ranks,
+        "--entropy": entropies,
+        "--words": of_words,
+        "--no-bos": not bos,
+    }
+    more = [name for name, is_there in flags.items() if is_there]
+    more += ["--window", str(window)] if window else []
+    context = {"document": ["document"], "file": [str(texts / "before.txt")]}.get(kind)
+    more += ["--context", *context] if context else []
+    more += ["--stride", str(stride)] if kind == "stride" else []
+    rows = table(capsys, "surprisal", texts / "lines.txt", "--model", folder, *more)
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    most = window or 40
+
+    def read(tokens: list[int]) -> list[tuple[float, float, int]]:
+        """Surprisal, entropy before it, and rank of each token after the first."""
+        with torch.no_grad():
+            logprobs = model(torch.tensor([tokens])).logits[0, :-1].double().log_softmax(-1).numpy()
+        own = [(of[token], of) for of, token in zip(logprobs, tokens[1:], strict=True)]
+        return [(-p, float(-(np.exp(of) * of).sum()), 1 + int((of > p).sum())) for p, of in own]
+
+    def ids(text: str) -> list[int]:
+        found: list[int] = tokenizer(text)["input_ids"]
+        return found
+
+    start = [tokenizer.bos_token_id] if bos else []
+    wanted: list[tuple[int, int, int, int | None, tuple[float, float, int]]] = []
+    for number, line in enumerate(lines, start=1):
+        earlier = lines[: number - 1]
+        if not line or (kind == "stride" and earlier and earlier[-1]):
+            continue  # a document is read at its first line
+        offsets = tokenizer(line, return_offsets_mapping=True)["offset_mapping"]
+        if kind != "stride":
+            if "" in earlier:
+                earlier = earlier[earlier.index("") + 1 :]
+            before = {"document": earlier, "file": ["a dog", "The cats. naïve", "The"]}.get(kind, [])
+            while len(start + ids("\n".join([*before, line]))) > most:
+                before = before[1:]
+            row = start + ids("\n".join([*before, line]))
+            values, first = [None, *read(row)], len(row) - len(offsets)
+            for k, (a, b) in enumerate(offsets, start=first):
+                if (value := values[k]) is not None:
+                    blank = line[a:b].startswith(" ")
+                    wanted.append((number, a + blank, b, k - bos if kind != "none" else None, value))
+            continue
+        rest = lines[number - 1 :]
+        document = rest[: rest.index("")] if "" in rest else rest
+        row, places = list(start), []
+        for k, each in enumerate(document):
+            own = tokenizer(each, return_offsets_mapping=True)
+            last = k == len(document) - 1
+            row += own["input_ids"] + ([] if last else ids("\n"))
+            for a, b in own["offset_mapping"]:
+                places.append((number + k, a + each[a:b].startswith(" "), b))
+            places += [] if last else [(number + k, len(each), len(each))]
+        scored = 1
+        for begin in range(0, len(row), stride):
+            end = min(begin + most, len(row))
+            values = [None] * (begin + 1) + read(row[begin:end])
+            for k in range(scored, end):
+                value = values[k]
+                assert value is not None
+                seen = k - max(begin, int(bos))
+                wanted.append((*places[k - len(start)], seen, value))
+            scored = end
+            if end == len(row):
+                break
+    unit = 1.0 if nats else 1 / np.log(2)
+    if of_words:
+        by_word: dict[tuple[int, int, int], list[tuple[int | None, tuple[float, float, int]]]] = {}
+        for number, a, _, seen, value in wanted:
+            line = lines[number - 1]
+            first = line.rfind(" ", 0, a) + 1 if a < len(line) else len(line)
+            last = next((i for i in range(a, len(line)) if line[i] == " "), len(line))
+            by_word.setdefault((number, first, last), []).append((seen, value))
+        wanted = [
+            (*place, of[0][0], (sum(value[0] for _, value in of), of[0][1][1], 0))
+            for place, of in by_word.items()
+        ]
+    places_of = [(int(row["sentence_id"]), int(row["start"]), int(row["end"])) for row in rows]
+    assert places_of == [each[:3] for each in wanted]
+    names = {"surprisal": 0, **({"entropy": 1} if entropies else {}), **({"rank": 2} if ranks else {})}
+    for name, k in names.items():
+        scale = unit if name != "rank" else 1
+        np.testing.assert_allclose(
+            [float(row[name]) for row in rows], [each[4][k] * scale for each in wanted], rtol=1e-5, atol=2e-5
+        )
+    assert not {"entropy", "rank"} & rows[0].keys() - names.keys()
+    shown = [None if each[3] is None else str(each[3]) for each in wanted]
+    assert [row.get("seen") for row in rows] == shown

@@ -278,3 +278,7 @@ def test_scores(tmp_path: Path, word_scorer: type[Any], score: str | float) -> N
         Formula.parse("good > bad", parts), items.benchmark.scores["main"], next(iter(items)).strings, parts
     )
     assert found == {"good": pytest.approx(good), "bad": pytest.approx(bad)}
+
+
+def test_words_are_what_stands_between_blanks_of_any_number() -> None:
+    assert Part(-6.0, 4).value("a  b\u00a0c ", Score("per_word")) == -2.0

@@ -83,8 +83,8 @@ SETS: dict[str, tuple[dict[str, str | bytes], list[tuple[str, ...]], list[tuple[
     ),
     "linzen": (
         {
-            "data/linzen_testset/a.gold": "1\tsleeps\tsleep\t0\n",
-            "data/linzen_testset/a.text": "she Sleeps now <eos>\n",
+            "data.gold/linzen_testset/a.gold": "1\tsleeps\tsleep\t0\n",
+            "data.gold/linzen_testset/a.text": "she Sleeps now <eos>\n",
         },
         [("she sleeps", "she sleep")],
         [("0",)],

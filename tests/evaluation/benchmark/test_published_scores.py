@@ -125,6 +125,7 @@ def test_what_is_about_tokens_is_excluded(tmp_path: Path) -> None:
     [
         ("item\tscore\n1\t2\n", "no column string in the header"),
         ("item\tstring\tscore\n1\tgood\n", ":2: 2 columns, the header has 3"),
+        ("item\tstring\tscore\n\n\t\t\n", ":3: item '' with the score '': two numbers"),
         ("item\tstring\tscore\nx\tgood\t1\n", ":2: item 'x' with the score '1': two numbers are needed"),
         ("item\tstring\tscore\n1\tgood\tnan\n", ":2: item '1' with the score 'nan': two numbers"),
         ("item\tstring\tscore\n1\tgood\t1\n1\tgood\t1\n", ":3: a second score of good of item 1"),

@@ -175,6 +175,10 @@ def test_a_quote_taken_for_a_possessive_is_put_back() -> None:
     # With another mark in its place the lengths differ, and that is an error.
     other = compare_sentence(gold.replace("'", "x"), predicted.replace("('' ')", "('' x)"), parameters)
     assert other.status == "error"
+    # Each side left another mark out: the lengths are equal, and EVALB looks for no marks.
+    one, two = (f"(S ({a} ') (NN a) ({b} '))" for a, b in (("POS", "''"), ("''", "POS")))
+    row = compare_sentence(one, two, parameters)
+    assert (row.status, row.reason) == ("error", "Words unmatch ('|a)")
 
 
 @pytest.mark.parametrize("mark", ["'", '"', "/"])

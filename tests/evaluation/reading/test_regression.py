@@ -156,6 +156,17 @@ def test_permutations_are_all_tried_where_they_are_few(n: int) -> None:
     assert drawn == pytest.approx(expected, abs=0.012)
 
 
+@pytest.mark.parametrize("n", [30, 41])
+@pytest.mark.parametrize("samples", [100, 257])
+def test_drawn_permutations_and_the_observed_one_are_counted(n: int, samples: int) -> None:
+    """No sign change of so many is as extreme as the observed one, which is; of zeros all are."""
+    rng = np.random.default_rng(0)
+    assert permutation_p(np.full(n, 0.25), rng, samples) == 1 / (samples + 1)
+    assert permutation_p(np.zeros(n), rng, samples) == 1
+    one = np.eye(1, n)[0]  # the sign of one value makes no difference
+    assert permutation_p(-one, rng, samples) == 1
+
+
 def test_permutation_p_is_uniform_without_an_effect() -> None:
     rng = np.random.default_rng(5)
     found = [permutation_p(rng.normal(size=15), rng, 400) for _ in range(300)]

@@ -10,6 +10,7 @@ import ctypes
 import math
 import mmap
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -385,3 +386,81 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
     for each in found:
         for one, other in zip(each, expected, strict=True):
             assert torch.equal(one, other)
+
+
+def by_formula(layer: Layer, terms: Terms) -> Tensor:
+    """The output by the formula of :class:`Terms`, all scores of all keys at once."""
+    q, k, v = layer.qkv.permute(2, 0, 3, 1, 4)
+    n, d_head = q.shape[2:]
+    scores = q @ k.mT
+    if terms.content_bias is not None:
+        scores = scores + terms.content_bias @ k.mT
+    back = torch.arange(n)[:, None] - torch.arange(n)  # i - j
+    if terms.distance is not None:
+        products = (q + terms.position_bias) @ terms.distance.mT  # the farthest first
+        scores = scores + products.gather(3, (n - 1 - back).clamp(0, n - 1).expand_as(products))
+    if terms.table is not None and terms.tape is not None:
+        products = q @ terms.table.mT
+        scores = scores + products.gather(3, terms.tape.long()[:, None].expand_as(scores))
+    if terms.slopes is not None and terms.open is not None:
+        scores = scores - terms.slopes[:, None, None] * terms.open[:, None]
+    if terms.fixed is not None:
+        scores = scores + terms.fixed
+    scores = scores / math.sqrt(d_head)
+    if terms.alibi is not None:
+        scores = scores - terms.alibi[:, None, None] * back.abs()
+    counts = (back >= 0).expand_as(scores).clone()
+    if terms.seen is not None:
+        counts &= terms.seen[:, None]
+    if terms.innermost is not None:
+        is_open, before = terms.innermost[:, :, None] > 0, torch.arange(n) < terms.innermost[:, :, None]
+        counts[:, 0] &= ~is_open | before
+        counts[:, 1] &= ~is_open | ~before
+    return scores.masked_fill(~counts, -math.inf).softmax(-1) @ v
+
+
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("seed", range(40))
+def test_any_terms(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All terms, and the masks, crossed: in C, and in blocks of any size by torch, it is the formula."""
+    rng = random.Random(seed)
+    n, d_head = rng.choice([1, 2, 7, 16, 17, 33, 70]), rng.choice([1, 3, 8, 20])
+    layer = Layer(n, d_head, torch.float64, shared_table=seed % 3 == 0, depths=rng.choice([1, 5, 40]))
+    every = layer.terms._asdict()
+    groups = [
+        ("content_bias",),
+        ("distance", "position_bias"),
+        ("table", "tape"),
+        ("slopes", "open"),
+        ("fixed",),
+    ]
+    given = {name: every[name] for group in groups if rng.random() < 0.5 for name in group}
+    torch.manual_seed(seed)
+    if "fixed" not in given and rng.random() < 0.5:
+        given["alibi"] = torch.rand(HEADS, dtype=torch.float64)
+    mask = rng.choice(["none", "seen", "innermost", "both"])
+    if mask in ("innermost", "both"):
+        at = torch.arange(n)
+        given["innermost"] = torch.stack([(at * torch.rand(n)).int(), torch.full((n,), -1).int()])
+    if mask in ("seen", "both"):
+        seen = torch.rand(2, n, n) < 0.7
+        if mask == "both":  # both heads see a key
+            seen[:] = True
+            seen[:, :, n // 3] = torch.arange(n) == n // 3
+            given["innermost"] = torch.full((2, n), -1).int()
+        given["seen"] = seen | torch.eye(n, dtype=torch.bool)
+    layer.terms = Terms(**given)
+    if rng.random() < 0.5:
+        monkeypatch.setattr(module, "BLOCK_CELLS", rng.choice([1, 64, 500]))
+    learned = [layer.qkv, *(x for x in given.values() if x.requires_grad)]
+    wanted = by_formula(layer, layer.terms)
+    gradients = torch.autograd.grad((wanted * layer.weight).sum(), learned)
+    found = layer.mixed_and_gradients()
+    plain = by_torch(layer, monkeypatch)
+    named = {id(x): gradient for x, gradient in zip(learned, gradients, strict=True)}
+    expected = [wanted.detach(), *(named[id(x)] for x in layer.learned())]
+    for of in (found, plain):
+        for one, other in zip(of, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+    with torch.no_grad():
+        torch.testing.assert_close(layer.mixed(), wanted, rtol=1e-9, atol=1e-9)

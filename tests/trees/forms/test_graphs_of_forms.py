@@ -254,3 +254,13 @@ def test_bad_semantic_dependencies(file: Path, row: str, reason: str) -> None:
     assert graph_of(read) == "0-1"
     assert reason in other.reason
     assert other.line in (1, 2)  # type: ignore[union-attr]
+
+
+def test_semantic_dependencies_of_too_many_columns(file: Path) -> None:
+    wide = "1\ta\ta\tA\t+\t+\tx\t_\t_\n2\tb\tb\tB\t-\t-\tx\t_\tARG1\n"  # frames, and one column more
+    file.write_text(f"{wide}\n1\tit\tit\tA\t+\t-\n")
+    (read,), (other,) = read_file("sdp", file)
+    assert graph_of(read) == "0-1"
+    assert other.reason == (  # type: ignore[union-attr]
+        "9 columns between tabs: with 1 words of pred + 7, or 8 with frames"
+    )
