@@ -16,7 +16,9 @@ import torch
 from search_oracle import save_checkpoints, tiny_model
 
 from pdtools.cli.main import run
+from pdtools.models import save_checkpoint
 from pdtools.search import SentenceScore, load_model
+from pdtools.search.inputs import read_sentence
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
