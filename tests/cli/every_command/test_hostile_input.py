@@ -368,4 +368,8 @@ def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
     assert run(["generate", "cfl", "dyck", "--number", "5", "--shards", "-q", "-o", shards]) == 0
     assert run(["eval-cfl", shards, "-q", "-o", results]) == 0
     assert len(read_results(results)[1]) == 5
-    assert run(["compare", os.fsdecode(folder), os.fsdecode(folder)]) == 0
+    trees = tmp_path / "x.trees"
+    trees.write_text("(S (A a) (B (C b) (D c)))\n")
+    for name in (b"/a", b"/b"):
+        assert run(["eval-parse", str(trees), str(trees), "-q", "-o", os.fsdecode(folder + name)]) == 0
+    assert run(["compare", *(os.fsdecode(folder + name) for name in (b"/a", b"/b"))]) == 0
