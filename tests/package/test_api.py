@@ -115,6 +115,9 @@ def test_pairs_are_scored_as_eval_blimp_does(folders: dict[str, Path], tmp_path:
     table = pd.read_csv(pairs, sep="\t")
     for given in (table, list(zip(table.sentence_good, table.sentence_bad, strict=True))):
         same(model.score(given)[columns], wanted[columns])
+    for none in (table[:0], []):
+        assert list(model.score(none).columns) == list(model.score(table).columns)
+        assert not len(model.score(none))
 
 
 def test_parses_and_samples_are_the_commands(

@@ -320,7 +320,8 @@ class JudgedItems:
             raise items.refused(
                 "its prediction is about tokens, but these scores do not say how many there are"
             )
-        self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {}
+        counted = (name for name in items.scores if name not in self.excluded)
+        self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {name: {} for name in counted}
         self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.flags}
         self.strings = self.unscorable = self.with_unknown = 0
         self.dropped = MeanAndMax()
