@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,16 @@ def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer:
         .to_pylist()
     )
     assert outcome == "tie"
+
+
+def test_the_same_tokens_after_other_contexts_are_no_tie(tmp_path: Path, word_scorer: type[Any]) -> None:
+    """One text, of which one string scores more: the scored parts differ, though all tokens are the same."""
+    given = {name: {"context": f"{{{name}}}", "text": f"{{of_{name}}}"} for name in ("good", "bad")}
+    (tmp_path / "a.csv").write_text("good,of_good,bad,of_bad\nx y,z,x,y z\n")
+    items = Items(tmp_path / "a.csv", benchmark_from({"strings": given}, "toy.toml", "toy"))
+    found = evaluate_items(items, word_scorer(lambda word: -1.0)).table("items")
+    assert found["outcome"].to_pylist() == ["right"]
+    assert found["margin_bits"].to_pylist() == pytest.approx([1 / math.log(2)])
 
 
 def test_empty_strings_are_counted(tmp_path: Path) -> None:

@@ -358,6 +358,11 @@ def test_levels_that_cross(
         assert results.scores[f"by_{name}"] == {value: pytest.approx(share(r)) for value, r in of.items()}
     assert results.scores["overall"] == pytest.approx(fmean(map(share, cells.values())))
     assert results.scores["mean_of_items"] == pytest.approx(share([row[3] for row in rows]))
+    frame = results.table("items").to_pandas()
+    frame = frame[frame.prediction == 1]
+    for name in names[1:]:
+        margins = frame.groupby(name).margin_bits.mean().to_dict()
+        assert results.scores["margin_bits"][f"by_{name}"] == pytest.approx(margins)
     (note,) = results.settings["notes"]
     assert note == (
         "the levels type and category cross: their scores are over items, and overall is the mean of the"

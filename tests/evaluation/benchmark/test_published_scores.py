@@ -115,6 +115,7 @@ def test_what_is_about_tokens_is_excluded(tmp_path: Path) -> None:
     results = evaluate_published(Items(tmp_path / "a.tsv", PAIRS), write(tmp_path / "scores.tsv", rows), {})
     assert results.scores["by_prediction"] == {"main": 0.5}
     assert results.counts["ties"] == 1
+    assert results.table("strings")["reason"].to_pylist() == [None] * 4
     about_tokens = replace(PAIRS, scores=dict(reversed(PAIRS.scores.items())))
     with pytest.raises(InputError, match="its prediction is about tokens"):
         evaluate_published(Items(tmp_path / "a.tsv", about_tokens), lambda item, name: 0.0, {})
