@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Evaluating(Output):
     """One run of an evaluation.
 
-    :meth:`begin` it, work within :meth:`chunks` or :meth:`scorer`, and there :meth:`deliver` its results.
+    :meth:`begin` it, work within :meth:`chunks` or :meth:`model`, and there :meth:`deliver` its results.
 
     Attributes:
         output: the folder of results; None: they are only printed.

@@ -356,6 +356,8 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         }
         write_json(path, job)
     found = read_job(folder)["settings"]
+    number = min(len(each.get("models", ())) for each in (found, wanted))
+    found, wanted = _by_model(found, number), _by_model(wanted, number)
     differing = sorted(
         key for key in wanted.keys() | found.keys() if wanted.get(key, folder) != found.get(key, folder)
     )
@@ -368,6 +370,17 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         ways += ["resume with the code that began it"] if "pdtools" in differing else []
         again = ", or ".join([*ways, "delete it to start again"])
         raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again})")
+
+
+def _by_model(settings: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Settings by name, with the number of models, and those of the first ``number`` of them each apart."""
+    if "models" not in settings:
+        return {**settings}
+    models = settings["models"]
+    apart = {
+        f"model {n}: {name}": value for n, of in enumerate(models[:number], 1) for name, value in of.items()
+    }
+    return {**settings, "models": len(models), **apart}
 
 
 def _shown(value: Any) -> str:

@@ -262,6 +262,22 @@ def test_other_settings_are_refused(tmp_path: Path, work: Doubling) -> None:
     assert make(out, work, Plan(resume=True), settings={"model": "x", "beam": 3}) == DOUBLED
 
 
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ([{"beam": 3, "dtype": "a"}, {"beam": 4, "dtype": "a"}], "model 2: beam was 3, now 4 ("),
+        ([{"beam": 3, "dtype": "b"}], "model 1: dtype was 'a', now 'b', models was 2, now 1 ("),
+        ([{"beam": 3, "dtype": "a"}, {"beam": 3}], "model 2: dtype was 'a', now None ("),
+    ],
+)
+def test_of_several_models_only_what_differs_is_named(
+    tmp_path: Path, work: Doubling, models: list[dict[str, Any]], said: str
+) -> None:
+    interrupt(tmp_path / "out", work, 2, settings={"models": [{"beam": 3, "dtype": "a"}] * 2})
+    with pytest.raises(PdtoolsError, match=re.escape(f"out.job: begun with other settings: {said}")):
+        make(tmp_path / "out", work, Plan(resume=True), settings={"models": models})
+
+
 HUGE = b"\x28\xb5\x2f\xfd\xe0" + (1 << 60).to_bytes(8, "little")  # the header of a frame of 2^60 bytes
 
 
