@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from pdtools.evaluation.bootstrap import interval
+from pdtools.evaluation.bootstrap import interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance, resample
-from pdtools.evaluation.sums import of_sums
 from pdtools.report.tables import print_table
 
 REPETITIONS, SAMPLES, ITEMS, TRUTH = 500, 200, 300, 0.04

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import GivenText, Kind, Rejects, expand_inputs
+from pdtools.files import GivenText, Kind, Rejects, Source, expand_inputs
 
 from .options import SEARCH_OPTIONS
 
@@ -26,7 +26,7 @@ def input_files(
     suffixes: Sequence[str],
     kind: Kind | None,
     only: Callable[[str], bool] | None = None,
-) -> list[str]:
+) -> list[Source]:
     """The files that a command reads: the named ones, or one of the lines given with --text.
 
     Raises:
@@ -46,8 +46,8 @@ def input_files(
         raise InputError(error.reason, file=error.file, hint=hint) from None
 
 
-def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, source: str) -> list[str]:
-    """The files that sentences are read from, in a form of :data:`pdtools.search.inputs.Source`.
+def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, source: str) -> list[Source]:
+    """The files that sentences are read from, in a form of :data:`pdtools.search.inputs.SentenceForm`.
 
     Raises:
         typer.BadParameter: see :func:`input_files`.
@@ -57,7 +57,7 @@ def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, so
     from pdtools.trees.forms import refuse_for
 
     kind = KINDS[source]
-    refuse_for(kind, inputs or [])
+    refuse_for(kind, filter(os.path.isfile, inputs or []))
     files = input_files(inputs, texts, SUFFIXES[source], kind)
     refuse_for(kind, files)
     return files

@@ -25,7 +25,9 @@ SUFFIXES = (".txt", ".tokens", ".raw")
 
 
 def blocks(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, or -.")],
+    texts: Annotated[
+        list[str], typer.Argument(metavar="TEXT", help="Files, folders, globs, hf-data:..., or -.")
+    ],
     output: Annotated[str, output_option("--output", "-o", help="The folder to write.")],
     length: Annotated[int, typer.Option("--length", min=1, help="Tokens per block.")] = 128,
     tokenizer: Annotated[
@@ -57,7 +59,8 @@ def blocks(
     Words are separated by spaces. Blank lines are ignored. All other lines form one sequence, with
     end-of-sentence after each line. ROOT precedes each block. For validation and test text, use the tokenizer
     of the training shards, or a pretrained model's. In folders, files ending in .txt, .tokens, .raw are
-    read (also with .gz, .zst).
+    read (also with .gz, .zst). hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a
+    folder: a row is a line.
 
     \b
     Example:

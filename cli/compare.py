@@ -6,7 +6,7 @@ import glob
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -59,19 +59,17 @@ def compare(
 ) -> None:
     """Compare runs item by item: differences overall and by group, with their significance.
 
-    Two results: the interval is a paired bootstrap interval (95%, resampling items within each paradigm or
-    suite). p comes from McNemar's exact test on the items that only one run gets right. Items without a score
-    in one of the runs are excluded from both. For two folders with results folders of the same names, it
-    prints the main score of each. Below the table it says which settings of the two differ (beam, text style,
-    limit, ...).
+    Two results, or two folders with results folders of the same names: one table has a row for each score.
+    The interval is a paired bootstrap interval (95%, resampling items within each paradigm or suite). p comes
+    from McNemar's exact test on the items that only one run gets right; perplexity, F1 and correlations are
+    tested by resampling items. Items without a score in one of the runs are excluded from both. Below the
+    table it says which settings of the two differ (beam, text style, limit, ...).
 
     More results, or --group or --baseline: runs that differ only in seed form one group. The table has each
     group's mean and standard deviation over seeds, and the differences of all pairs, with intervals over
-    seeds and items. p is corrected by Holm's method. Two results of perplexity, F1 of parses and other scores
-    are compared in this way too. Perplexity, F1 and correlations are tested by resampling items. Perplexities
-    are averaged and compared by their logarithms: their means are geometric. Between two single runs, p is
-    over items, not over seeds. A single run beside a group of several is assumed to vary over seeds as these
-    do.
+    seeds and items. p is corrected by Holm's method. Perplexities are averaged and compared by their
+    logarithms: their means are geometric. Between two single runs, p is over items, not over seeds. A single
+    run beside a group of several is assumed to vary over seeds as these do.
 
     --overview prints one table instead: the main scores of all models, with means and standard deviations
     over seeds. With --latex, it is a table of models × scores, for a paper.
@@ -84,16 +82,9 @@ def compare(
       pdtools compare results/base-* results/pushdown-* results/gpt2 --baseline base
       pdtools compare --group base='results/base-*' --group 'pushdown=results/p1,results/p2' --latex
     """
-    from pdtools.evaluation.comparison.compare import compare_runs, has_fractions
-    from pdtools.evaluation.comparison.overview import is_collection
-    from pdtools.evaluation.comparison.overview import overview as overview_of_two
+    from pdtools.evaluation.comparison.compare import compare as compare_groups
     from pdtools.provenance import provenance
-    from pdtools.report.evaluations import (
-        print_comparison,
-        print_main_scores,
-        print_many,
-        print_overview,
-    )
+    from pdtools.report.comparisons import print_compared, print_main_scores
     from pdtools.report.tables import latex_tables
 
     check_form(as_json=as_json, latex=latex)
@@ -101,55 +92,20 @@ def compare(
     given = [*(results or []), *(folder for _, folders in named for folder in folders)]
     if not given:
         raise typer.BadParameter("name results folders, or --group NAME=FOLDERS")
+    if overview and baseline is not None:
+        raise typer.BadParameter("--overview has no differences: leave out --baseline")
     watch_inputs(given)
-    if overview:
-        from pdtools.evaluation.comparison.main_scores import main_scores
-
-        if baseline is not None:
-            raise typer.BadParameter("--overview has no differences: leave out --baseline")
-        together = _groups(results or [], named)
-        scores = main_scores(together)
-        if as_json:
-            read = {str(model.folder): str(model.folder) for each in together for model in each.models}
-            print_json({**scores.as_data(), "provenance": provenance(read)})
-        else:
-            with latex_tables(latex):
-                print_main_scores(scores, latex=latex)
-        return
-    of_two = len(given) == 2 and not named and baseline is None
-    if not of_two or not (is_collection(given[0]) or has_fractions(given[0])):
-        from pdtools.evaluation.comparison.many import compare_many
-
-        compared = compare_many(_groups(results or [], named), baseline=baseline, seed=seed, samples=samples)
-        if as_json:
-            read = {folder: folder for of in compared.groups for folder in of.folders}
-            print_json({**asdict(compared), "provenance": provenance(read)})
-        else:
-            with latex_tables(latex):
-                print_many(compared, details=details)
-        return
-    first, second = given
-    made: dict[str, Any] = {}
+    groups = _groups(results or [], named, alone=not overview)
+    found = compare_groups(groups, baseline=baseline, seed=seed, samples=samples, differences=not overview)
     if as_json:
-        made = provenance({"a": first, "b": second})
-    if is_collection(first):
-        headlines = overview_of_two(first, second)
-        if as_json:
-            print_json({"scores": [asdict(headline) for headline in headlines], "provenance": made})
-        else:
-            with latex_tables(latex):
-                print_overview(headlines, Path(first).name, Path(second).name)
+        read = {folder: folder for of in found.groups for folder in of.folders}
+        print_json({**asdict(found), "provenance": provenance(read)})
         return
-    found = compare_runs(first, second, seed=seed, samples=samples)
-    if as_json:
-        listed = {
-            name: [{**asdict(each), "difference": each.difference} for each in found[name]]
-            for name in ("groups", "margins")
-        }
-        print_json({**found, **listed, "provenance": made})
-    else:
-        with latex_tables(latex):
-            print_comparison(found, first, second, details=details)
+    with latex_tables(latex):
+        if overview:
+            print_main_scores(found, latex=latex)
+        else:
+            print_compared(found, details=details)
 
 
 def _named(text: str) -> tuple[str, list[str]]:
@@ -166,10 +122,16 @@ def _named(text: str) -> tuple[str, list[str]]:
     return name, found
 
 
-def _groups(results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]]) -> list[Group]:
-    """The named groups, in order, then the other models by seed."""
-    from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
+def _groups(
+    results: Sequence[str], named: Sequence[tuple[str, Sequence[str]]], *, alone: bool
+) -> list[Group]:
+    """The named groups, in order, then the other models by seed; two ``alone`` are two groups."""
+    from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 
+    if alone and not named and len(results) == 2:
+        two = each_alone(results)
+        if len(two) == 2:
+            return two
     together: dict[str, list[str]] = {}
     for name, folders in named:
         together.setdefault(name, []).extend(folders)

@@ -18,7 +18,7 @@ from .options import (
     InputsArgument,
     ModelOption,
     RunOptions,
-    Source,
+    SentenceForm,
     option_blocks,
 )
 from .outputs import check_json_output
@@ -36,13 +36,13 @@ def decode(
     ] = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source,
+        SentenceForm,
         input_option(
             "--from",
             help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
             "trees), or parts (of pdtools prompts).",
         ),
-    ] = Source.text,
+    ] = SentenceForm.text,
     k_best: Annotated[
         int, search_option("--k-best", min=1, help="Number of different trees per sentence in --scores.")
     ] = 1,
@@ -117,7 +117,7 @@ def decode(
     )
     if scores is not None:
         check_table_name(scores)
-    context = Context(of=DOCUMENT) if source is Source.parts and reads_windows(model) else NO_CONTEXT
+    context = Context(of=DOCUMENT) if source is SentenceForm.parts and reads_windows(model) else NO_CONTEXT
     settings = model_settings(trees.plan, model, run, cky=cky, context=context)
     rejects = Rejects("skip")
     with trees.searcher(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:

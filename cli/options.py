@@ -34,7 +34,7 @@ class OnError(str, Enum):
     skip = "skip"
 
 
-class Source(str, Enum):
+class SentenceForm(str, Enum):
     """Contents of input files."""
 
     text = "text"
@@ -123,7 +123,7 @@ models_folder = partial(
 )
 
 InputsArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, or -.")
+    list[str] | None, typer.Argument(metavar="INPUT", help="Files, folders, globs, hf-data:..., or -.")
 ]
 GivenTextOption = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from pdtools.errors import InputError
-from pdtools.files import STDIO, Rejects, is_stream, rejects_path
+from pdtools.files import STDIO, Rejects, Source, is_stream, rejects_path
 from pdtools.jobs.devices import pick_device
 
 from .arguments import input_files
@@ -214,11 +214,13 @@ def parse(
     text reads .txt. --from tokens reads .txt, .tok and .tokens. --from treebank reads .mrg, .ptb, .tree,
     .trees, .parse, .psd, .bracket, .brackets, .fid, .nw, .bn, .mz, .tre, and .txt that begins with a bracket.
 
+    hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a folder: a row is a
+    line.
+
     Other forms of treebanks are penn-historical (.psd: Penn-Helsinki, YCOE, IcePaHC, Keyaki), export
     (.export, .negra), tiger-xml (.xml), discbracket (.discbracket, .dbr, .disc: leaves such as 0=The) and
     conllu (.conllu, .conll, .conllup, .cupt: dependencies, converted to constituents; the columns of CoNLL-U
-    Plus are found by their names). --from treebank also recognizes the forms with brackets, but not in a
-    pipe.
+    Plus are found by their names). --from treebank also recognizes the forms with brackets.
 
     OUTPUT.arcs has dependency arcs, such as 0-2 2-1, line for line, for pdtools tapes: of conllu the heads;
     of conllu-enhanced the enhanced graph (DEPS); of sdp (.sdp: DM, PAS, PSD) the graph, beside flat trees.
@@ -361,7 +363,7 @@ def parse(
             trees = parse_in_chunks(
                 read_sentences(
                     files,
-                    source.value,
+                    cast(Any, source.value),
                     split_sentences=split_sentences,
                     splitter=splitter,
                     counts=counts.read,
@@ -398,7 +400,7 @@ def parse(
 
 def _files(
     inputs: list[str] | None, text: list[str] | None, source: TreeSource
-) -> tuple[list[str], str | None]:
+) -> tuple[list[Source], str | None]:
     """The files to read, and their form of treebank, except for Penn's."""
     from pdtools.parsers import pipeline
     from pdtools.trees.forms import FORMS, forms_of, may_be_brackets, refuse_others

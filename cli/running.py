@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import check_output, read_lines
+from pdtools.files import Source, check_output, read_lines
 from pdtools.jobs.devices import pick_device
 from pdtools.search.options import AUTO
 from pdtools.search.scores import Measure
@@ -61,12 +61,14 @@ class Output:
         options: whether it may exist, and whether messages are printed.
         plan: how the work is distributed.
         beside: other files that the command writes.
+        far: inputs whose reading takes long; what was read of them is kept, too.
     """
 
     path: str
     options: ResultOptions
     plan: Plan
     beside: tuple[str, ...]
+    far: tuple[Source, ...]
 
     @classmethod
     def check(
@@ -102,7 +104,8 @@ class Output:
             beside=beside,
             quiet=options.quiet,
         )
-        return Output(path=path, options=options, plan=plan, beside=tuple(beside))
+        far = tuple(each for each in inputs if isinstance(each, Source) and each.is_far)
+        return Output(path=path, options=options, plan=plan, beside=tuple(beside), far=far)
 
     @contextmanager
     def chunks(self, work: str, **described: Any) -> Iterator[JobFolder | None]:
@@ -115,8 +118,12 @@ class Output:
         from pdtools.jobs import job_folder
 
         settings, overwrite = {"work": work, **described}, self.options.overwrite
+        if self.far:
+            settings["data"] = ", ".join(each.version for each in self.far)
         with job_folder(self.path, settings, self.plan, beside=self.beside, overwrite=overwrite) as job:
             check_output(self.path, overwrite=overwrite)  # another run may have finished
+            for each in self.far:
+                each.kept = None if job is None else job.chunks("rows")
             try:
                 yield job
             except (KeyboardInterrupt, SystemExit):

@@ -15,17 +15,19 @@ from pdtools.files.tables import check_table_name
 
 from .arguments import check_frequencies, named_columns, read_frequencies
 from .console import message, print_json, progress, warn
-from .options import ContextOptions, OnError, RunOptions, Source
+from .options import ContextOptions, OnError, RunOptions, SentenceForm
 from .running import Output, model_settings, read_context
 
 
-def sheet_of(inputs: Sequence[str] | None, source: Source) -> str | None:
+def sheet_of(inputs: Sequence[str] | None, source: SentenceForm) -> str | None:
     """The table among the inputs, recognized by the ending of its name; None: there is none.
 
     Raises:
         InputError: if there are several.
     """
-    if source not in (Source.text, Source.tokens) or not any(ending(name) in SHEETS for name in inputs or ()):
+    if source not in (SentenceForm.text, SentenceForm.tokens) or not any(
+        ending(name) in SHEETS for name in inputs or ()
+    ):
         return None
     first, *others = expand_inputs(inputs or (), SHEETS)
     if others:
@@ -40,7 +42,7 @@ def surprisal_of_table(
     reading: ContextOptions,
     output: str,
     *,
-    source: Source,
+    source: SentenceForm,
     nats: bool,
     words: bool,
     entropy: bool,
@@ -93,7 +95,7 @@ def surprisal_of_table(
         [],
     )
     rejects = Rejects(on_error.value)
-    spaced: Literal["text", "tokens"] = "tokens" if source is Source.tokens else "text"
+    spaced: Literal["text", "tokens"] = "tokens" if source is SentenceForm.tokens else "text"
     made = {each.name: Surprisals(stimuli, spaced, "nats" if nats else "bits", rejects) for each in models}
     found, settings = list(made.values()), dict[int, dict[str, object]]()
     described = [model_settings_for_job(each.settings) for each in models]

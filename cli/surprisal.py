@@ -22,7 +22,7 @@ from .options import (
     OnErrorOption,
     RunOptions,
     ScoredModelsOption,
-    Source,
+    SentenceForm,
     TableOption,
     WordfreqOption,
     option_blocks,
@@ -42,13 +42,13 @@ def surprisal(
     output: TableOption = STDIO,
     text: GivenTextOption = None,
     source: Annotated[
-        Source,
+        SentenceForm,
         input_option(
             "--from",
             help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
             "trees), or parts (of pdtools prompts).",
         ),
-    ] = Source.text,
+    ] = SentenceForm.text,
     nats: Annotated[bool, typer.Option("--nats", help="Print nats instead of bits.")] = False,
     words: Annotated[
         bool, typer.Option("--words", help="Print a row per word instead of per token.")
@@ -86,6 +86,9 @@ def surprisal(
     (characters of the sentence), and surprisal. Models that predict the end of a sentence have a row for it.
     The rows of a sentence then sum to its -log p. --parses adds a column with the constituents on the best
     hypothesis' stack after the token, such as "(X the dog) barks".
+
+    hf-data:OWNER/NAME:SPLIT:COLUMN is a data set of the Hugging Face hub, or of a folder: a row is a
+    line.
 
     --entropy and --rank describe the distribution of next tokens before each token: its entropy, and the
     token's rank in it. The entropy of a word is the one before its first token. If a search sums over
@@ -209,7 +212,7 @@ def surprisal(
 
         from pdtools.provenance import provenance
 
-        rows = "tokens" if not words else "text words" if source is Source.text else "words"
+        rows = "tokens" if not words else "text words" if source is SentenceForm.text else "words"
         print_json(
             {
                 "counts": asdict(counts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -179,7 +180,7 @@ def tapes(
 
     if is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
-    refuse_for(Kind.TREES, trees)
+    refuse_for(Kind.TREES, filter(os.path.isfile, trees))
     files = expand_inputs(trees, SUFFIXES, Kind.TREES)
     refuse_for(Kind.TREES, files)
     read = [*files, *tokenizer_input(tokenizer), *([] if prompts is None else [prompts])]

@@ -22,7 +22,7 @@ from .options import (
     GivenTextOption,
     ResultOptions,
     SeedOption,
-    Source,
+    SentenceForm,
     ThreadsOption,
     models_folder,
     option_blocks,
@@ -57,13 +57,13 @@ def view(
         input_option("--pair", metavar="GOOD BAD", help="Show a minimal pair side by side."),
     ] = None,
     source: Annotated[
-        Source,
+        SentenceForm,
         input_option(
             "--from",
             help="Form of the sentences: text, tokens (words separated by spaces), or treebank "
             "(trees, used as gold trees).",
         ),
-    ] = Source.text,
+    ] = SentenceForm.text,
     gold: Annotated[
         str | None,
         input_option("--gold", metavar="FILE", help="Gold trees of the sentences, in the same order."),
@@ -148,7 +148,7 @@ def view(
             raise typer.BadParameter("--model: a model is given twice")
         files = [] if pair else sentence_files(paths, text, source.value)
         made = provenance({**dict(zip(names, models, strict=True)), **({"gold": gold} if gold else {})})
-        trees = gold or (files[0] if source == Source.treebank and len(files) == 1 else None)
+        trees = gold or (files[0] if source == SentenceForm.treebank and len(files) == 1 else None)
         traces = _traces(
             models,
             names,
@@ -205,7 +205,7 @@ def _traces(
     names: Sequence[str],
     files: Sequence[str],
     pair: tuple[str, str] | None,
-    source: Source,
+    source: SentenceForm,
     trees: str | None,
     device: str,
     *,

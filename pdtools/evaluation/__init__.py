@@ -1,11 +1,11 @@
-"""Scores: bracketing (EVALB), perplexity, BLiMP, syntactic generalization, and the comparison of two runs.
+"""Scores: bracketing (EVALB), perplexity, BLiMP, syntactic generalization, and the comparison of runs.
 
 Each evaluation is a function from data and a model to :class:`Results`, which :func:`write_results` writes.
 """
 
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import PairFiles
-from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.external.scorer import ExternalScorer
 from pdtools.evaluation.external.sentence_files import blimp_sentences
 from pdtools.evaluation.parsing.evaluate import evaluate_parse
@@ -20,7 +20,7 @@ __all__ = [
     "Results",
     "SuiteFiles",
     "blimp_sentences",
-    "compare_runs",
+    "compare",
     "evaluate_blimp",
     "evaluate_parse",
     "evaluate_perplexity",

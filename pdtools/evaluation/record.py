@@ -164,9 +164,6 @@ class Evaluation:
         scores: gives the main scores of a document; with ``outcomes`` the overall one.
         item_score: gives the item score of a main score, by its label; None: it is compared without items.
         columns: the items' columns that ``item_score`` reads.
-        fractions: whether documents have the scores of ``item_score`` as fractions of 1, so that two
-            results are compared like ``outcomes``.
-        subject: the setting that names the data.
         lower_is_better: whether low scores are good.
         geometric: whether scores are perplexities: their logarithms are averaged and compared.
         same: settings that two comparable results share, with the words for data that differ in them.
@@ -196,8 +193,6 @@ class Evaluation:
     scores: Callable[[Document], MainScores] | None = None
     item_score: Callable[[str, Document], ItemScore | None] = _no_items
     columns: tuple[str, ...] = ()
-    fractions: bool = False
-    subject: str = "task"
     lower_is_better: bool = False
     geometric: bool = False
     same: Mapping[str, str] = field(default_factory=dict)

@@ -1,22 +1,18 @@
-"""Reading and writing files: compression by suffix, globs, outputs that appear whole or not at all."""
+"""Sources of text, and files: compression by suffix, outputs that appear whole or not at all."""
 
 from pdtools.files.expand import expand_inputs
 from pdtools.files.inputs import (
     MAX_DOCUMENT_BYTES,
     MAX_LINE_BYTES,
-    STDIO,
-    GivenText,
     count_lines,
     decode_line,
     decode_utf8,
-    is_stream,
     read_blocks,
     read_bytes,
+    read_head,
     read_json,
     read_line_parts,
     read_lines,
-    sha256_file,
-    sha256_stream,
     utf8_name,
 )
 from pdtools.files.kinds import Kind, check_kind, check_no_pointers, kind_of, wrong_kind
@@ -41,6 +37,16 @@ from pdtools.files.rejects import (
     some_trees,
     write_rejects,
 )
+from pdtools.files.source import (
+    STDIO,
+    GivenText,
+    Source,
+    held,
+    is_stream,
+    sha256_file,
+    sha256_stream,
+    source_of,
+)
 from pdtools.files.system import recover_directory
 from pdtools.files.tables import atomic_table, is_csv, read_table
 from pdtools.files.unchanged import Unchanged, identifying_files, input_folder, unchanged_inputs, watch_inputs
@@ -54,6 +60,7 @@ __all__ = [
     "GivenText",
     "Kind",
     "Rejects",
+    "Source",
     "Unchanged",
     "atomic_directory",
     "atomic_path",
@@ -67,6 +74,7 @@ __all__ = [
     "decode_line",
     "decode_utf8",
     "expand_inputs",
+    "held",
     "identifying_files",
     "input_folder",
     "is_csv",
@@ -75,6 +83,7 @@ __all__ = [
     "kind_of",
     "read_blocks",
     "read_bytes",
+    "read_head",
     "read_json",
     "read_line_parts",
     "read_lines",
@@ -86,6 +95,7 @@ __all__ = [
     "sha256_file",
     "sha256_stream",
     "some_trees",
+    "source_of",
     "temporary_name",
     "unchanged_inputs",
     "utf8_name",

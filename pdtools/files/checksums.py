@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
-from pdtools.files.inputs import decode_utf8, read_bytes, sha256_file
+from pdtools.files.inputs import decode_utf8, read_bytes
+from pdtools.files.source import sha256_file
 
 CHECKSUMS_FILE = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\n]+)\n")

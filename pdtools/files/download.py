@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pdtools import __version__
 from pdtools.errors import InputError
-from pdtools.files.inputs import sha256_file
+from pdtools.files.source import sha256_file
 
 _SECONDS = 60  # without a byte, until a connection counts as broken
 _BLOCK = 1 << 16

@@ -1,18 +1,19 @@
-"""Expansion of files, folders, zip archives and globs that a user names into a list of files."""
+"""Expansion of files, folders, zip archives and globs that a user names into a list of sources."""
 
 from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
 from pdtools.files import zips
-from pdtools.files.inputs import STDIO
 from pdtools.files.kinds import Kind, check_kind
 from pdtools.files.names import COMPRESSED, has_ending
+from pdtools.files.source import Source, ZipMember, source_of
 from pdtools.files.system import recover_directory
 
 
@@ -21,11 +22,11 @@ def expand_inputs(
     suffixes: Sequence[str],
     kind: Kind | None = None,
     only: Callable[[str], bool] | None = None,
-) -> list[str]:
-    """Expand files, folders, globs and ``-`` into a list of files.
+) -> list[Source]:
+    """Expand the names of files, folders, globs and other sources into a list of sources.
 
     Args:
-        inputs: paths, glob patterns or ``-``.
+        inputs: paths, glob patterns, or names of other sources (:mod:`pdtools.files.source`).
         suffixes: the file endings (``.mrg``) that count inside a folder or a zip archive, searched
             recursively and in sorted order; the same with ``.gz`` and ``.zst`` appended count too. With
             ``.zip`` among them archives are left whole.
@@ -37,15 +38,15 @@ def expand_inputs(
             file.
     """
     wanted = tuple(s + c for s in suffixes for c in ("", *COMPRESSED))
-    files: list[str] = []
+    files: list[Source] = []
     for name in inputs:
-        path = Path(name)
+        path, source = Path(name), source_of(name)
         recover_directory(path)
-        if name == STDIO:
-            files.append(STDIO)
+        if type(source) is not Source:
+            files.append(source.check())
         elif path.is_dir():
-            found = sorted(str(p) for p in path.rglob("*") if p.is_file() and has_ending(p, wanted))
-            found = [each for each in found if only is None or only(each)]
+            paths = sorted(str(p) for p in path.rglob("*") if p.is_file() and has_ending(p, wanted))
+            found = [Source(each) for each in paths if only is None or only(each)]
             if not found:
                 if kind is not None:
                     check_kind(path, kind)
@@ -53,7 +54,8 @@ def expand_inputs(
                 raise InputError(reason, file=name, hint=_other_files(path))
             files += found
         elif path.is_file() and has_ending(name, zips.SUFFIX) and zips.SUFFIX not in suffixes:
-            members = [each for each in zips.list_zip(name, wanted) if only is None or only(each)]
+            every = ZipMember.within(name, wanted, sys.maxsize)
+            members = [each for each in every if only is None or only(each)]
             if not members:
                 reason = f"no files ending in {', '.join(suffixes)} in this archive"
                 raise InputError(reason, file=name, hint="unpack it, and name the files: 'FOLDER/*.ENDING'")
@@ -61,14 +63,14 @@ def expand_inputs(
         elif path.exists():
             if kind is not None:
                 check_kind(path, kind)
-            files.append(name)
+            files.append(source)
         elif glob.has_magic(name):
             matches = sorted(p for p in glob.glob(name, recursive=True) if os.path.isfile(p))
             if not matches:
                 raise InputError("the pattern matches no file", file=name)
             files += expand_inputs(matches, suffixes, kind, only)
         else:
-            raise InputError("no such file or folder", file=name)
+            source.check()
     return files
 
 

@@ -1,28 +1,21 @@
-"""Reading files: compression by suffix, text and JSON, with limits."""
+"""Reading of sources: bytes, lines and JSON, with limits."""
 
 from __future__ import annotations
 
 import contextlib
 import gzip
-import hashlib
-import io
 import os
-import stat
-import sys
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, cast
 
 from pdtools.errors import InputError
-from pdtools.files import zips
 from pdtools.files.json_input import parse_json
-from pdtools.files.names import has_ending
-from pdtools.files.zstd import open_zstd
+from pdtools.files.source import source_of
 
-STDIO = "-"
 # Limits on what is read at once, so that no file, packed or not, fills the memory.
 MAX_LINE_BYTES = 1 << 24
 MAX_DOCUMENT_BYTES = 1 << 27
@@ -35,64 +28,6 @@ _BYTE_ORDER_MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
-
-
-class GivenText(str):
-    """Lines given in place of a file; messages name them ``--text``, after their option."""
-
-    data: bytes
-
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> GivenText:
-        """Join texts, each as one line."""
-        given = cls("--text")
-        text = "".join(line.replace("\n", " ") + "\n" for line in lines)
-        given.data = text.encode("utf-8", "surrogateescape")  # as the command line had it
-        return given
-
-
-@contextlib.contextmanager
-def open_binary(source: str | Path) -> Iterator[IO[bytes]]:
-    """Open a file (``-``: standard input) for reading bytes, decompressed by its suffix."""
-    if isinstance(source, GivenText):
-        yield io.BytesIO(source.data)
-        return
-    name = str(source)
-    if name == STDIO:
-        yield sys.stdin.buffer
-        return
-    raw = _open_raw(name)
-    if has_ending(name, ".gz"):
-        stream = cast(IO[bytes], gzip.GzipFile(fileobj=raw))
-    elif has_ending(name, ".zst"):
-        stream = open_zstd(raw)
-    else:
-        stream = raw
-    if stream is not raw:
-        stream = zips.limited(stream, name, _packed_bytes(raw))
-    with raw, stream:
-        yield stream
-
-
-def _packed_bytes(raw: IO[bytes]) -> int:
-    """The size of a file; unlimited for a pipe or a packed member of an archive."""
-    try:
-        return os.fstat(raw.fileno()).st_size or sys.maxsize
-    except OSError:
-        return sys.maxsize
-
-
-def _open_raw(name: str) -> IO[bytes]:
-    """Open a file, or a member of a zip archive (:mod:`pdtools.files.zips`), without decompression."""
-    try:
-        return open(name, "rb")
-    except NotADirectoryError as error:
-        member = zips.open_member(name)
-        if member is None:
-            raise InputError(f"cannot be read: {error.strerror}", file=name) from error
-        return member
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror or error}", file=name) from error
 
 
 @contextlib.contextmanager
@@ -108,24 +43,13 @@ def utf8_name(path: str | Path) -> Iterator[Path]:
         yield link
 
 
-def is_stream(source: str | Path) -> bool:
-    """Return whether a path is standard input or output, a pipe or a device, which can be read only once."""
-    if isinstance(source, GivenText) or str(source) == STDIO:
-        return True
-    try:
-        mode = os.stat(source).st_mode
-    except (OSError, ValueError):
-        return False
-    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
 def read_bytes(source: str | Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """The whole of a file (``-``: standard input), decompressed by its suffix.
 
     Raises:
         InputError: if it cannot be read, its compression is damaged, or it is longer than ``limit`` bytes.
     """
-    with open_binary(source) as stream:
+    with source_of(source).open() as stream:
         return read_limited(stream, source, limit)
 
 
@@ -137,13 +61,22 @@ def read_limited(stream: IO[bytes], source: str | Path, limit: int = MAX_DOCUMEN
     return data
 
 
+def read_head(source: str | Path, size: int) -> bytes:
+    """The first ``size`` bytes of a file, or all of it; a stream can still be read from its beginning.
+
+    Raises:
+        InputError: if it cannot be read or its compression is damaged.
+    """
+    return _decompressing(lambda: source_of(source).head(size), source)
+
+
 def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
     """The bytes of a file, ``size`` at a time; the last block is shorter, or empty.
 
     Raises:
         InputError: if the file cannot be read or its compression is damaged.
     """
-    with open_binary(source) as stream:
+    with source_of(source).open() as stream:
         while True:
             block = _decompressing(lambda: stream.read(size), source)
             yield block
@@ -152,10 +85,10 @@ def read_blocks(source: str | Path, size: int) -> Iterator[bytes]:
 
 
 def count_lines(files: Iterable[str]) -> int | None:
-    """The number of lines in files; None if one of them can be read only once."""
+    """The number of lines in files; None if one of them can be read only once, or reading takes long."""
     number = 0
-    for file in files:
-        if is_stream(file):
+    for file in map(source_of, files):
+        if file.is_read_once or file.is_far:
             return None
         last = b"\n"
         for block in read_blocks(file, 1 << 20):
@@ -171,7 +104,7 @@ def read_line_parts(source: str | Path, size: int) -> Iterator[tuple[int, bytes]
     Raises:
         InputError: if the file cannot be read, its compression is damaged, or it holds no text.
     """
-    with open_binary(source) as stream:
+    with source_of(source).open() as stream:
         if hasattr(stream, "peek"):
             _check_text(_decompressing(lambda: stream.peek(_LOOKED_AT), source)[:_LOOKED_AT], source)
         number = 1
@@ -258,28 +191,6 @@ def _decompressing(read: Any, source: str | Path) -> bytes:
         if type(error).__name__ == "ZstdError":
             raise InputError(f"damaged compressed file: {error}", file=source) from error
         raise
-
-
-class Readable(Protocol):
-    """An open file, of Python or of others."""
-
-    def read(self, size: int, /) -> bytes:
-        """Read this many bytes, or fewer; none at the end."""
-        ...
-
-
-def sha256_file(path: str | Path) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal."""
-    with _open_raw(str(path)) as stream:
-        return sha256_stream(stream)
-
-
-def sha256_stream(stream: Readable) -> str:
-    """The SHA-256 of the rest of an open file, in hexadecimal."""
-    digest = hashlib.sha256()
-    while chunk := stream.read(1 << 17):  # there may be thousands of short files: little is allocated
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def read_json(path: str | Path) -> Any:

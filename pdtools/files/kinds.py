@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.inputs import is_stream, open_binary
 from pdtools.files.names import has_ending
+from pdtools.files.source import is_stream, source_of
 from pdtools.files.unchanged import identifying_files
 
 _HEAD = 1 << 14
@@ -192,8 +192,7 @@ def _of_folder(folder: Path) -> Kind | None:
 
 
 def _of_config(path: Path) -> Kind | None:
-    with open_binary(path) as stream:
-        config = json.loads(stream.read(_HEAD * 64))
+    config = json.loads(source_of(path).head(_HEAD * 64))
     if not isinstance(config, dict):
         return None
     if {"model", "shards"} <= config.keys():
@@ -202,8 +201,7 @@ def _of_config(path: Path) -> Kind | None:
 
 
 def _of_file(path: Path) -> Kind | None:
-    with open_binary(path) as stream:
-        head = stream.read(_HEAD)
+    head = source_of(path).head(_HEAD)
     if head.startswith(_LFS):
         return Kind.POINTER
     if head.startswith(b"PAR1"):

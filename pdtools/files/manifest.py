@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.checksums import CHECKSUMS_FILE, read_checksums
-from pdtools.files.inputs import read_json, sha256_file
+from pdtools.files.inputs import read_json
+from pdtools.files.source import sha256_file
 from pdtools.files.system import MAKER
 
 MANIFEST = "pdtools.json"

@@ -19,9 +19,9 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import PdtoolsError
-from pdtools.files.inputs import STDIO, is_stream
 from pdtools.files.manifest import write_manifest
 from pdtools.files.names import has_ending
+from pdtools.files.source import STDIO, is_stream, source_of
 from pdtools.files.system import (
     CANNOT,
     IS_THERE,
@@ -120,11 +120,11 @@ def _is_there(path: str | Path, *, overwrite: bool, folder: bool | None) -> bool
 
 def _check_input(path: Path, name: str) -> None:
     """Refuse an existing output that is an input, contains one, or is part of one."""
-    if is_stream(name):
-        return
     place, lost = path.resolve(), "deleted" if path.is_dir() else "replaced"
-    for read in (Path(name), input_folder(name), *(input_files(name) if path.is_file() else ())):
-        found = read.resolve()
+    read: list[Path] = []
+    for each in source_of(name).paths:
+        read += [each, input_folder(each), *(input_files(each) if path.is_file() else ())]
+    for found in map(Path.resolve, read):
         if _is_same(found, place):
             verb = "is"
         elif any(_is_same(parent, place) for parent in found.parents):

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.inputs import is_stream
 from pdtools.files.outputs import atomic_text, json_text
+from pdtools.files.source import is_stream
 
 Item = TypeVar("Item")
 

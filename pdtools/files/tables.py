@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files.inputs import is_stream, read_lines
+from pdtools.files.inputs import read_lines
 from pdtools.files.names import ending
 from pdtools.files.outputs import atomic_text
+from pdtools.files.source import is_stream
 
 _BREAK = re.compile(r"\r?\n")
 

@@ -9,8 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from pdtools.errors import InputError
-from pdtools.files import zips
-from pdtools.files.inputs import is_stream
+from pdtools.files.source import source_of
 from pdtools.files.system import recover_directory
 
 # Files that identify a folder: a checkpoint, a Hugging Face model, or a set of shards.
@@ -35,10 +34,7 @@ def identifying_files(folder: Path) -> list[Path]:
 
 
 def input_files(path: str | Path) -> list[Path]:
-    """The files by which an input is checked: itself, its archive, a folder's identifying files, or all of
-    its files."""
-    if (archive := zips.archive_of(str(path))) is not None:
-        return [Path(archive)]
+    """The files by which an input is checked: itself, a folder's identifying files, or all of its files."""
     place = input_folder(path)
     if not place.is_dir():
         return [place]
@@ -59,8 +55,8 @@ class Unchanged:
     def add(self, paths: Iterable[str | Path]) -> None:
         """Record the state of more files."""
         for path in paths:
-            if not is_stream(path):
-                for file in input_files(path):
+            for place in source_of(path).paths:
+                for file in input_files(place):
                     self._noted.setdefault(file, _state(file))
 
     def check(self) -> None:

@@ -1,18 +1,15 @@
-"""Files inside zip archives, addressed as if archives were folders: ``corpus.zip/wsj/wsj_0001.mrg``."""
+"""Zip archives: their members, and guards against hostile ones."""
 
 from __future__ import annotations
 
 import io
 import lzma
-import os
-import re
 import stat
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import lru_cache
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -49,7 +46,7 @@ def open_data(archive: zipfile.ZipFile, member: zipfile.ZipInfo, place: str) -> 
     """
     if stat.S_ISLNK(member.external_attr >> 16):
         raise InputError("a symbolic link, which is not followed", file=place)
-    return limited(archive.open(member), place, member.compress_size)
+    return limited(archive.open(member), place, member.compress_size, archive.filename)
 
 
 def check_packed(unpacked: int, packed: int, place: str, always: int | None = None) -> None:
@@ -58,16 +55,18 @@ def check_packed(unpacked: int, packed: int, place: str, always: int | None = No
         raise InputError(f"it unpacks to more than {_MOST_PACKED} times its packed size", file=place)
 
 
-def limited(unpacked: IO[bytes], place: str, packed_bytes: int) -> io.BufferedReader:
-    """A reader of unpacked data that raises an error on endless repetitions."""
-    return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes), 1 << 15)
+def limited(
+    unpacked: IO[bytes], place: str, packed_bytes: int, archive: str | None = None
+) -> io.BufferedReader:
+    """A reader of unpacked data that raises an error on endless repetitions, and on faults of its archive."""
+    return io.BufferedReader(_Unpacked(unpacked, place, packed_bytes, archive), 1 << 15)
 
 
 class _Unpacked(io.RawIOBase):
     """Unpacked data with a limit: compression beyond text's is no text, and takes long to read."""
 
-    def __init__(self, member: IO[bytes], place: str, packed_bytes: int) -> None:
-        self._member, self._place = member, place
+    def __init__(self, member: IO[bytes], place: str, packed_bytes: int, archive: str | None) -> None:
+        self._member, self._place, self._archive = member, place, archive
         self._packed, self._read = packed_bytes, 0
         self._blank = 0
 
@@ -77,7 +76,8 @@ class _Unpacked(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as possible; 0 at the end of the member."""
-        data = self._member.read(len(buffer))
+        with nullcontext() if self._archive is None else zip_errors(self._archive):
+            data = self._member.read(len(buffer))
         self._read += len(data)
         check_packed(self._read, self._packed, self._place)
         self._blank = 0 if data.strip() else self._blank + len(data)
@@ -90,46 +90,6 @@ class _Unpacked(io.RawIOBase):
         """Close the member."""
         self._member.close()
         super().close()
-
-
-def list_zip(source: str, suffixes: Sequence[str]) -> list[str]:
-    """The members with one of these endings, each as ``source/member``; see :func:`members_of`.
-
-    Raises:
-        InputError: if the archive cannot be read.
-    """
-    with zip_errors(source), zipfile.ZipFile(source) as archive:
-        return [f"{source}/{member.filename}" for member in members_of(archive, tuple(suffixes))]
-
-
-def open_member(name: str) -> IO[bytes] | None:
-    """Open the zip member that a path names; None if it names none.
-
-    Raises:
-        InputError: if the archive is damaged or encrypted, or the member is a symbolic link.
-    """
-    if (source := archive_of(name)) is None:
-        return None
-    with zip_errors(source):
-        status = os.stat(source)
-        archive = _opened(source, os.getpid(), status.st_mtime_ns, status.st_size)
-        try:
-            member = archive.getinfo(name[len(source) + 1 :])
-        except KeyError:
-            return None
-        return open_data(archive, member, name)
-
-
-def archive_of(name: str) -> str | None:
-    """The zip archive in a path of :func:`list_zip`; None if there is none."""
-    ends = (found.end() - 1 for found in re.finditer(rf"\{SUFFIX}/", name, re.IGNORECASE))
-    return next((name[:end] for end in ends if os.path.isfile(name[:end])), None)
-
-
-@lru_cache(maxsize=1)
-def _opened(source: str, process: int, changed: int, size: int) -> zipfile.ZipFile:
-    """An open archive, cached so that its directory is read once for successive members."""
-    return zipfile.ZipFile(source)
 
 
 @contextmanager

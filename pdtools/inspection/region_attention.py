@@ -15,12 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.bootstrap import bootstrap, interval
+from pdtools.evaluation.bootstrap import bootstrap, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg.evaluate import Presented, present, regions_of
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
-from pdtools.evaluation.sums import of_sums
 from pdtools.inspection.predictions import Prediction, Predictions
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model

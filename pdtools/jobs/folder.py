@@ -48,7 +48,7 @@ from pdtools.files.manifest import MANIFEST, Manifest, paths_below, read_manifes
 from pdtools.files.written import check_all_ours, holds_others
 from pdtools.files.zstd import compress_zstd, open_zstd
 from pdtools.jobs.plan import Plan, Slice
-from pdtools.provenance.hub import PREFIX, pinned
+from pdtools.provenance.hub import DATA_PREFIX, PREFIX, pinned
 from pdtools.provenance.revision import code_digest
 
 FORMAT = "pdtools job"
@@ -363,15 +363,17 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         what = ", ".join(
             f"{key} was {_shown(found.get(key))}, now {_shown(wanted.get(key))}" for key in differing
         )
-        before = _shown(found.get("model"))
-        ways = [f"name {before} to go on"] if before.startswith(PREFIX) else []
+        before = [_shown(found.get(key)) for key in differing]
+        ways = [f"name {each} to go on" for each in before if each.startswith((PREFIX, DATA_PREFIX))]
         ways += ["resume with the code that began it"] if "pdtools" in differing else []
         again = ", or ".join([*ways, "delete it to start again"])
         raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again})")
 
 
 def _shown(value: Any) -> str:
-    """A setting as text for a message: a model of the Hugging Face hub by its name and commit."""
+    """A setting as text for a message: what is from the Hugging Face hub by its name and commit."""
+    if isinstance(value, str) and value.startswith(DATA_PREFIX):
+        return value
     return f"{PREFIX}{value['hub']}" if isinstance(value, dict) and "hub" in value else repr(value)
 
 

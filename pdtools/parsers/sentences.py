@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +11,8 @@ from pdtools.errors import InputError
 from pdtools.files import read_lines
 from pdtools.parsers.base import SplitSentence, Splitter
 from pdtools.parsers.splitting import SentenceSplitter
-from pdtools.prompts.items import read_prompts
-from pdtools.search.inputs import read_inputs
+from pdtools.search.inputs import SentenceForm, read_inputs
 from pdtools.tokenization import aligned, split_words
-from pdtools.trees import unescape
 
 # Maximal number of characters, about, that a splitter gets at once.
 _CHUNK = 100_000
@@ -34,7 +31,7 @@ class SourcedSentence:
 
 def read_sentences(
     files: Sequence[str],
-    kind: str,
+    kind: SentenceForm,
     *,
     split_sentences: bool = False,
     splitter: Splitter | None = None,
@@ -43,7 +40,7 @@ def read_sentences(
     """Read sentences of files: plain or running text, tokens, prompts' parts, or the words of trees.
 
     Args:
-        files: their paths, or ``-``.
+        files: names of sources (:mod:`pdtools.files.source`).
         kind: ``text`` (one sentence a line, or with ``split_sentences`` running), ``tokens``, ``parts``, or
             ``treebank``.
         split_sentences: whether text is running text.
@@ -55,52 +52,19 @@ def read_sentences(
     Raises:
         InputError: if there is no sentence in any file.
     """
-    if kind == "parts":
-        sentences = read_parts(files)
-    elif kind == "tokens":
-        sentences = read_tokens(files)
-    elif kind == "treebank":
-        sentences = read_words_of_trees(files)
-    elif split_sentences:
+    if split_sentences:
         sentences = read_running_text(files, splitter, counts)
     elif splitter is not None:
         sentences = read_text_through(splitter, files, counts)
     else:
-        sentences = read_text(files)
+        sentences = (
+            SourcedSentence(each.sentence.words, each.file, each.line, each.written.text)
+            for each in read_inputs(files, kind, "ptb")
+        )
     first = next(sentences, None)
     if first is None:
         raise InputError("no sentences in it", file=", ".join(files))
     yield from itertools.chain([first], sentences)
-
-
-def read_text(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Read text with one sentence a line, split into Penn Treebank words. A blank line has no words."""
-    for file in files:
-        for line, text in read_lines(file):
-            yield SourcedSentence(split_words(text, "ptb").words, file, line, text)
-
-
-def read_parts(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Read the sentences of prompts (:mod:`pdtools.prompts.items`), split into Penn Treebank words."""
-    for file in files:
-        prompts = read_prompts(file)
-        for number, text in prompts.sentences:
-            yield SourcedSentence(split_words(text, "ptb").words, file, prompts.lines[number], text)
-
-
-def read_tokens(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Read words separated by spaces, one sentence a line, with or without PTB escapes."""
-    for file in files:
-        for line, text in read_lines(file):
-            words = tuple(unescape(word) for word in re.split("[ \t]+", text) if word)
-            yield SourcedSentence(words, file, line, text)
-
-
-def read_words_of_trees(files: Iterable[str]) -> Iterator[SourcedSentence]:
-    """Read the words of trees, without traces; ``line`` is the number of the tree."""
-    for file in files:
-        for each in read_inputs([file], "treebank", "ptb"):
-            yield SourcedSentence(each.sentence.words, file, each.line, each.written.text)
 
 
 def read_text_through(

@@ -20,11 +20,11 @@ from urllib.parse import quote
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, decode_utf8, read_bytes
-from pdtools.files.archives import zip_members
 from pdtools.files.download import download
-from pdtools.files.inputs import sha256_file
+from pdtools.files.inputs import read_limited
 from pdtools.files.locks import OPEN_FILES_STAY, locked
 from pdtools.files.manifest import read_manifest
+from pdtools.files.source import ZipMember, sha256_file
 from pdtools.files.zips import SUFFIX, zip_errors
 
 if sys.version_info >= (3, 11):
@@ -256,7 +256,7 @@ def _holds_anything(folder: Path) -> bool:
 
 
 def _unpack(archive: Path, folder: Path, patterns: Sequence[str]) -> None:
-    """Write members of a zip archive into a folder; :func:`~pdtools.files.archives.zip_members` checks them.
+    """Write members of a zip archive into a folder.
 
     Raises:
         InputError: if a member leads out of the folder, is a link, or unpacks to too much.
@@ -267,9 +267,11 @@ def _unpack(archive: Path, folder: Path, patterns: Sequence[str]) -> None:
         paths = {name: safe_path(name) for name in names}
     except ValueError as error:
         raise InputError(f"member {error}", file=archive) from error
-    for place, data in zip_members(archive, ""):
-        path = PurePosixPath(paths[place.removeprefix(f"{archive}/")])
-        if not place.endswith("/") and any(map(path.match, patterns)):
+    for member in ZipMember.within(str(archive), ("",)):
+        path = PurePosixPath(paths[member.removeprefix(f"{archive}/")])
+        with member.raw() as stream:
+            data = read_limited(stream, member)
+        if not member.endswith("/") and any(map(path.match, patterns)):
             _write(folder / path, data)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
 from pdtools.files import read_json
 
-PREFIX = "hf:"
+PREFIX, DATA_PREFIX = "hf:", "hf-data:"
 # The name of a repository: with its owner, or of an old model without.
 REPOSITORY = re.compile(r"(?:\w[\w.-]*/)?\w[\w.-]*", re.ASCII)
 _NAME = re.compile(rf"{PREFIX}({REPOSITORY.pattern})(?:@(\S+))?", re.ASCII)
@@ -54,8 +54,8 @@ IMPORTED = ("model.pt", "vocab.pkl")
 _SECONDS = 10.0  # limit for the hub's answer
 _WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 
-# Names with the commits to which this process resolved them.
-_found: dict[str, str] = {}
+# Names of models and data sets, with the commits to which this process resolved them.
+RESOLVED: dict[str, str] = {}
 
 
 def snapshot(
@@ -96,7 +96,7 @@ def snapshot(
         found = hub.hf_hub_download(repo, file, revision=commit, cache_dir=cache_dir, token=token)
         return Path(found)
 
-    with _explained(name, revision), _silent():
+    with explained(name, revision), _silent():
         first = files[0] if files else _CONFIG
         kept = hub.try_to_load_from_cache(repo, first, revision=revision, cache_dir=cache_dir)
         folder = Path(kept).parent if isinstance(kept, str) else None
@@ -121,7 +121,7 @@ def snapshot(
                     with _silent(bars=bars and file.endswith(".safetensors")):
                         get(file, folder.name)
     assert folder is not None
-    _found[name] = f"{PREFIX}{repo}@{folder.name}"
+    RESOLVED[name] = f"{PREFIX}{repo}@{folder.name}"
     return folder
 
 
@@ -176,13 +176,36 @@ def name_of_snapshot(folder: str | Path) -> str | None:
 
 
 def pinned(arguments: Iterable[str]) -> list[str]:
-    """Arguments of a command with the commits that its names of models had when it began."""
+    """Arguments of a command with the commits that its names of models and data had when it began."""
     return [_with_commit(each) for each in arguments]
 
 
 def _with_commit(argument: str) -> str:
     option, equals, name = argument.rpartition("=")
-    return option + equals + _found.get(name, name)
+    return option + equals + RESOLVED.get(name, name)
+
+
+def commit_of(repo: str, revision: str | None, name: str) -> str:
+    """The commit of a data set of the hub.
+
+    Args:
+        repo: its repository.
+        revision: a branch, tag or commit; None: main.
+        name: its name in messages.
+
+    Raises:
+        InputError: if there is none, or the hub cannot be reached.
+    """
+    import huggingface_hub as hub
+
+    with explained(name, revision, "data set"), _silent():
+        try:
+            return str(hub.HfApi().dataset_info(repo, revision=revision, timeout=_SECONDS).sha)
+        except Exception as error:
+            if not _is_unanswered(error):
+                raise
+            why = _status(error) or type(error).__name__
+            raise InputError(f"the Hugging Face hub cannot be reached ({why})", file=name) from error
 
 
 @contextlib.contextmanager
@@ -208,7 +231,7 @@ def _silent(*, bars: bool = False) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(name: str, revision: str | None) -> Iterator[None]:
+def explained(name: str, revision: str | None, what: str = "model") -> Iterator[None]:
     """Turn any failure of the hub into an error of one line."""
     from huggingface_hub import errors
 
@@ -218,13 +241,13 @@ def _explained(name: str, revision: str | None) -> Iterator[None]:
         raise
     except errors.GatedRepoError as error:
         reason = "its owner asks who reads it: agree on its page of the hub, then log in with hf auth login"
-        raise InputError(f"a gated model: {reason}", file=name) from error
+        raise InputError(f"a gated {what}: {reason}", file=name) from error
     except errors.RepositoryNotFoundError as error:
         hint = "a private one needs hf auth login"
-        raise InputError("no such model on the Hugging Face hub", file=name, hint=hint) from error
+        raise InputError(f"no such {what} on the Hugging Face hub", file=name, hint=hint) from error
     except errors.RevisionNotFoundError as error:
         hint = "a branch, tag or commit that is gone, or never was"
-        raise InputError(f"the model has no revision {revision}", file=name, hint=hint) from error
+        raise InputError(f"the {what} has no revision {revision}", file=name, hint=hint) from error
     except errors.HFValidationError as error:
         raise InputError(_FORMS, file=name) from error
     except errors.LocalEntryNotFoundError as error:
@@ -267,7 +290,11 @@ def _why(error: BaseException) -> str:
         return f"no space left for it in {_cache()} (HF_HOME names another place)"
     if isinstance(error, PermissionError) and error.filename:
         return f"{os.fspath(error.filename)} cannot be written (HF_HOME names another place)"
-    said = str(next((each for each in error.args if isinstance(each, str)), error))
-    first_line = (said.strip().splitlines() or [type(error).__name__])[0]
-    reason = f"the Hugging Face hub answers {status}" if (status := _status(error)) else first_line
+    reason = f"the Hugging Face hub answers {status}" if (status := _status(error)) else first_line(error)
     return f"not downloaded: {reason} (the same command goes on)"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says."""
+    said = str(next((each for each in error.args if isinstance(each, str)), error))
+    return (said.strip().splitlines() or [type(error).__name__])[0]

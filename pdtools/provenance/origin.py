@@ -16,7 +16,7 @@ from typing import Any
 
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import STDIO, identifying_files, input_folder, read_json, sha256_file
+from pdtools.files import identifying_files, input_folder, read_json, sha256_file, source_of
 from pdtools.files.written import is_checkpoint_of_a_run
 from pdtools.provenance.hub import name_of_snapshot
 from pdtools.provenance.revision import code
@@ -145,24 +145,14 @@ def identify(path: str | Path) -> dict[str, Any]:
 
     For a model from the Hugging Face hub also ``hub``, its name there and its commit.
     """
-    path = Path(path)
-    if str(path) == STDIO:
-        return {"path": STDIO}
+    source, path = source_of(path), Path(path)
     if (folder := input_folder(path)) != path:
         return {**identify(folder), "path": str(path)}
-    if path.is_dir():
-        if files := identifying_files(path):
-            hub = name_of_snapshot(path)
-            return {
-                "path": str(path),
-                **({"hub": hub} if hub else {}),
-                "sha256": {file.name: sha256_file(file) for file in files},
-            }
-        files = sorted(file for file in path.rglob("*") if file.is_file())
-        listing = "".join(f"{sha256_file(file)}  {file.relative_to(path).as_posix()}\n" for file in files)
+    if path.is_dir() and (files := identifying_files(path)):
+        hub = name_of_snapshot(path)
         return {
             "path": str(path),
-            "files": len(files),
-            "sha256": hashlib.sha256(listing.encode()).hexdigest(),
+            **({"hub": hub} if hub else {}),
+            "sha256": {file.name: sha256_file(file) for file in files},
         }
-    return {"path": str(path), "sha256": sha256_file(path)} if path.is_file() else {"path": str(path)}
+    return source.identify()

@@ -13,7 +13,7 @@ from pdtools.shards import ShardFolder
 from pdtools.tokenization import Sentence, join_words, split_spaces, split_text_words, split_words
 from pdtools.trees import SourcedTree, count_trees, normalize, read_trees, unescape
 
-Source = Literal["text", "tokens", "treebank", "parts"]
+SentenceForm = Literal["text", "tokens", "treebank", "parts"]
 # Excluding a tree would shift the numbers of the trees after it.
 _BROKEN_TREE = "pdtools parse --from treebank --on-error skip makes a file of the others"
 
@@ -55,7 +55,7 @@ def read_sentence(text: str, source: Literal["text", "tokens"], text_style: str 
     return Sentence(sentence.text, words, sentence.starts, sentence.ends)
 
 
-def read_inputs(files: Iterable[str], source: Source, text_style: str | None) -> Iterator[SourcedLine]:
+def read_inputs(files: Iterable[str], source: SentenceForm, text_style: str | None) -> Iterator[SourcedLine]:
     """Every line of the files as a sentence, blank ones too (without words); or the words of every tree.
 
     From prompts (``parts``), every sentence comes with the earlier ones of its prompt.
@@ -101,7 +101,7 @@ def read_rows(shards: ShardFolder, text_style: str | None) -> Iterator[SourcedLi
                 yield SourcedLine(read_sentence(text, "tokens", text_style), _split_tokens(text), place, line)
 
 
-def count_inputs(files: Sequence[str], source: Source) -> int | None:
+def count_inputs(files: Sequence[str], source: SentenceForm) -> int | None:
     """The number of sentences from :func:`read_inputs`, if it can be counted quickly."""
     if source == "parts":
         return None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import Rejects, is_stream, read_lines
+from pdtools.files import Rejects, held, read_lines
 from pdtools.shards.build import ROWS_PER_PART, TokenizerSettings, tokenizer_of, write_shards
 from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import UNKNOWN_WORDS
@@ -51,13 +51,12 @@ def blocks_from_files(
         The manifest.
 
     Raises:
-        PdtoolsError: if there is no text, or a tokenizer is to be made from files that can be read only once.
+        PdtoolsError: if there is no text.
     """
     if length < 1:
         raise PdtoolsError(f"a block needs at least 1 token, not {length}")
     if not isinstance(tokenizer, Tokenizer):
-        if any(is_stream(file) for file in files):
-            raise PdtoolsError("a tokenizer is made from files: standard input can be read only once")
+        files = [*map(held, files)]
         tokenizer = tokenizer_of((line for _, _, line in _lines(files, "tokenizer", watch)), tokenizer)
     return write_shards(
         block_rows(_encoded(_lines(files, "blocks", watch), tokenizer, rejects), tokenizer, length),

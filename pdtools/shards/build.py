@@ -14,9 +14,9 @@ from pdtools.files import (
     REJECTS_FILE,
     Rejects,
     atomic_directory,
-    is_stream,
-    sha256_file,
+    held,
     some_trees,
+    source_of,
     write_json,
 )
 from pdtools.jobs import JobFolder, Plan, map_chunks
@@ -37,7 +37,7 @@ from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.windows import pack_windows
 from pdtools.shards.writer import Counts, PartWriter, cut_parts, in_tables
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import BLANK_LINE, SourcedTree, arcs_beside, in_order, read_trees, texts_beside
+from pdtools.trees import BLANK_LINE, SourcedTree, arcs_beside, in_order, texts_beside
 
 Item = TypeVar("Item")
 
@@ -151,36 +151,30 @@ def shards_from_files(
         The manifest.
     """
     watch = watch or (lambda label: nullcontext(lambda n: None))
-    rows: Iterator[ShardRow | EncodedRows]
     plan = plan or Plan(workers=workers)
     with Workers(plan.workers) as processes:
         given = tokenizer if isinstance(tokenizer, Tokenizer) else None
         labelling = needs_labels(tokenizer, settings)
         complete = None if labelling else given
-        if complete is None and any(is_stream(file) for file in files):
-            with watch("reading") as seen:
-                trees = list(_seen(read_trees(files, rejects), seen))
-            complete = _completed(tokenizer, some_trees(trees, rejects), labelling)
-            rows = _rows(trees, complete, settings, rejects)
-        else:
-            if complete is None:
-                with watch("labels" if given else "tokenizer") as seen:
-                    count = ChunkCounter(None if given else tokenizer.text_style, labelling)
-                    counted = map_chunks(
-                        CountWork(count),
-                        ChunksOf(files),
-                        plan,
-                        job,
-                        "words",
-                        another_pass=True,
-                        processes=processes,
-                    )
-                    passed_over = Rejects(rejects.on_error)
-                    found = _seen(in_order(counted, count, passed_over), seen)
-                    complete = _completed(tokenizer, some_trees(found, passed_over), labelling)
-            encode = EncodeWork(complete, settings)
-            encoded = map_chunks(encode, ChunksOf(files), plan, job, "tapes", processes=processes)
-            rows = _rows(in_order(encoded, encode, rejects), complete, settings, rejects)
+        if complete is None:
+            files = [*map(held, files)]
+            with watch("labels" if given else "tokenizer") as seen:
+                count = ChunkCounter(None if given else tokenizer.text_style, labelling)
+                counted = map_chunks(
+                    CountWork(count),
+                    ChunksOf(files),
+                    plan,
+                    job,
+                    "words",
+                    another_pass=True,
+                    processes=processes,
+                )
+                passed_over = Rejects(rejects.on_error)
+                found = _seen(in_order(counted, count, passed_over), seen)
+                complete = _completed(tokenizer, some_trees(found, passed_over), labelling)
+        encode = EncodeWork(complete, settings)
+        encoded = map_chunks(encode, ChunksOf(files), plan, job, "tapes", processes=processes)
+        rows = _rows(in_order(encoded, encode, rejects), complete, settings, rejects)
         with watch("tapes") as seen:
             return write_shards(
                 _seen(rows, seen),
@@ -412,4 +406,5 @@ def _count_words(rows: Iterable[EncodedRows], counts: Counts) -> Iterator[Encode
 
 
 def _describe_source(file: str) -> dict[str, str | None]:
-    return {"file": file, "sha256": None if is_stream(file) else sha256_file(file)}
+    found = source_of(file).identify()
+    return {"file": found.pop("path"), "sha256": None, **found}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.files import Rejects
+from pdtools.files import Rejects, source_of
 from pdtools.files.arrow import arrow_array
 from pdtools.trees.chunks import CHUNK_BYTES, FileChunk, cut_chunks, in_order, last_tree
 from pdtools.trees.lines import MAX_TREE_CHARS
@@ -250,9 +250,11 @@ def parse_chunk(chunk: FileChunk, factor: Factor = "right", *, with_nodes: bool 
 def count_trees(files: Iterable[str]) -> int | None:
     """The number of trees in files, in a tenth of the time that reading them takes.
 
-    None if a file can be read only once, or not all trees are in the ordinary form.
+    None if a file can be read only once, reading takes long, or not all trees are in the ordinary form.
     """
-    number = 0
+    number, files = 0, list(files)
+    if any(source_of(file).is_far for file in files):
+        return None
     for chunk in cut_chunks(files):
         arrays = parse_chunk(chunk)
         if arrays is None:

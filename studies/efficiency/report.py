@@ -10,14 +10,14 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from fractions import Fraction
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.files import atomic_directory, atomic_text, read_json, write_json
 from pdtools.files.expand import expand_inputs
 from pdtools.parsers.pipeline import SUFFIXES
@@ -103,9 +103,19 @@ def collected(folder: Path) -> dict[str, Any]:
         for task in dict.fromkeys(task for task, _ in SCORES.values()):
             a, b = (folder / "results" / f"{model}-{run['share']}-{run['seed']}" / task for model in MODELS)
             if run["model"] == "pushdown" and all(Path(each, "results.json").exists() for each in (a, b)):
-                overall = asdict(compare_runs(a, b)["groups"][0])
-                differences.append({"task": task, "share": run["share"], "seed": run["seed"], **overall})
+                of_pair = {"task": task, "share": run["share"], "seed": run["seed"]}
+                differences.append({**of_pair, **difference_of(a, b)})
     return {"settings": (folder / "settings").read_text().strip(), "runs": runs, "differences": differences}
+
+
+def difference_of(a: Path, b: Path) -> dict[str, Any]:
+    """The first score of two results, as fractions of 1, and how they differ."""
+    score = compare(each_alone([a, b])).scores[0]
+    (pair,) = score.pairs
+    one, other = (group.mean / 100 for group in score.groups)
+    low, high = (None, None) if pair.over_items is None else (end / 100 for end in pair.over_items)
+    numbers = {"items": score.items, "a": one, "b": other, "low": low, "high": high}
+    return {**numbers, "only_a": pair.only_a, "only_b": pair.only_b, "p": pair.p}
 
 
 def run_of(results: Path) -> dict[str, Any]:

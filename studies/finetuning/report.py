@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.groups import Group, find_models
-from pdtools.evaluation.comparison.many import compare_many
+from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.groups import Group, each_alone, find_models
 from pdtools.files import atomic_text, read_json, read_lines, write_json
 from pdtools.files.json_input import parse_json
 from pdtools.provenance import provenance
@@ -87,7 +86,7 @@ def compared(out: Path) -> dict[str, Any]:
         for arm in ARMS
     }
     pairs = {
-        folder.name.rpartition("-")[2]: compare_runs(
+        folder.name.rpartition("-")[2]: difference_of(
             folder, folder.with_name(folder.name.replace("plain", "pushdown"))
         )
         for folder in arms["plain"]
@@ -96,11 +95,18 @@ def compared(out: Path) -> dict[str, Any]:
         Group(name=arm, models=tuple(model for folder in folders for model in find_models(folder)))
         for arm, folders in arms.items()
     ]
-    (score,) = compare_many(groups).scores
-    return {
-        "by_seed": {seed: asdict(pair["groups"][0]) for seed, pair in pairs.items()},
-        "of_all": asdict(score),
-    }
+    (score,) = compare(groups).scores
+    return {"by_seed": pairs, "of_all": asdict(score)}
+
+
+def difference_of(a: Path, b: Path) -> dict[str, Any]:
+    """The first score of two results, as fractions of 1, and how they differ."""
+    score = compare(each_alone([a, b])).scores[0]
+    (pair,) = score.pairs
+    one, other = (group.mean / 100 for group in score.groups)
+    low, high = (None, None) if pair.over_items is None else (end / 100 for end in pair.over_items)
+    numbers = {"items": score.items, "a": one, "b": other, "low": low, "high": high}
+    return {**numbers, "only_a": pair.only_a, "only_b": pair.only_b, "p": pair.p}
 
 
 def markdown(found: Mapping[str, Any]) -> str:

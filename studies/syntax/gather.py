@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.groups import Group, Model, model_of
-from pdtools.evaluation.comparison.many import compare_many
+from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.groups import Group, ModelResults, model_of
 from pdtools.files import read_json
 from pdtools.report.tables import listed
 from pdtools.training import read_metrics
@@ -210,7 +210,7 @@ def compared(folder: Path, runs: Sequence[Document]) -> dict[str, Any]:
 
     Without a base LM nothing is tested; without two runs there is nothing at all, and ``notes`` say so.
     """
-    groups: dict[str, list[Model]] = {}
+    groups: dict[str, list[ModelResults]] = {}
     try:
         for run in runs:
             results = folder / "results" / f"{run['model']}-{run['seed']}"
@@ -218,7 +218,7 @@ def compared(folder: Path, runs: Sequence[Document]) -> dict[str, Any]:
                 tasks = [task for task in run["evaluations"] if task in COMPARED]
                 found = model_of(results, {task: results / task for task in tasks})
                 groups.setdefault(run["model"], []).append(found)
-        whole = compare_many(
+        whole = compare(
             [Group(name=name, models=tuple(models)) for name, models in groups.items()],
             baseline=BASELINE if BASELINE in groups else None,
         )

@@ -13,15 +13,16 @@ import sys
 from pathlib import Path
 
 from pdtools.errors import PdtoolsError
-from pdtools.files.archives import zip_lines, zip_members
+from pdtools.files import read_json, read_lines
+from pdtools.files.source import ZipMember
 
 HALVES = ("even", "odd")
 
 
 def halve_suites(source: Path, folder: Path) -> None:
     """Items keep their numbers, suites what else they say; one without items in a half is not there."""
-    for place, data in zip_members(source, ".json"):
-        suite = json.loads(data)
+    for place in ZipMember.within(str(source), (".json",)):
+        suite = read_json(place)
         for rest, half in enumerate(HALVES):
             items = [item for item in suite["items"] if item["item_number"] % 2 == rest]
             if not items:
@@ -32,9 +33,10 @@ def halve_suites(source: Path, folder: Path) -> None:
 
 def halve_pairs(source: Path, folder: Path) -> None:
     """The pairs of a paradigm have the numbers of their lines, from 1."""
-    for place, number, line in zip_lines(source, ".jsonl"):
-        with _file(folder, HALVES[number % 2], "blimp", place).open("a", encoding="utf-8") as stream:
-            print(line.rstrip("\n"), file=stream)
+    for place in ZipMember.within(str(source), (".jsonl",)):
+        for number, line in read_lines(place):
+            with _file(folder, HALVES[number % 2], "blimp", place).open("a", encoding="utf-8") as stream:
+                stream.write(f"{line}\n" if line else "")
 
 
 def _file(folder: Path, half: str, task: str, place: str) -> Path:

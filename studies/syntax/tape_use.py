@@ -37,10 +37,9 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.bootstrap import interval
+from pdtools.evaluation.bootstrap import interval, of_sums
 from pdtools.evaluation.comparison.statistics import resample
 from pdtools.evaluation.perplexity.evaluate import check_shards
-from pdtools.evaluation.sums import of_sums
 from pdtools.files import write_json
 from pdtools.models import LanguageModel, LoadedModel, StackState, load_checkpoint
 from pdtools.models.transformer.model import TransformerLM

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pdtools.evaluation.bootstrap import bootstrap, drawn_scores, interval
+from pdtools.evaluation.bootstrap import bootstrap, drawn_scores, interval, of_sums
 from pdtools.evaluation.classification.evaluate import intervals
 from pdtools.evaluation.classification.record import item_score
-from pdtools.evaluation.sums import of_sums
 
 
 def test_intervals_are_those_of_the_mean() -> None:

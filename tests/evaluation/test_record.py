@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from pdtools.evaluation.record import SCORE, Evaluation, Outcomes
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sums import Sums
+from pdtools.evaluation.bootstrap import Sums
 from pdtools.search.scores import Unscorable
 
 
@@ -116,11 +116,11 @@ def test_it_is_compared_and_shown(
     b = write(tmp_path / "b", [True, True, True, False])
     c = write(tmp_path / "c", [True, False, True, False])
     assert run(["compare", a, b, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    overall = found["groups"][0]
-    assert (found["task"], overall["level"], overall["a"], overall["b"]) == ("colours", "overall", 0.25, 1.0)
-    assert (overall["only_a"], overall["only_b"]) == (0, 2)  # without grey
-    assert [(each["level"], each["name"]) for each in found["groups"][1:]] == [
+    overall, *levels = json.loads(capsys.readouterr().out)["scores"]
+    assert (overall["evaluation"], overall["level"]) == ("colours", "overall")
+    assert [each["mean"] for each in overall["groups"]] == [25, 100]
+    assert (overall["pairs"][0]["only_a"], overall["pairs"][0]["only_b"]) == (0, 2)  # without grey
+    assert [(each["level"], each["name"]) for each in levels] == [
         ("hue", hue) for hue in ("blue", "grey", "red")
     ]
     assert run(["compare", a, b, c, "--json"]) == 0
@@ -184,9 +184,9 @@ def test_its_command_works_as_those_of_pdtools_do(
     assert label in capsys.readouterr().out
     for three in ([], [again]):
         assert run(["compare", *folders.values(), *three, "--json"]) == 0
-        compared = json.loads(capsys.readouterr().out)
-        shown = compared["scores"][0]["items"] if "scores" in compared else compared["groups"][0]["items"]
-        assert shown == len(pairs) - (name == "colours") * len(NOUNS)
+        assert json.loads(capsys.readouterr().out)["scores"][0]["items"] == len(pairs) - (
+            name == "colours"
+        ) * len(NOUNS)
     both = tmp_path / "both"
     for model, folder in folders.items():
         shutil.copytree(folder, both / model / name)
@@ -249,8 +249,7 @@ def test_without_the_package_its_results_say_what_they_are(
         said = []
         for given in (folders[:2], folders, numbers[:2], numbers):
             assert run(["compare", *given, "--json"]) == 0
-            document = json.loads(capsys.readouterr().out)
-            said.append(document["groups"] if "task" in document else document["scores"])
+            said.append(json.loads(capsys.readouterr().out)["scores"])
         return said
 
     installed_says = found()
@@ -307,7 +306,7 @@ def test_two_results_may_say_otherwise_what_they_are(
     monkeypatch.undo()
     evaluations.cache_clear()
     assert run(["compare", a, b, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["groups"][0]["difference"] == 0
+    assert json.loads(capsys.readouterr().out)["scores"][0]["pairs"][0]["difference"] == 0
     for one, other in ("ab", "ba"):
         assert run(["compare", str(tmp_path / one), str(tmp_path / other)]) in (0, 1)
         shown = capsys.readouterr()

@@ -20,17 +20,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.evaluation.comparison.compare import Difference
-from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
-from pdtools.evaluation.comparison.many import GroupRuns, ManyComparison
-from pdtools.evaluation.comparison.overview import OverviewScore
+from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
+from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
+from pdtools.report.comparisons import print_compared
 from pdtools.report.evaluations import (
     print_blimp,
-    print_comparison,
-    print_many,
-    print_overview,
     print_parse,
     print_perplexity,
     print_sg,
@@ -166,64 +162,62 @@ def sg_runs() -> Results:
     return Results(scores={"runs": runs}, counts={}, settings={})
 
 
-def comparison(task: str) -> dict[str, Any]:
+def compared(task: str, *names: str) -> ComparedModels:
+    """Scores of all levels, with the widest numbers."""
     levels = {
         "blimp": {"field": ["syntax_semantics"], "phenomenon": PHENOMENA, "paradigm": PARADIGMS},
         "sg": {"circuit": CIRCUITS, "suite": SUITES},
+        "ppl": {},
     }[task]
-    numbers = {
-        "items": 67000,
-        "a": 1.0,
-        "b": 0.0,
-        "low": -1.0,
-        "high": -0.98765,
-        "only_a": 60000,
-        "only_b": 60000,
-    }
-    groups = [Difference(level="overall", name="", p=1.2e-300, **numbers)]
-    groups += [
-        Difference(level=level, name=name, p=1.2e-300, **numbers)
-        for level, names in levels.items()
-        for name in names
-    ]
-    notes = ["beam: 10 and 300", "text style: ptb and as given"] * 3
-    return {"task": task, "groups": groups, "margins": [], "notes": notes}
-
-
-def many(task: str) -> ManyComparison:
-    names = ("transformer-of-16-layers", "pushdown-of-16-layers", "gpt2")
-    of_level = GroupScore(
+    runs = (100.0,) * (1 if len(names) == 2 else 3)
+    group = GroupScore(
         group="",
-        values=(100.0,) * 3,
-        mean=100.0,
+        values=runs,
+        mean=12345.678 if task == "ppl" else 100.0,
         deviation=12.345,
         over_items=(0, 1),
         over_seeds=(-90.1, 99.9),
     )
     pair = PairDifference(
-        a="", b="", difference=-12.3, over_items=(0, 1), over_seeds=(-12.3, 12.3), p=1e-300, p_holm=1e-298
+        **{"a": "", "b": "", "difference": -98.765, "over_items": (-100, -98.765), "only_a": 60000},
+        **{"only_b": 60000, "over_seeds": (-12.3, 12.3), "p": 1.2e-300, "p_holm": 1.2e-298, "family": 9},
     )
+    texts = {
+        "ppl": [
+            "perplexity per word without end-of-sentence, given the trees",
+            "perplexity per word, marginal",
+        ]
+    }
     scores = [
-        Score(
+        ComparedScore(
             evaluation=task,
-            score="SG score, mean of suites (%)",
-            level=group.level,
-            name=group.name,
+            score=text,
+            level=level,
+            name=name,
             items=67000,
             lower_is_better=False,
-            groups=tuple(replace(of_level, group=name) for name in names),
+            groups=tuple(
+                replace(group, group=name, bound="upper bound at beam 300" if "marginal" in text else None)
+                for name in names
+            ),
             pairs=tuple(replace(pair, a=a, b=b) for a, b in itertools.combinations(names, 2)),
+            notes=("beam: 10 and 300",),
         )
-        for group in comparison(task)["groups"]
+        for text in texts.get(task, ["SG score, mean of suites (%)"])
+        for level, of in {"overall": [""], **levels}.items()
+        for name in of
     ]
-    return ManyComparison(
-        groups=tuple(GroupRuns(name=name, folders=("x",), seeds=(1,)) for name in names),
+    return ComparedModels(
+        groups=tuple(GroupRuns(name=name, folders=("x",) * len(runs), seeds=(1,)) for name in names),
         baseline=None,
         scores=tuple(scores),
-        notes={task: ("beam: 10 and 300 (transformer-of-16-layers, and gpt2)",)},
+        notes={task: ("beam: 10 and 300 (transformer-of-16-layers, and gpt2)",) * 3},
         refused={task: ("results/x: results of other sentences than results/y",)},
         settings={},
     )
+
+
+LONG = ("transformer-of-16-layers", "pushdown-of-16-layers")
 
 
 def perplexity_results() -> Results:
@@ -260,18 +254,6 @@ def closing_results() -> Results:
     return Results(scores={**scores, "entropy": {"cross_entropy": 1.0}}, counts={}, settings={})
 
 
-def headlines() -> list[OverviewScore]:
-    texts = (
-        "perplexity per word without end-of-sentence, given the trees",
-        "perplexity per word, marginal, over 1700 sentences and 1699 sentences",
-        "unlabeled F1, right-binarized (%)",
-    )
-    return [
-        OverviewScore(folder="x", score=text, a=12345.678, b=1.0, p=1e-300, notes=("beam: 10 and 300",))
-        for text in texts
-    ]
-
-
 SHOWN: dict[str, Callable[[], None]] = {
     "eval-blimp": lambda: print_blimp(blimp_results()),
     "eval-blimp --details": lambda: print_blimp(blimp_results(), details=True),
@@ -282,17 +264,14 @@ SHOWN: dict[str, Callable[[], None]] = {
     "eval-ppl": lambda: print_perplexity(perplexity_results()),
     "eval-parse": lambda: print_parse(parse_results()),
     "eval-dyck": lambda: print_closing(closing_results()),
-    "compare blimp": lambda: print_comparison(comparison("blimp"), "a", "b"),
-    "compare blimp --details": lambda: print_comparison(comparison("blimp"), "a", "b", details=True),
-    "compare sg": lambda: print_comparison(comparison("sg"), "a", "b"),
-    "compare sg --details": lambda: print_comparison(comparison("sg"), "a", "b", details=True),
-    "compare many blimp": lambda: print_many(many("blimp")),
-    "compare many blimp --details": lambda: print_many(many("blimp"), details=True),
-    "compare many sg": lambda: print_many(many("sg")),
-    "compare folders": lambda: print_overview(headlines(), "transformer", "pushdown"),
-    "compare folders of long names": lambda: print_overview(
-        headlines(), "transformer-of-16-layers", "pushdown"
-    ),
+    "compare blimp": lambda: print_compared(compared("blimp", "a", "b")),
+    "compare blimp --details": lambda: print_compared(compared("blimp", *LONG), details=True),
+    "compare sg": lambda: print_compared(compared("sg", "a", "b")),
+    "compare sg --details": lambda: print_compared(compared("sg", "a", "b"), details=True),
+    "compare ppl": lambda: print_compared(compared("ppl", *LONG)),
+    "compare many blimp": lambda: print_compared(compared("blimp", *LONG, "gpt2")),
+    "compare many blimp --details": lambda: print_compared(compared("blimp", *LONG, "gpt2"), details=True),
+    "compare many sg": lambda: print_compared(compared("sg", *LONG, "gpt2")),
 }
 
 
@@ -316,7 +295,7 @@ def test_no_line_is_wider_than_80_columns(name: str, monkeypatch: pytest.MonkeyP
         assert len(coarse) == (0 if "own" in name else 12 if "blimp" in name else 6)
         assert (
             "--from-items" in name
-            or "many" in name
+            or "compare" in name
             or found[0].index("overall") < min(map(found[0].index, [*coarse, *fine]))
         )
 

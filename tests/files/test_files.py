@@ -35,8 +35,8 @@ from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import checksums, outputs, system
 from pdtools.files.inputs import read_bytes
 from pdtools.files.json_input import number_of
+from pdtools.files.source import ZipMember
 from pdtools.files.system import exchange, may_live, this_process
-from pdtools.files.zips import list_zip
 from pdtools.models.checkpoint import checkpoint_folder
 from pdtools.prompts.readers import data_file
 from pdtools.provenance import provenance
@@ -209,7 +209,7 @@ def test_the_same_text_is_the_same_bytes_at_another_time_and_place(
 def test_what_is_data_in_an_archive(name: str, expected: bool, tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr(name, "{}")
-    found = list_zip(str(tmp_path / "x.zip"), [".jsonl"])
+    found = ZipMember.within(str(tmp_path / "x.zip"), (".jsonl",))
     assert found == ([f"{tmp_path}/x.zip/{name}"] if expected else [])
 
 

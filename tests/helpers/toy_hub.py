@@ -1,4 +1,4 @@
-"""A server on this machine that plays the Hugging Face hub, as far as models are read from it."""
+"""A server on this machine that plays the Hugging Face hub, as far as models and commits are read from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-_API = re.compile(r"/api/models/(.+?)(?:/revision/(.+))?")
+_API = re.compile(r"/api/(?:models|datasets)/(.+?)(?:/revision/(.+))?")
 _FILE = re.compile(r"/(.+?)/resolve/([^/]+)/(.+)")
 
 

@@ -52,7 +52,19 @@ def assert_same(found: Any, stored: Any) -> None:
 def test_comparisons(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for kind, stored in expected(earlier)["compare"].items():
         assert run(["compare", f"results/a/{kind}", f"results/b/{kind}", "--json"]) == 0
-        assert_same(json.loads(capsys.readouterr().out), stored)
+        scores = json.loads(capsys.readouterr().out)["scores"]
+        found = {
+            (score["level"], score["name"], score["score"] if not kind else ""): [
+                group["mean"] for group in score["groups"]
+            ]
+            for score in scores
+            if not score["is_margin"] and (kind or score["level"] == "overall")
+        }
+        main = [each for each in stored.get("scores", []) if each["a"] is not None]
+        overall = {("overall", "", each["score"]): [each["a"], each["b"]] for each in main}
+        groups = stored.get("groups", [])
+        levels = {(each["level"], each["name"], ""): [100 * each["a"], 100 * each["b"]] for each in groups}
+        assert_same(found, {**overall, **levels})
 
 
 def test_pages(earlier: Path) -> None:

@@ -64,20 +64,26 @@ def test_surprisals_of_a_family(family: str, folder: Path, tmp_path: Path) -> No
 def test_a_comparison_item_by_item(kind: str, results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert run(["compare", f"{results}/a/{kind}", f"{results}/b/{kind}", "--json"]) == 0
-    groups = json.loads(capsys.readouterr().out)["groups"]
-    found = {f"{group['level']} {group['name']}": group for group in groups}
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    found = {f"{each['level']} {each['name']}": each for each in scores if not each["is_margin"]}
     assert found.keys() == STORED["compare"][kind].keys()
     for name, stored in STORED["compare"][kind].items():
-        assert_same(found[name], stored)
+        a, b = (group["mean"] / 100 for group in found[name]["groups"])
+        (pair,) = found[name]["pairs"]
+        low, high = (end and end / 100 for end in pair["over_items"] or (None, None))
+        assert_same({**pair, "items": found[name]["items"], "a": a, "b": b, "low": low, "high": high}, stored)
 
 
 def test_main_scores_of_two_models(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert run(["compare", f"{results}/a", f"{results}/b", "--json"]) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
-    found = {f"{each['folder']}: {each['score']}": each for each in scores}
+    found = {f"{each['evaluation']}: {each['score']}": each for each in scores if each["level"] == "overall"}
     for name, stored in STORED["main"].items():
-        assert_same(found[name], stored)
+        a, b = (group["mean"] for group in found[name]["groups"])
+        assert_same({"a": a, "b": b}, {key: stored[key] for key in "ab"})
+        if stored["p"] is not None:  # of items that are right or wrong
+            assert_same(found[name]["pairs"][0], {"p": stored["p"]})
 
 
 def test_a_sentence_is_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

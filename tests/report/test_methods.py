@@ -31,7 +31,7 @@ NEW = {
     "code": {"version": "0.3", "commit": "0123456789abcdef", "modified": True},
     "versions": {"torch": "2.13.0", "pdtools": "0.2"},
 }
-OLD = {"code": {"commit": "fedcba9876543210", "modified": False}, "versions": {"pdtools": "0.2"}}
+OLD = {"code": {"version": "0.2", "commit": "fedcba9876543210", "modified": False}}
 
 
 def test_methods_of_results() -> None:
@@ -132,7 +132,7 @@ def test_the_foot_of_a_page_and_its_numbers(tmp_path: Path) -> None:
         return evaluate(tmp_path / "page.html", program)
 
     foot = "return [one('footer p').textContent, all('header p').map((each) => each.textContent)];"
-    for made, said in ((NEW, "0.3, commit 0123456789ab (modified)"), (OLD, ", commit fedcba987654")):
+    for made, said in ((NEW, "0.3, commit 0123456789ab (modified)"), (OLD, "0.2, commit fedcba987654")):
         expected = f"Made by pdtools {said}, today. This file needs no network."
         assert opened(page, {**made, "time": "today"}, foot) == [expected, ["left out: 3"]]
     numbers = """return [

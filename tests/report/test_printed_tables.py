@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pdtools.evaluation.comparison.compare import Difference
-from pdtools.evaluation.comparison.engine import GroupScore, PairDifference, Score
-from pdtools.evaluation.comparison.many import GroupRuns, ManyComparison
-from pdtools.evaluation.comparison.overview import OverviewScore
+from pdtools.evaluation.bootstrap import FEW_ITEMS
+from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
+from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.scores import CONVENTIONS
+from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
 from pdtools.report.formal import transduction
 from pdtools.report.formal.dyck import print_closing
@@ -349,86 +349,115 @@ def test_classification(capsys: pytest.CaptureFixture[str]) -> None:
     check(lambda: printers.print_classification(few), capsys, expected)
 
 
-def difference(level: str, name: str, a: float, b: float, only: tuple[int, int] | None) -> Difference:
-    only_a, only_b = only or (None, None)
-    low, high = b - a - 0.03, b - a + 0.11
-    more = {"a": a, "b": b, "low": low, "high": high, "only_a": only_a, "only_b": only_b, "p": a / 7}
-    return Difference(level=level, name=name, items=40, **more)  # type: ignore[arg-type]
-
-
-def test_comparison(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [
-        difference("overall", "", 0.42, 0.77, (3, 17)),
-        difference("field", "syntax", 0.4, 0.35, None),
-        difference("phenomenon", "island", 0.14, 0.84, None),
-        difference("paradigm", "wh", 0.07, 0.28, None),
-        difference("paradigm", "gap", 0.7, 0.35, None),
+def of_two(
+    level: str, name: str, a: float, b: float, only: tuple[int, int] | None = None, **about: Any
+) -> ComparedScore:
+    """A score of two runs: the interval of b − a is 3 below it to 11 above it."""
+    less, pairs = b - a, ()
+    if about.pop("is_tested", True):
+        only_a, only_b = only or (None, None)
+        numbers = {"over_items": (less - 3, less + 11), "over_seeds": None, "p": a / 700}
+        pair = PairDifference(a="x", b="y", difference=less, only_a=only_a, only_b=only_b, **numbers)
+        pairs = (replace(pair, **about.pop("pair", {})),)
+    bounds = about.pop("bounds", (None, None))
+    groups = [
+        GroupScore(
+            **{"group": group, "values": (mean,), "mean": mean, "bound": bound},
+            **{"deviation": None, "over_items": None, "over_seeds": None},
+        )
+        for group, mean, bound in zip("xy", (a, b), bounds, strict=True)
     ]
-    found = {"task": "blimp", "groups": rows, "margins": [], "notes": ["beam: 10 and 300", "other text"]}
-    head, note = ["a", "b", "b - a", "95%", "p"], "notes: beam: 10 and 300; other text"
+    of = {"evaluation": "blimp", "score": "BLiMP (%)", "items": 40, "lower_is_better": False, **about}
+    return ComparedScore(level=level, name=name, groups=tuple(groups), pairs=pairs, **of)
+
+
+def two(*scores: ComparedScore, **notes: tuple[str, ...]) -> ComparedModels:
+    groups = tuple(GroupRuns(name=name, folders=(name,), seeds=(None,)) for name in "xy")
+    return ComparedModels(groups=groups, baseline=None, scores=scores, notes=notes, refused={}, settings={})
+
+
+def test_two_results_of_one_evaluation(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        of_two("overall", "", 42.0, 77.0, (3, 17)),
+        of_two("field", "syntax", 40.0, 35.0),
+        of_two("phenomenon", "island", 14.0, 84.0),
+        of_two("paradigm", "wh", 7.0, 28.0),
+        of_two("paradigm", "gap", 70.0, 35.0),
+    ]
+    found = two(*rows, blimp=("beam: 10 and 300", "other text"))
+    head, note = ["a", "b", "b - a", "95%", "p"], "blimp: beam: 10 and 300; other text"
+    about = ["40 items: right in only a 3, in only b 17", "one run each: p is over items, not over seeds"]
     expected: list[Any] = [
-        "a: runs/x",
-        "b: runs/y",
-        ["blimp (percent)", *head],
-        ["overall", 42.0, 77.0, "+35.00", "[+32.00, +46.00]", "0.06"],
-        "40 items: right in only a 3, in only b 17",
-        "one run each: p is over items, not over seeds",
+        "a: x",
+        "b: y",
+        ["score", *head],
+        ["BLiMP (%)", 42.0, 77.0, "+35.00", "[+32.00, +46.00]", "0.06"],
+        *about,
+        "BLiMP (%)",
         ["field", *head],
         ["syntax", 40.0, 35.0, "-5.00", "[-8.00, +6.00]", "0.057"],
+        "BLiMP (%)",
         ["phenomenon", *head],
         ["island", 14.0, 84.0, "+70.00", "[+67.00, +81.00]", "0.02"],
     ]
     fine = [
+        "BLiMP (%)",
         ["paradigm", "a", "b", "b - a", "p"],
         ["wh", 7.0, 28.0, "+21.00", "0.01"],
         ["gap", 70.0, 35.0, "-35.00", "0.1"],
     ]
-    check(lambda: printers.print_comparison(found, "runs/x", "runs/y"), capsys, [*expected, note])
-    with_details = [*expected, *fine, note]
-    check(lambda: printers.print_comparison(found, "runs/x", "runs/y", details=True), capsys, with_details)
-    # Of two levels the finer is always shown; numbers have no counts of what is right in one alone.
-    two = {
-        "task": "rte",
-        "groups": [replace(rows[0], only_a=None, only_b=None, name="mcc"), rows[4]],
-        "margins": [],
-        "notes": [],
-    }
-    lines = [*expected[:2], ["rte (percent)", *head], ["mcc", *expected[3][1:]], "40 items", expected[5]]
-    check(lambda: printers.print_comparison(two, "runs/x", "runs/y"), capsys, [*lines, fine[0], fine[2]])
-    # Margins are in bits, not in percent.
-    bits = {**two, "margins": [replace(rows[0], a=-1.5, b=0.25, low=1.0, high=2.5), rows[3]]}
-    margins = [
-        ["rte, margins (bits)", *head],
-        ["overall", -1.5, 0.25, "+1.75", "[+1.00, +2.50]", "0.06"],
+    check(lambda: comparisons.print_compared(found), capsys, [*expected, note])
+    check(lambda: comparisons.print_compared(found, details=True), capsys, [*expected, *fine, note])
+    # A single level is always shown; margins are in bits, and their levels are details.
+    margin = {"score": "BLiMP (bits)", "is_margin": True}
+    bits = [
+        of_two(level, name, -1.5, 0.25, **margin) for level, name in (("overall", ""), ("paradigm", "wh"))
     ]
-    expected = [*lines, *margins, fine[0], fine[2]]
-    check(lambda: printers.print_comparison(bits, "runs/x", "runs/y"), capsys, expected)
+    lines = [
+        *expected[:4],
+        ["BLiMP (bits)", -1.5, 0.25, "+1.75", "[-1.25, +12.75]", "-0.0021"],
+        *about,
+        *fine[:3],
+    ]
+    found = two(rows[0], bits[0], rows[3], bits[1])
+    check(lambda: comparisons.print_compared(found), capsys, lines)
+    of_margins = [
+        "BLiMP (bits)",
+        ["paradigm", "a", "b", "b - a", "p"],
+        ["wh", -1.5, 0.25, "+1.75", "-0.0021"],
+    ]
+    check(lambda: comparisons.print_compared(found, details=True), capsys, [*lines, *of_margins])
+    # Groups of few items are named by one line, if not by that of the overall score.
+    few = replace(rows[1], notes=(FEW_ITEMS,))
+    for overall in (rows[0], replace(rows[0], notes=(FEW_ITEMS,))):
+        comparisons.print_compared(two(overall, few, replace(few, name="morphology"), *rows[2:]))
+        assert " ".join(capsys.readouterr().out.split()).count(FEW_ITEMS) == 1
 
 
-def test_overview(capsys: pytest.CaptureFixture[str]) -> None:
-    of = [
-        OverviewScore(folder="x", score="SG (%)", a=61.5, b=70.25, p=0.0321, notes=("beam: 1 and 2",)),
-        OverviewScore(folder="y", score="F1 (%)", a=None, b=33.5),
-        OverviewScore(folder="z", score="gain", a=0.0421, b=0.0132, p=None, notes=("beam: 1 and 2",)),
-        OverviewScore(folder="w", score="perplexity", a=None, b=None, refused="other sentences"),
-    ]
-    rows: list[Any] = [
-        ["SG (%)", 61.5, 70.25, "+8.75", "0.032"],
-        ["F1 (%)", None, 33.5, None, None],
-        ["gain", "0.0421", "0.0132", "-0.0289", None],
-        ["perplexity", None, None, None, None],
-    ]
-    notes = ["one run each: p is over items, not over seeds"]
-    notes += ["SG (%); gain: beam: 1 and 2", "perplexity: other sentences"]
-    head = ["difference", "p"]
-    check(
-        lambda: printers.print_overview(of, "base", "new"),
-        capsys,
-        [["score", "base", "new", *head], *rows, *notes],
+def test_two_results_of_several_evaluations(capsys: pytest.CaptureFixture[str]) -> None:
+    beam, bound = ("beam: 1 and 2",), ("b4", None)
+    tested = {"p_holm": 0.5, "family": 2}
+    found = two(
+        of_two("overall", "", 61.5, 70.25, (3, 17), score="SG (%)", evaluation="sg", notes=beam, pair=tested),
+        of_two("overall", "", 0.0421, 0.0132, score="gain", evaluation="r", notes=beam, pair={"p": None}),
+        of_two("overall", "", 20.0, 30.0, score="ppl", evaluation="p", is_tested=False, bounds=bound),
+        of_two("overall", "", 20.0, 30.0, score="ppl", evaluation="q", is_tested=False, bounds=bound[:1] * 2),
+        of_two("field", "syntax", 40.0, 35.0, evaluation="sg", score="SG (%)"),
+        sg=("other text",),
     )
-    long = ("transformer-1", "transformer-2")
-    names = [f"a: {long[0]}", f"b: {long[1]}", ["score", "a", "b", *head]]
-    check(lambda: printers.print_overview(of, *long), capsys, [*names, *rows, *notes])
+    found = replace(found, refused={"z": ("z: other sentences",)})
+    expected: list[Any] = [
+        *("a: x", "b: y", ["score", "a", "b", "b - a", "95%", "p", "corrected"]),
+        ["SG (%)", 61.5, 70.25, "+8.75", "[+5.75, +19.75]", "0.088", "0.5"],
+        ["gain", "0.0421", "0.0132", "-0.0289", "[-3.0289, +10.9711]", None, None],
+        ["ppl, p (a: b4)", 20.0, 30.0, None, None, None, None],
+        ["ppl, q, b4", 20.0, 30.0, None, None, None, None],
+        "one run each: p is over items, not over seeds",
+        "SG (%); gain: beam: 1 and 2",
+        "sg: other text",
+        "z, excluded: z: other sentences",
+    ]
+    check(lambda: comparisons.print_compared(found), capsys, expected)
 
 
 def test_many(capsys: pytest.CaptureFixture[str]) -> None:
@@ -461,9 +490,9 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
 
     def score(
         level: str, name: str, items: int, groups: tuple[GroupScore, ...], *pairs: PairDifference
-    ) -> Score:
+    ) -> ComparedScore:
         of = {"evaluation": "blimp", "score": "BLiMP (%)", "lower_is_better": False, "items": items}
-        return Score(level=level, name=name, groups=groups, pairs=pairs, **of)  # type: ignore[arg-type]
+        return ComparedScore(level=level, name=name, groups=groups, pairs=pairs, **of)  # type: ignore[arg-type]
 
     several = (group("old", 60.0, 63.0), group("new", 72.0, 71.0, 76.0), group("big", 57.25))
     syntax, morphology, wh = (
@@ -477,7 +506,7 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
         score("field", "morphology", 221, morphology, replace(pair, difference=-10.0)),
         score("paradigm", "wh", 50, wh, replace(pair, difference=11.0)),
     ]
-    found = ManyComparison(
+    found = ComparedModels(
         groups=tuple(GroupRuns(name=name, folders=("x",), seeds=(1,)) for name in ("old", "new", "big")),
         baseline=None,
         scores=tuple(scores),
@@ -516,9 +545,9 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     )
     notes = ["blimp: beam: 10 and 300", "sg, excluded: x: other items"]
 
-    def lines(details: bool, compared: ManyComparison) -> list[Any]:
+    def lines(details: bool, compared: ComparedModels) -> list[Any]:
         capsys.readouterr()
-        printers.print_many(compared, details=details)
+        comparisons.print_compared(compared, details=details)
         text = capsys.readouterr().out
         wrapped = text[text.index("95%: over items") :].split("blimp: ")[0]
         assert " ".join(wrapped.split()) == said
@@ -535,7 +564,7 @@ def test_many(capsys: pytest.CaptureFixture[str]) -> None:
     first, second = (f"BLiMP (%), {folder}; 321 items" for folder in ("blimp", "blimp-few"))
     assert lines(False, twice) == cells([first, *overall[1:], second, *overall[1:], *notes])
     no_twos = replace(scores[0], groups=(group("old", 60.0), group("new", 72.0, 71.0, 76.0)), pairs=())
-    printers.print_many(replace(found, scores=(no_twos,)))
+    comparisons.print_compared(replace(found, scores=(no_twos,)))
     assert said.replace(two, "") in " ".join(capsys.readouterr().out.split())
 
 
@@ -554,13 +583,13 @@ def test_differences_that_would_be_0_have_digits(
 ) -> None:
     """Beside means with two decimals."""
     pair = PairDifference(a="a", b="b", difference=difference, over_items=interval, over_seeds=None)
-    assert printers.digits_of_difference(pair, 2) == digits
+    assert comparisons.digits_of_difference(pair, 2) == digits
 
 
 def test_intervals_of_large_numbers_have_few_digits() -> None:
     """Also below 0, where differences of perplexities may be."""
-    assert printers._bounds((-2.5e9, 2.5e9), 2, "+") == "[-2.5e+09, +2.5e+09]"
-    assert printers._bounds((-1e9, 3.0), 2) == "[-1000000000.00, 3.00]"
+    assert comparisons._bounds((-2.5e9, 2.5e9), 2, "+") == "[-2.5e+09, +2.5e+09]"
+    assert comparisons._bounds((-1e9, 3.0), 2) == "[-1000000000.00, 3.00]"
 
 
 def test_effects(capsys: pytest.CaptureFixture[str]) -> None:

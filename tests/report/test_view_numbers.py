@@ -21,8 +21,8 @@ from view_pages import write_blimp
 
 from pdtools.errors import InputError
 from pdtools.evaluation.bootstrap import FEW_ITEMS
+from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import by_seed, find_models
-from pdtools.evaluation.comparison.many import compare_many
 from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.report.view import results
@@ -385,7 +385,7 @@ def test_differences_of_two_models(task: str, two: Any) -> None:
 
 
 def test_means_over_seeds(seeds: Any, folder: Path) -> None:
-    compared = compare_many(by_seed([model for name in BLIMP for model in find_models(folder / name)]))
+    compared = compare(by_seed([model for name in BLIMP for model in find_models(folder / name)]))
     pairs = {(each.evaluation, each.name or "overall"): each.pairs[0] for each in compared.scores}
     models = ("one", "two-1", "two-2")
     for task, coarse in (("blimp", "field"), ("sg", "circuit")):
@@ -658,7 +658,7 @@ def test_groups_of_seeds_are_one_dot(task: str, folder: Path) -> None:
     """Its mean and interval are those of compare; a model without other seeds is as on other pages."""
     page = results_page([str(folder / name) for name in BLIMP])
     models = [model for name in BLIMP for model in find_models(folder / name)]
-    compared = compare_many(by_seed(models))
+    compared = compare(by_seed(models))
     scores = {(e.evaluation, e.level, e.name or "overall"): e for e in compared.scores}
     benchmark = next(each for each in page.document["benchmarks"] if each["task"] == task)
     grouped = benchmark["grouped"]
@@ -1093,7 +1093,7 @@ def test_figures_of_results(folder: Path) -> None:
             ]
             assert dashed == ([0.5] if task == "blimp" else [])
         of_task = [replace(model, evaluations={task: model.evaluations[task]}) for model in models]
-        compared = compare_many(by_seed(of_task))
+        compared = compare(by_seed(of_task))
         columns, listed = figures.tables[f"{task}-differences"]
         assert columns == ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
         pairs = [

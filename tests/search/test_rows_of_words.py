@@ -14,7 +14,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
 from pdtools.search import load_scorer
-from pdtools.search.inputs import Source, read_inputs
+from pdtools.search.inputs import SentenceForm, read_inputs
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore
 from pdtools.search.surprisal import (
@@ -66,7 +66,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def rows(
-    model: Path, file: Path, source: Source, *, words: bool, bos: bool = True
+    model: Path, file: Path, source: SentenceForm, *, words: bool, bos: bool = True
 ) -> list[list[SurprisalRow]]:
     """The rows of every line, without those for the end of a sentence."""
     scorer = load_scorer(model, SearchOptions(beam=2), bos=bos)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import PdtoolsError
@@ -89,5 +92,13 @@ def test_no_text_and_no_length_are_refused(tmp_path: Path) -> None:
         blocks_from_files([str(empty)], TokenizerSettings(), tmp_path / "out", Rejects())
     with pytest.raises(PdtoolsError, match="at least 1 token"):
         blocks_from_files([str(empty)], TokenizerSettings(), tmp_path / "out", Rejects(), length=0)
-    with pytest.raises(PdtoolsError, match="made from files"):
-        blocks_from_files(["-"], TokenizerSettings(), tmp_path / "out", Rejects())
+
+
+def test_a_tokenizer_is_made_of_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "text").write_text(TEXT, encoding="utf-8")
+    for name in (str(tmp_path / "text"), "-"):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+        out = tmp_path / f"out{name[-1]}"
+        blocks_from_files([name], TokenizerSettings(min_count=1), out, Rejects(), length=4)
+    parts = [pq.read_table(next((tmp_path / out).glob("*.parquet"))) for out in ("outt", "out-")]
+    assert parts[0].equals(parts[1])

@@ -22,7 +22,7 @@ from odd_treebanks import FILES, SOUP
 
 from pdtools import data
 from pdtools.errors import PdtoolsError
-from pdtools.files import Rejects, expand_inputs, some_trees
+from pdtools.files import Rejects, Source, expand_inputs, some_trees
 from pdtools.shards import (
     ShardSet,
     ShardSettings,
@@ -184,7 +184,7 @@ def test_labels_are_found_in_a_pass_of_their_own_if_the_tokenizer_has_none(
         bare = train_tokenizer(read_trees([file], Rejects()), making)
         assert bare.labels == ()
         for stream in (False, True):
-            monkeypatch.setattr(build, "is_stream", lambda name, stream=stream: stream)
+            monkeypatch.setattr(Source, "is_read_once", stream)
             both = [
                 outcome(at_once, [file], (some, LABELLED), tmp_path / "s", "fail") for some in (making, bare)
             ]
@@ -258,7 +258,7 @@ def test_workers_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_rows_one_by_one_are_written_by_workers_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "pipe.mrg"
     file.write_bytes(data.treebank("test").read_bytes())
-    monkeypatch.setattr(build, "is_stream", lambda name: name == str(file))
+    monkeypatch.setattr(Source, "is_read_once", True)
     assert_same([str(file)], SETTINGS[0], tmp_path, workers=2, rows_per_part=100)
 
 

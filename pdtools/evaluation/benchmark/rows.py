@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,9 @@ from pdtools.files import decode_utf8, is_stream, read_bytes, read_lines
 from pdtools.files.json_input import parse_json
 from pdtools.files.names import ending, has_ending, plain_name
 from pdtools.files.sheets import Delimited
+from pdtools.files.source import ZipMember
 from pdtools.files.workbooks import workbook_rows
-from pdtools.files.zips import SUFFIX, is_data, list_zip
+from pdtools.files.zips import SUFFIX, is_data
 
 _SHOWN = 3
 _OF_ASCII = re.compile(r"\\[wWbB]")
@@ -75,7 +77,7 @@ def data_files(source: str | Path, benchmark: Benchmark) -> list[DataFile]:
         found = sorted(each for each in path.rglob("*") if each.is_file())
         names = [str(each) for each in found if is_data(each.relative_to(path).as_posix())]
     elif has_ending(path, SUFFIX):
-        names = [each for each in list_zip(str(source), ("",)) if each[-1] != "/"]
+        names = [each for each in ZipMember.within(str(source), ("",), sys.maxsize) if each[-1] != "/"]
     else:
         return [DataFile(str(source), _path(source))]
     patterns = benchmark.files or tuple(f"*.{kind}" for kind in KINDS)

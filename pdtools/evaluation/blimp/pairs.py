@@ -6,17 +6,15 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
 from pdtools.errors import InputError
-from pdtools.files import Kind, check_kind, expand_inputs, is_stream, read_lines
-from pdtools.files.archives import zip_lines
+from pdtools.files import Kind, Source, check_kind, expand_inputs, held, read_lines
 from pdtools.files.json_input import parse_json, text_of
 from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
 from pdtools.files.sheets import SHEETS
+from pdtools.files.source import ZipMember
 from pdtools.files.tables import unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
@@ -67,17 +65,14 @@ class PairFiles:
     """
 
     def __init__(self, source: str | Path, limit: int | None = None) -> None:
-        self._source = Path(source)
         self.limit = limit
-        self._kept: list[Pair] | None = [] if is_stream(source) else None  # a stream cannot be read again
         if (kind := ending(source)) in SHEETS and kind != ".tsv":
             hint = f"pdtools eval-benchmark {source} --good COLUMN --bad COLUMN reads it"
             raise InputError(f"a {kind} table, not .jsonl or .tsv", file=source, hint=hint)
         check_kind(source, Kind.PAIRS)
+        self._source = held(source)
         seen: dict[str, set[str]] = defaultdict(set)
         for place, number, pair in self._read():
-            if self._kept is not None:
-                self._kept.append(pair)
             if pair.number in seen[pair.paradigm]:
                 raise InputError(f"a second pair {pair.number} of {pair.paradigm}", file=place, line=number)
             seen[pair.paradigm].add(pair.number)
@@ -87,7 +82,7 @@ class PairFiles:
     def __iter__(self) -> Iterator[Pair]:
         """The pairs, in the order of file names and lines."""
         taken: Counter[str] = Counter()
-        for pair in self._kept or (pair for _, _, pair in self._read()):
+        for _, _, pair in self._read():
             taken[pair.paradigm] += 1
             if self.limit is None or taken[pair.paradigm] <= self.limit:
                 yield pair
@@ -103,14 +98,11 @@ def read_pairs(source: str | Path, limit: int | None = None) -> list[Pair]:
     return list(PairFiles(source, limit))
 
 
-def _records(source: Path) -> Iterator[tuple[str, int, Any]]:
+def _records(source: Source) -> Iterator[tuple[str, int, Any]]:
     """The content of every line: (file, number of the line, a JSON value or the cells by column)."""
-    if has_ending(source, ".zip"):
-        yield from _json_records(zip_lines(source, ".jsonl"))
-        for member, lines in groupby(zip_lines(source, ".tsv"), key=itemgetter(0)):
-            yield from _tsv_records(member, ((number, line) for _, number, line in lines))
-        return
-    for file in expand_inputs([str(source)], [".jsonl", ".tsv"]):
+    endings = (".jsonl", ".tsv")
+    is_zip = has_ending(source, ".zip")
+    for file in ZipMember.within(source, endings) if is_zip else expand_inputs([source], endings):
         if Path(file).name.startswith("."):
             continue
         if ending(file) == ".tsv":

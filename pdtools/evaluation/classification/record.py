@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
+from pdtools.evaluation.bootstrap import of_sums
 from pdtools.evaluation.record import COUNT, SCORE, STRING, Document, Evaluation, MainScores
 from pdtools.evaluation.results import check_columns
-from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
     import numpy as np
@@ -196,8 +196,6 @@ EVALUATIONS = (
         scores=_main_scores,
         item_score=_item_score,
         columns=("item", "label", "target", "predicted"),
-        fractions=True,
-        subject="prompt_task",
         same={"prompt_task": "another task", "text_sha256": "other sentences"},
     ),
 )

@@ -56,8 +56,8 @@ class Comparability:
 def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
     """Compare how two results were made.
 
-    A setting that one of them lacks (from an earlier version, or another kind of model) is not
-    known to differ; for a model without search, neither is its beam.
+    A setting that one of them lacks, as another kind of model may, is not known to differ; for a model
+    without search, neither is its beam.
 
     Args:
         a, b: documents of ``results.json``.
@@ -90,15 +90,10 @@ def comparability(a: Mapping[str, Any], b: Mapping[str, Any]) -> Comparability:
 
 
 def _settings(document: Mapping[str, Any]) -> dict[str, Any]:
-    """All settings, including the scorer's.
-
-    In results of earlier versions the scorer names a base of logarithms too: of its output, not of
-    the results.
-    """
+    """All settings, including the scorer's."""
     settings = dict(document["settings"])
     scorer = settings.pop("scorer", None)
-    of_scorer = scorer if isinstance(scorer, dict) else {}
-    return {name: of_scorer[name] for name in of_scorer if name != "log_base"} | settings
+    return (scorer if isinstance(scorer, dict) else {}) | settings
 
 
 def _other_data(a: Mapping[str, Any], b: Mapping[str, Any], data: str | None) -> str | None:

@@ -1,167 +1,158 @@
-"""Comparison of two results of one evaluation, item by item: differences and their significance."""
+"""Comparison of any number of models, their seeds grouped: means, intervals, and all differences, tested."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from pdtools.errors import InputError, PdtoolsError
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.bootstrap import CONFIDENCE
-from pdtools.evaluation.comparison.engine import Comparison, Score
-from pdtools.evaluation.comparison.groups import Group, Model
-from pdtools.evaluation.record import evaluation_of
-from pdtools.evaluation.results import read_document
+from pdtools.evaluation.comparison.engine import ComparedRuns, ComparedScore, PairDifference
+from pdtools.evaluation.comparison.groups import Group, check_groups
+from pdtools.evaluation.comparison.statistics import holm
+from pdtools.evaluation.record import evaluations
 
 DEFAULT_SAMPLES = 10_000
-_BOTH = "results"  # replaces the folder's name, by which compare_many names evaluations
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """The scores a and b of one group of items in two runs, as fractions of 1; margins in bits.
+class GroupRuns:
+    """The runs of a group: results folders, and seeds (None: not known)."""
+
+    name: str
+    folders: tuple[str, ...]
+    seeds: tuple[int | None, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedModels:
+    """The result of :func:`compare`; ``dataclasses.asdict`` makes its JSON document.
 
     Attributes:
-        level, name: the group; for answers to prompts, the score.
-        items: number of items that both runs have scored.
-        a, b: the scores, over those items: the mean of the group's units (paradigms, suites).
-        low, high: 95% interval of b − a, by a bootstrap over items, paired and stratified by unit; None of
-            fewer than ten items.
-        only_a, only_b: items that only one of them has right; None for numbers.
-        p: McNemar's exact test on these, two-sided; for F1, correlations and margins, a paired bootstrap's,
-            or None of fewer than ten items, or if no sample has the score.
+        groups: in the order of the arguments.
+        baseline: the group that all others are compared with; None: every pair is compared.
+        scores: overall ones first, evaluation by evaluation, in the order of pages.
+        notes: by evaluation, in words: differences in how the results were made, and which items count.
+        refused: by evaluation: results that are not comparable with the first, and the reason.
+        settings: seed, samples, confidence, correction; none without differences.
     """
 
-    level: str
-    name: str
-    items: int
-    a: float
-    b: float
-    low: float | None
-    high: float | None
-    only_a: int | None
-    only_b: int | None
-    p: float | None
+    groups: tuple[GroupRuns, ...]
+    baseline: str | None
+    scores: tuple[ComparedScore, ...]
+    notes: Mapping[str, tuple[str, ...]]
+    refused: Mapping[str, tuple[str, ...]]
+    settings: Mapping[str, Any]
 
     @property
-    def difference(self) -> float:
-        """The difference b − a."""
-        return self.b - self.a
+    def overall(self) -> list[ComparedScore]:
+        """The scores of all items."""
+        return [score for score in self.scores if score.level == "overall"]
 
 
-def has_fractions(folder: str | Path) -> bool:
-    """Return whether :func:`compare_runs` handles such results; else they are compared as many models."""
-    record = evaluation_of(read_document(folder))
-    return record is None or record.outcomes is not None or record.fractions
+def compare(
+    groups: Sequence[Group],
+    *,
+    baseline: str | None = None,
+    seed: int = 0,
+    samples: int = DEFAULT_SAMPLES,
+    differences: bool = True,
+) -> ComparedModels:
+    """Compare groups of models on every evaluation for which two of the models have results.
 
-
-def compare_runs(
-    a: str | Path, b: str | Path, *, seed: int = 0, samples: int = DEFAULT_SAMPLES
-) -> dict[str, Any]:
-    """Compare two results of an evaluation whose scores are shares or correlations, item by item.
-
-    Items that one run could not score are excluded from both, and counted. For SG, the first prediction of
-    each suite counts, and the suites that the SG score excludes are not part of ``overall``.
+    Items that one of the models could not score are excluded for all, and counted. Results that are not
+    comparable with the first of their evaluation are excluded, and reported. Intervals and p are defined in
+    ``docs/reference/commands/compare.md``.
 
     Args:
-        a, b: the folders.
+        groups: from :func:`pdtools.evaluation.comparison.groups.by_seed` or ``each_alone``, or made by hand.
+        baseline: the name of a group: differences are the others' from it.
         seed: for the bootstrap.
-        samples: bootstrap samples.
-
-    Returns:
-        ``task``, ``groups`` (a :class:`Difference` each: overall, then by level), ``margins`` (alike, of the
-        mean margins in bits; none if the results have none), ``counts``, ``settings``, and ``notes``: in
-        words, the differences in how the two were made that change their scores.
+        samples: number of bootstrap samples.
+        differences: whether to compare. If not, scores are those that the results report, each over all items
+            that its model could score, without pairs; of one model too.
 
     Raises:
-        PdtoolsError: if the two are not runs over the same items.
+        PdtoolsError: if the groups are invalid, or there is no score.
     """
-    comparison = of_two(a, b)
-    scores = comparison.scores(None, seed=seed, samples=samples)
-    if comparison.refused:
-        raise comparison.refused[0]
-    record, document = comparison.runs[0].record, comparison.runs[0].document
-    if record.outcomes is None and not record.fractions:
-        raise InputError(f"results of {record.in_text}, whose scores are not accuracies over items", file=a)
-    if not scores or any(score.items is None for score in scores):
-        raise PdtoolsError(f"{a} and {b} have no item in common that counts")
-    subject = document["settings"][record.subject]
-    kept, whole = comparison.counts[scores[0].score]
-    if record.outcomes is not None:
-        groups = [_difference(score, score.level, score.name) for score in scores if not score.is_margin]
-    else:
-        # For answers that are right or wrong there is F1 too.
-        only = next(
-            (
-                (each.only_a, each.only_b)
-                for score in scores
-                for each in score.pairs
-                if each.only_a is not None
-            ),
-            (None, None),
-        )
-        names = [score.score.removeprefix(f"{subject}, ").removesuffix(" (%)") for score in scores]
-        of_scores = [
-            replace(_difference(score, "score", name), only_a=only[0], only_b=only[1])
-            for score, name in zip(scores, names, strict=True)
-        ]
-        groups = [replace(of_scores[0], level="overall"), *of_scores]
-    numbers = "margins" if record.outcomes is not None else "F1 and correlations"
-    tested_otherwise = record.outcomes is None or any(score.is_margin for score in scores)
-    others = f"; of {numbers} a paired bootstrap" if tested_otherwise else ""
-    return {
-        "task": subject,
-        "groups": groups,
-        "margins": [_difference(score, score.level, score.name) for score in scores if score.is_margin],
-        "notes": notes_of_two(comparison),
-        "counts": {"items": whole, "items_compared": kept},
-        "settings": {
+    check_groups(groups, baseline)
+    if differences and sum(len(group.models) for group in groups) < 2:
+        raise PdtoolsError("results of one model only: there is nothing to compare them with")
+    order = list(evaluations())
+    scores: list[ComparedScore] = []
+    notes: dict[str, tuple[str, ...]] = {}
+    refused: dict[str, tuple[PdtoolsError, ...]] = {}
+    place: dict[str, int] = {}
+    for name in sorted({name for group in groups for model in group.models for name in model.evaluations}):
+        runs = ComparedRuns(name, groups, baseline)
+        scores += runs.scores(seed=seed, samples=samples) if differences else runs.reported()
+        if runs.runs:
+            task = runs.runs[0].record.name
+            place[name] = order.index(task) if task in order else len(order)
+        if runs.notes:
+            notes[name] = tuple(runs.notes)
+        if runs.refused:
+            refused[name] = tuple(runs.refused)
+    if not scores:
+        errors = [error for of in refused.values() for error in of]
+        errors += [PdtoolsError(f"{name}: {note}") for name, of in notes.items() for note in of]
+        raise _no_score(groups, errors, differences)
+    scores = sorted(_corrected(scores), key=lambda each: (each.level != "overall", place[each.evaluation]))
+    return ComparedModels(
+        groups=tuple(
+            GroupRuns(
+                name=group.name,
+                folders=tuple(str(model.folder) for model in group.models),
+                seeds=tuple(model.seed for model in group.models),
+            )
+            for group in groups
+        ),
+        baseline=baseline,
+        scores=tuple(scores),
+        notes=notes,
+        refused={name: tuple(map(str, errors)) for name, errors in refused.items()},
+        settings={
             "seed": seed,
             "bootstrap_samples": samples,
             "confidence": CONFIDENCE,
-            "test": f"McNemar, exact, two-sided{others}",
-        },
-    }
-
-
-def of_two(a: str | Path, b: str | Path) -> Comparison:
-    """Compare two results as groups a and b of one run each; the two may be the same folder.
-
-    Raises:
-        PdtoolsError: if they cannot be compared.
-    """
-    groups = [
-        Group(
-            name=name,
-            models=(Model(folder=Path(at), evaluations={_BOTH: Path(at)}, seed=None, training=None),),
-        )
-        for name, at in (("a", a), ("b", b))
-    ]
-    comparison = Comparison(_BOTH, groups)
-    if comparison.refused:
-        raise comparison.refused[0]
-    return comparison
-
-
-def notes_of_two(comparison: Comparison) -> list[str]:
-    """Notes on how two results were made differently, and on which items count."""
-    return [*comparison.differing, *(f"{some} that both could score" for some in comparison.restrictions)]
-
-
-def _difference(score: Score, level: str, name: str) -> Difference:
-    (a, b), (pair,) = score.groups, score.pairs
-    one = 1 if score.is_margin else 100
-    low, high = (None, None) if pair.over_items is None else (end / one for end in pair.over_items)
-    assert score.items is not None
-    return Difference(
-        level=level,
-        name=name,
-        items=score.items,
-        a=a.mean / one,
-        b=b.mean / one,
-        low=low,
-        high=high,
-        only_a=pair.only_a,
-        only_b=pair.only_b,
-        p=pair.p,
+            "correction": "Holm, over all p of the overall scores, over those of the mean margins, and over"
+            " those of each further level",
+        }
+        if differences
+        else {},
     )
+
+
+def _no_score(groups: Sequence[Group], refused: Sequence[PdtoolsError], differences: bool) -> PdtoolsError:
+    """The reason why there is no score."""
+    if refused:
+        return refused[0] if len(refused) == 1 else PdtoolsError("; ".join(map(str, refused)))
+    if not differences:
+        return PdtoolsError("these results have no main score")
+    there = "; ".join(
+        f"{group.name}: {', '.join(sorted({name for model in group.models for name in model.evaluations}))}"
+        for group in groups
+    )
+    return PdtoolsError(f"no evaluation that two of these models have results of ({there})")
+
+
+def _corrected(scores: Sequence[ComparedScore]) -> list[ComparedScore]:
+    """The scores with every p corrected for all of its family."""
+    families: dict[Any, list[ComparedScore]] = {}
+    for score in scores:
+        # Margins tell of the same predictions once more: they are no further tests of the scores' family.
+        of_level = (score.evaluation, score.score, score.level)
+        families.setdefault(score.is_margin if score.level == "overall" else of_level, []).append(score)
+    return [score for family in families.values() for score in _family(family)]
+
+
+def _family(scores: Sequence[ComparedScore]) -> list[ComparedScore]:
+    """Scores with every p corrected for all of them."""
+    ps = [pair.p for score in scores for pair in score.pairs if pair.p is not None]
+    adjusted = iter(holm(ps))
+
+    def correct(pair: PairDifference) -> PairDifference:
+        return pair if pair.p is None else replace(pair, p_holm=next(adjusted), family=len(ps))
+
+    return [replace(score, pairs=tuple(map(correct, score.pairs))) for score in scores]

@@ -1,20 +1,21 @@
-"""Comparison of groups of runs: means, deviations, intervals, and all differences, tested."""
+"""Scores of one evaluation for groups of runs: means, deviations, intervals, and differences, tested."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
+from functools import partial
+from itertools import combinations, permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval
+from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval, of_sums
 from pdtools.evaluation.comparison.comparability import comparability
-from pdtools.evaluation.comparison.groups import Group, Model
+from pdtools.evaluation.comparison.groups import Group, ModelResults
 from pdtools.evaluation.comparison.items import (
     ItemMismatchError,
-    Items,
+    RunItems,
     check_same,
     groups_of,
     in_all,
@@ -36,7 +37,6 @@ from pdtools.evaluation.comparison.statistics import (
 )
 from pdtools.evaluation.record import MARGIN, Evaluation, Outcomes, Statistic, evaluation_of
 from pdtools.evaluation.results import read_document, read_items_table
-from pdtools.evaluation.sums import of_sums
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Interval = tuple[float, float]
+Draw = Callable[..., Resampled]
+"""The bootstrap, :func:`pdtools.evaluation.comparison.statistics.resample`, with its samples and seed."""
 _MCNEMAR, _BOOTSTRAP, _SEEDS = "McNemar, exact", "paired bootstrap", "Welch's t over seeds"
 SEEDS_OF_ONE = "Student's t over the seeds of one group"
 _ITEMS_TOO = ", items by bootstrap"
@@ -106,7 +108,7 @@ class PairDifference:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Score:
+class ComparedScore:
     """One score of all groups that have it.
 
     Attributes:
@@ -121,7 +123,7 @@ class Score:
             ratios to a's mean, less 1, times this mean.
         groups: the groups' scores.
         pairs: their differences: of all pairs, or from the baseline.
-        notes: notes on the differences, and reasons why some pairs have none.
+        notes: settings that differ and concern this score alone; why pairs or intervals are missing.
         is_margin: whether it is a mean of margins, in bits; they have a correction of their own.
     """
 
@@ -139,7 +141,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ComparedRun:
     """One model's results of an evaluation.
 
     Attributes:
@@ -157,7 +159,7 @@ class Run:
     record: Evaluation
     document: dict[str, Any]
     table: pa.Table
-    items: Items | None
+    items: RunItems | None
     differs: Mapping[str, str] = field(default_factory=dict)
 
     def main_scores(self) -> dict[str, float | None]:
@@ -165,26 +167,26 @@ class Run:
         return {label: value for label, (value, _) in self.record.main_scores(self.document).items()}
 
 
-class Comparison:
-    """The comparison of one evaluation's results, as far as they are comparable with the first of them.
+class ComparedRuns:
+    """The results of one evaluation, as far as they are comparable with the first of them.
 
     Args:
         name: the results folders' name.
         groups: groups of models, not all of which need have such results.
+        baseline: the name of a group that all others are compared with; None: every pair is.
 
     Attributes:
         runs: the comparable runs.
         refused: the reasons against other runs.
-        restrictions: once scores are made, which items count, if not all do.
-        counts: then, by score, the number of items that all runs have scored, and the number of all.
+        notes: how the runs were made differently, and, once scores are made, which items count.
     """
 
-    def __init__(self, name: str, groups: Sequence[Group]) -> None:
+    def __init__(self, name: str, groups: Sequence[Group], baseline: str | None) -> None:
         self.name = name
-        self.runs: list[Run] = []
+        self.runs: list[ComparedRun] = []
         self.refused: list[PdtoolsError] = []
-        self.restrictions: list[str] = []
-        self.counts: dict[str, tuple[int, int]] = {}
+        self._baseline = baseline
+        self._sizes = {group.name: len(group.models) for group in groups}
         for group in groups:
             for model in group.models:
                 if name in model.evaluations:
@@ -192,8 +194,10 @@ class Comparison:
                         self.runs.append(self._read(group.name, model))
                     except (InputError, ItemMismatchError) as error:
                         self.refused.append(error)
+        self._all = "both" if len(self.runs) == 2 else "all"
+        self.notes = self._differing(lambda setting: setting not in self.runs[0].record.concerned)
 
-    def _read(self, group: str, model: Model) -> Run:
+    def _read(self, group: str, model: ModelResults) -> ComparedRun:
         folder = model.evaluations[self.name]
         document = read_document(folder)
         if (record := evaluation_of(document)) is None:
@@ -207,10 +211,10 @@ class Comparison:
         table = read_items_table(folder, record.columns_compared)
         items = None if record.outcomes is None else read_items(table, folder, record.outcomes)
         table = table if items is None else table.select([])  # its items have been read
-        run = Run(group, model.name, folder, record, document, table, items)
+        run = ComparedRun(group, model.name, folder, record, document, table, items)
         return self._compared(run) if self.runs else run
 
-    def _compared(self, run: Run) -> Run:
+    def _compared(self, run: ComparedRun) -> ComparedRun:
         """The run, with its differences from the first.
 
         Raises:
@@ -226,186 +230,204 @@ class Comparison:
             raise InputError(f"results of {compared.refused} than {first.folder}", file=run.folder)
         return replace(run, differs=compared.differs)
 
-    @property
-    def differing(self) -> dict[str, list[str]]:
-        """Differences in how runs were made, in words, each with the models that so differ from the first."""
+    def _differing(self, is_wanted: Callable[[str], bool]) -> list[str]:
+        """Settings in which runs differ from the first, in words; of more than two also which runs."""
         found: dict[str, list[str]] = {}
         for run in self.runs:
-            for note in run.differs.values():
-                found.setdefault(note, []).append(run.model)
-        return found
+            for setting, note in run.differs.items():
+                if is_wanted(setting):
+                    found.setdefault(note, []).append(run.model)
+        if len(self.runs) == 2:
+            return list(found)
+        return [f"{note} ({self.runs[0].model}, and {', '.join(of)})" for note, of in found.items()]
 
-    def scores(self, baseline: str | None, *, seed: int, samples: int, levels: bool = True) -> list[Score]:
-        """Its scores, overall ones first; none for fewer than two models.
+    def reported(self) -> Iterator[ComparedScore]:
+        """The main scores as the results report them, each over all items that its run could score."""
+        for label, runs, values in self._main_scores():
+            yield self._without_items(_Table(runs, None, has_pairs=False), label, values)
 
-        Fills ``restrictions`` and ``counts``, and ``refused`` if no item counts.
+    def scores(self, *, seed: int, samples: int) -> Iterator[ComparedScore]:
+        """Its scores and their differences, overall ones first; none for fewer than two models.
+
+        Adds to ``notes``, and to ``refused`` if nothing can be compared.
 
         Args:
-            baseline: the name of a group that all others are compared with; None: every pair is.
             seed: for the bootstrap: results of one evaluation do not depend on others.
             samples: number of bootstrap samples.
-            levels: whether to compare groups of items too.
         """
         import numpy as np
 
         if len(self.runs) < 2:
-            return []
-        rng = np.random.default_rng(seed)
-        if (outcomes := self.runs[0].record.outcomes) is not None:
-            return list(self._of_outcomes(outcomes, baseline, rng, samples, levels=levels))
-        return list(self._of_scores(baseline, rng, samples))
-
-    def _of_outcomes(
-        self,
-        outcomes: Outcomes,
-        baseline: str | None,
-        rng: np.random.Generator,
-        samples: int,
-        *,
-        levels: bool,
-    ) -> Iterator[Score]:
-        items = [run.items for run in self.runs if run.items is not None]
-        yield from self._of_items(outcomes, outcomes.score, "correct", baseline, rng, samples, levels=levels)
-        if outcomes.margin is not None and all(MARGIN in each.columns for each in items):
-            margin = outcomes.margin
-            yield from self._of_items(outcomes, margin, MARGIN, baseline, rng, samples, levels=levels)
+            return
+        draw = partial(resample, rng=np.random.default_rng(seed), samples=samples)
+        if (outcomes := self.runs[0].record.outcomes) is None:
+            yield from self._of_scores(draw)
+            return
+        yield from self._of_items(outcomes, outcomes.score, self.runs, draw)
+        if outcomes.margin is None:
+            return
+        has_margins = [run.items is not None and run.items.has_margins for run in self.runs]
+        having = [run for run, has in zip(self.runs, has_margins, strict=True) if has]
+        if having and len(having) < len(self.runs):
+            lacking = ", ".join(run.model for run, has in zip(self.runs, has_margins, strict=True) if not has)
+            self.notes.append(f"{outcomes.margin}: not of {lacking}, whose items have none")
+        if len(having) > 1:
+            yield from self._of_items(outcomes, outcomes.margin, having, draw)
 
     def _of_items(
-        self,
-        outcomes: Outcomes,
-        label: str,
-        column: str,
-        baseline: str | None,
-        rng: np.random.Generator,
-        samples: int,
-        *,
-        levels: bool,
-    ) -> Iterator[Score]:
+        self, outcomes: Outcomes, label: str, runs: Sequence[ComparedRun], draw: Draw
+    ) -> Iterator[ComparedScore]:
         """The means of a column of the items, by their groups: shares of right ones, or margins."""
         import numpy as np
 
-        is_share = column != MARGIN
-        items = [run.items for run in self.runs if run.items is not None]
-        found, counts = in_all(items, column), which_count(items[0])
+        is_margin = label == outcomes.margin
+        items = [run.items for run in runs if run.items is not None]
+        found, counts = in_all(items, MARGIN if is_margin else "correct"), which_count(items[0])
         keep = np.flatnonzero([known and None not in each for known, each in zip(counts, found, strict=True)])
-        if not len(keep) and not is_share:
-            return
-        self.counts[label] = (len(keep), int(counts.sum()))
         if not len(keep):
-            folders, who = " and ".join(str(run.folder) for run in self.runs), self._all()
-            self.refused.append(PdtoolsError(f"{folders} have no item that {who} could score"))
+            who = f"{' and '.join(str(run.folder) for run in runs)} have no item"
+            error = PdtoolsError(f"{who} that {self._all} could score")
+            self.refused += [] if is_margin else [error]
+            self.notes += [f"{label}: no item has one in {self._all}"] if is_margin else []
             return
-        if len(keep) < counts.sum():
-            restriction = f"only the {len(keep)} of {int(counts.sum())} items"
-            if restriction not in self.restrictions:
-                self.restrictions.append(restriction)
+        self._restrict(len(keep), int(counts.sum()), "items")
         columns = {name: [values[i] for i in keep] for name, values in items[0].columns.items()}
         numbers = np.array([found[i] for i in keep], dtype=float)  # (items, R)
         _, units = np.unique(columns[outcomes.unit], return_inverse=True)
-        table = _Table(self.runs, baseline)
+        table = _Table(runs, self._baseline)
         ones = np.stack([numbers, np.ones_like(numbers)], -1)
-        statistic = of_sums(shares if is_share else means)
-        resampled = resample(ones, units, statistic, table.weights, rng, samples)
-        for level, name, members in groups_of(outcomes, columns):
-            if level == "overall" or levels:
-                inside, sizes = np.unique(units[members], return_counts=True)
-                mean = resampled.mean_of(inside, sizes if level in outcomes.over_items else None)
-                few = are_few(len(members), len(inside))
-                groups, pairs = table.compare(mean, numbers[members] if is_share else None, few=few)
-                yield Score(
-                    evaluation=self.name,
-                    score=label,
-                    level=level,
-                    name=name,
-                    items=len(members),
-                    lower_is_better=False,
-                    groups=groups,
-                    pairs=pairs,
-                    is_margin=not is_share,
-                    notes=(FEW_ITEMS,) if few else (),
-                )
+        resampled = draw(ones, units, of_sums(means if is_margin else shares), table.weights)
+        groups = groups_of(outcomes, columns)
+        if groups[0][0] != "overall" and not is_margin:
+            self.notes.append("none of the items counts in the overall score")
+        for level, name, members in groups:
+            inside, sizes = np.unique(units[members], return_counts=True)
+            mean = resampled.mean_of(inside, sizes if level in outcomes.over_items else None)
+            right = None if is_margin else numbers[members]
+            few = are_few(len(members), len(inside))
+            score = self._score(table, label, mean, right, group=(level, name), items=len(members), few=few)
+            yield replace(score, is_margin=is_margin)
 
-    def _all(self) -> str:
-        return "both" if len(self.runs) == 2 else "all"
+    def _main_scores(self) -> Iterator[tuple[str, list[ComparedRun], list[float]]]:
+        """The main scores that compare these results: the runs that have each, and their values."""
+        if not self.runs:
+            return
+        by_run = [(run, run.main_scores()) for run in self.runs]
+        labels = list(dict.fromkeys(label for _, scores in by_run for label in scores))
+        for label in self.runs[0].record.shared(labels, [run.document for run in self.runs]):
+            known = [(run, value) for run, of in by_run if (value := of.get(label)) is not None]
+            if known:
+                yield label, [run for run, _ in known], [value for _, value in known]
 
-    def _of_scores(self, baseline: str | None, rng: np.random.Generator, samples: int) -> Iterator[Score]:
-        record = self.runs[0].record
-        by_run = [run.main_scores() for run in self.runs]
-        labels = list(dict.fromkeys(label for scores in by_run for label in scores))
-        for label in record.shared(labels, [run.document for run in self.runs]):
-            values = [scores.get(label) for scores in by_run]
-            having = [i for i, value in enumerate(values) if value is not None]
-            if len(having) > 1:
-                runs = [self.runs[i] for i in having]
-                yield from self._of_score(label, runs, [values[i] for i in having], baseline, rng, samples)
-
-    def _of_score(
-        self,
-        label: str,
-        runs: Sequence[Run],
-        values: Sequence[float | None],
-        baseline: str | None,
-        rng: np.random.Generator,
-        samples: int,
-    ) -> Iterator[Score]:
-        """One score that each run's document has, with its values by item if the items have them.
-
-        Nothing if it is not defined for the items that all runs have.
-        """
+    def _of_scores(self, draw: Draw) -> Iterator[ComparedScore]:
+        """Main scores of evaluations whose items are not right or wrong, over the items that all have."""
         import numpy as np
 
-        table, record = _Table(runs, baseline), runs[0].record
-        score = record.item_score(label, self.runs[0].document)
-        items: list[Mapping[Any, tuple[float, ...]] | None] = []
-        if score is not None and not any("layout" in run.differs for run in self.runs):  # the same rows
-            items = [score.read(run.table, run.folder) for run in runs]
-        common: list[Any] = []
-        few = False
-        if items and all(each is not None for each in items):
-            common = sorted(set.intersection(*(set(each or ()) for each in items)))
-        if score is None or not common:
-            known = np.array([list(values)], dtype=float)
-            known = np.log(known) if record.geometric else known
-            resampled = Resampled(known, np.empty((1, 0, len(table.names))), np.zeros_like(known))
-            groups, pairs = table.compare(resampled, None)
-        else:
-            largest = max(len(each or ()) for each in items)
-            self.counts[label] = (len(common), largest)
-            note = f"only the {len(common)} {score.items}"
-            if len(common) < largest and note not in self.restrictions:
-                self.restrictions.append(note)
-            numbers = np.array([[(each or {})[key] for each in items] for key in common], dtype=float)
-            one = np.zeros(len(common), dtype=np.int64)
-            statistic = _logarithms(score.statistic) if record.geometric else score.statistic
-            resampled = resample(numbers, one, statistic, table.weights, rng, samples)
-            if not np.isfinite(resampled.scores).all():
+        first, record = self.runs[0], self.runs[0].record
+        shared = [each for each in self._main_scores() if len(each[1]) > 1]
+        if not shared:
+            ends = {run.document["settings"].get("eos_counted") for run in self.runs}
+            some = ": only some count end-of-sentence" if record.without_end and len(ends) > 1 else ""
+            reason = f"no score that {first.folder} has too{some}"
+            self.refused.append(InputError(reason, file=self.runs[1].folder))
+        for label, runs, values in shared:
+            table = _Table(runs, self._baseline)
+            score = record.item_score(label, first.document)
+            if score is None or any("layout" in run.differs for run in self.runs):  # rows are others
+                yield self._without_items(table, label, values)
+                continue
+            items = [each for run in runs if (each := score.read(run.table, run.folder)) is not None]
+            if len(items) < len(runs):
+                yield self._without_items(table, label, values)
+                continue
+            common = sorted(set.intersection(*map(set, items)))
+            if not common:
+                who = " and ".join(str(run.folder) for run in runs)
+                self.refused.append(PdtoolsError(f"{who} have no {score.items} in common"))
                 return
-            few = are_few(len(common))
-            groups, pairs = table.compare(resampled, numbers[..., 0] if score.is_share else None, few=few)
+            self._restrict(len(common), max(map(len, items)), score.items)
+            numbers = np.array([[each[key] for each in items] for key in common], dtype=float)
+            statistic = _logarithms(score.statistic) if record.geometric else score.statistic
+            resampled = draw(numbers, np.zeros(len(common), dtype=np.int64), statistic, table.weights)
+            if not np.isfinite(resampled.scores).all():
+                self.notes.append(f"{label}: not defined for the {score.items} that {self._all} have")
+                continue
+            right, n = numbers[..., 0] if score.is_share else None, len(common)
+            yield self._score(table, label, resampled, right, items=n, few=are_few(n))
+
+    def _restrict(self, kept: int, whole: int, items: str) -> None:
+        note = f"only the {kept} of {whole} {items} that {self._all} could score"
+        if kept < whole and note not in self.notes:
+            self.notes.append(note)
+
+    def _without_items(self, table: _Table, label: str, values: Sequence[float]) -> ComparedScore:
+        """A score as the results report it."""
+        import numpy as np
+
+        known = np.array([values], dtype=float)
+        if table.runs[0].record.geometric:
+            with np.errstate(divide="ignore"):
+                known = np.log(np.maximum(known, 0))
+        none = np.empty((1, 0, len(table.names)))
+        score = self._score(table, label, Resampled(known, none, np.zeros_like(known)), None)
+        over = [run.record.main_scores(run.document)[label][1] for run in table.runs]
+        differing = [several for each in zip(*over, strict=False) if len(several := dict.fromkeys(each)) > 1]
+        counts = (f"over {' and '.join(differing[0])}",) if differing and score.pairs else ()
+        return replace(score, notes=score.notes + counts)
+
+    def _score(
+        self,
+        table: _Table,
+        label: str,
+        resampled: Resampled,
+        right: NDArray[np.float64] | None,
+        *,
+        group: tuple[str, str] = ("overall", ""),
+        items: int | None = None,
+        few: bool = False,
+    ) -> ComparedScore:
+        """One score: its groups and their differences, with notes.
+
+        Args:
+            table: the groups.
+            label: its name.
+            resampled, right, few: see :meth:`_Table.compare`.
+            group: the level and the name of the group of items.
+            items: their number.
+        """
+        record, (level, name) = table.runs[0].record, group
+        groups, pairs = table.compare(resampled, right, few=few)
         if record.geometric:
             groups, pairs = _as_perplexities(groups, pairs)
         documents: dict[str, list[dict[str, Any]]] = {}
-        for run in runs:
+        for run in table.runs:
             documents.setdefault(run.group, []).append(run.document)
-        bounds = {name: bound_of(record, label, of) for name, of in documents.items()}
+        bounds = {name: _bound_of(record, label, of) for name, of in documents.items()}
         untested = {
             (pair.a, pair.b): why
             for pair in pairs
-            for why in (record.untested(label, documents[pair.a][0], documents[pair.b][0]),)
-            if why is not None
+            if (why := record.untested(label, documents[pair.a][0], documents[pair.b][0])) is not None
         }
         pairs = tuple(pair for pair in pairs if (pair.a, pair.b) not in untested)
+        beside = [(pair.a, pair.b) for pair in pairs] if table.pairs else combinations(bounds, 2)
         notes = [f"not compared: {why}" for why in dict.fromkeys(untested.values())]
         notes += [FEW_ITEMS] if few else []
-        notes += [BESIDE_EXACT] if any((bounds[p.a] is None) != (bounds[p.b] is None) for p in pairs) else []
-        yield Score(
+        notes += [BESIDE_EXACT] if any((bounds[a] is None) != (bounds[b] is None) for a, b in beside) else []
+        ends = record.concerned
+        notes += self._differing(lambda setting: setting in ends and label.endswith(ends[setting]))
+        notes += [
+            f"of {len(of)} of the {self._sizes[each]} runs of {each}"
+            for each, of in documents.items()
+            if level == "overall" and len(of) < self._sizes[each]
+        ]
+        return ComparedScore(
             evaluation=self.name,
             score=label,
-            level="overall",
-            name="",
-            items=len(common) or None,
+            level=level,
+            name=name,
+            items=items,
             lower_is_better=record.lower_is_better,
-            groups=tuple(replace(group, bound=bounds[group.group]) for group in groups),
+            groups=tuple(replace(each, bound=bounds[each.group]) for each in groups),
             pairs=pairs,
             notes=tuple(notes),
             geometric=record.geometric,
@@ -427,7 +449,7 @@ def _logarithms(statistic: Statistic) -> Statistic:
 def _as_perplexities(
     groups: Sequence[GroupScore], pairs: Sequence[PairDifference]
 ) -> tuple[tuple[GroupScore, ...], tuple[PairDifference, ...]]:
-    """Scores and differences of logarithms, as perplexities: see :class:`Score`."""
+    """Scores and differences of logarithms, as perplexities: see :class:`ComparedScore`."""
 
     def ends(interval: Interval | None, scale: float = 1, less: float = 0) -> Interval | None:
         return (
@@ -460,13 +482,13 @@ def _as_perplexities(
     return tuple(of_groups), tuple(of_pairs)
 
 
-def bound_of(record: Evaluation, label: str, documents: Sequence[Mapping[str, Any]]) -> str | None:
+def _bound_of(record: Evaluation, label: str, documents: Sequence[Mapping[str, Any]]) -> str | None:
     """The bound that a score of some results is; None if it is exact in all of them."""
     bounds = dict.fromkeys(bound for each in documents if (bound := record.bound(label, each)))
     return " or ".join(bounds) or None
 
 
-def _check_items(first: Run, run: Run) -> None:
+def _check_items(first: ComparedRun, run: ComparedRun) -> None:
     """Refuse a run over other items, as far as the items of an evaluation have to be the same.
 
     Raises:
@@ -494,27 +516,32 @@ def _described(table: pa.Table, key: str, *content: str) -> dict[Any, tuple[Any,
 class _Table:
     """Runs in their groups, and the pairs to be compared.
 
+    Args:
+        runs: runs that have a score.
+        baseline: a group's name: others are compared with it; None: every pair is compared.
+        has_pairs: whether any are compared.
+
     Attributes:
+        runs: the runs that have a score.
         names: the groups' names.
+        pairs: the pairs to be compared, by their places in ``names``.
         weights: float64 (R, G), the share of a run in the mean of its group.
     """
 
-    def __init__(self, runs: Sequence[Run], baseline: str | None) -> None:
+    def __init__(self, runs: Sequence[ComparedRun], baseline: str | None, *, has_pairs: bool = True) -> None:
         import numpy as np
 
+        self.runs = runs
         self.names = list(dict.fromkeys(run.group for run in runs))
         self.members = [[i for i, run in enumerate(runs) if run.group == name] for name in self.names]
         self.weights = np.zeros((len(runs), len(self.names)))
         for group, members in enumerate(self.members):
             self.weights[members, group] = 1 / len(members)
-        every = list(combinations(range(len(self.names)), 2))
-        if baseline is None:
-            self.pairs = every
-        elif baseline in self.names:
-            at = self.names.index(baseline)
-            self.pairs = [(at, other) for other in range(len(self.names)) if other != at]
-        else:  # the baseline has no such score
-            self.pairs = []
+        self.pairs = [
+            (a, b)
+            for a, b in permutations(range(len(self.names)), 2)
+            if has_pairs and (a < b if baseline is None else self.names[a] == baseline)
+        ]
 
     def compare(
         self, resampled: Resampled, right: NDArray[np.float64] | None, *, few: bool = False

@@ -24,7 +24,7 @@ class ItemMismatchError(PdtoolsError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Items:
+class RunItems:
     """The items of one run.
 
     Attributes:
@@ -38,8 +38,13 @@ class Items:
     places: Mapping[tuple[Any, ...], int]
     columns: Mapping[str, list[Any]]
 
+    @property
+    def has_margins(self) -> bool:
+        """Return whether an item has a margin: with ``--beam auto``, for one, none has."""
+        return any(margin is not None for margin in self.columns.get(MARGIN, ()))
 
-def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items:
+
+def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> RunItems:
     """Read the items of an evaluation with right and wrong answers.
 
     Raises:
@@ -59,10 +64,10 @@ def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> Items
     places = {key: place for place, key in enumerate(keys)}
     if len(places) < len(keys):
         raise InputError(f"items: two with the same {', '.join(outcomes.key)}", file=folder)
-    return Items(folder=folder, places=places, columns=columns)
+    return RunItems(folder=folder, places=places, columns=columns)
 
 
-def check_same(first: Items, other: Items, outcomes: Outcomes) -> None:
+def check_same(first: RunItems, other: RunItems, outcomes: Outcomes) -> None:
     """Refuse a run over other items.
 
     Raises:
@@ -88,12 +93,12 @@ def _named(key: tuple[Any, ...]) -> str:
     return " ".join(map(str, key))
 
 
-def in_all(runs: Sequence[Items], column: str) -> list[list[Any]]:
+def in_all(runs: Sequence[RunItems], column: str) -> list[list[Any]]:
     """A column of items in runs: (items, runs), items in the order of the first run."""
     return [[run.columns[column][run.places[key]] for run in runs] for key in runs[0].places]
 
 
-def which_count(items: Items) -> NDArray[np.bool_]:
+def which_count(items: RunItems) -> NDArray[np.bool_]:
     """Mask of the items that count, bool (items): for SG, first predictions."""
     import numpy as np
 

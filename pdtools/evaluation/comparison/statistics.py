@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from pdtools.evaluation.bootstrap import CONFIDENCE, drawn_scores
-from pdtools.evaluation.student import student_p, student_quantile
+from pdtools.evaluation.intervals import student_p, student_quantile
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pdtools.evaluation.bootstrap import Sums
 from pdtools.evaluation.record import COUNT, FLAG, SCORE, STRING, Document, Evaluation, MainScores
-from pdtools.evaluation.sums import Sums
 
 if TYPE_CHECKING:
     import numpy as np

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pdtools.evaluation.bootstrap import Sums
 from pdtools.evaluation.record import COUNT, SCORE, Document, Evaluation, MainScores
-from pdtools.evaluation.sums import Sums
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.bootstrap import CONFIDENCE, bootstrap, interval
-from pdtools.evaluation.student import student_p, student_quantile
-from pdtools.evaluation.sums import of_sums
+from pdtools.evaluation.bootstrap import CONFIDENCE, bootstrap, interval, of_sums
+from pdtools.evaluation.intervals import student_p, student_quantile
 
 Float = NDArray[np.float64]
 # Residuals of so small a share of the times are rounding errors.

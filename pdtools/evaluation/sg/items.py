@@ -12,8 +12,8 @@ from pdtools.errors import InputError
 from pdtools.evaluation.sg.circuits import circuit_of
 from pdtools.evaluation.sg.scores import ItemResult
 from pdtools.files import decode_utf8, read_bytes
-from pdtools.files.archives import zip_members
 from pdtools.files.names import has_ending
+from pdtools.files.source import ZipMember
 
 _COLUMNS = ("model", "suite", "item", "correct")
 _MOST_DIGITS = 9
@@ -47,10 +47,9 @@ def read_item_results(sources: Iterable[str | Path]) -> dict[str, Correct]:
 
 
 def _documents(source: Path) -> Iterator[tuple[str, bytes]]:
-    if has_ending(source, ".zip"):
-        yield from zip_members(source, ".csv")
-    else:
-        yield str(source), read_bytes(source)
+    is_zip = has_ending(source, ".zip")
+    for file in ZipMember.within(str(source), (".csv",)) if is_zip else [str(source)]:
+        yield file, read_bytes(file)
 
 
 def _rows(data: bytes, place: str) -> Iterator[tuple[int, dict[str, str]]]:

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 from pdtools.errors import InputError
 from pdtools.evaluation.sg.circuits import circuit_of
 from pdtools.evaluation.sg.formula import Formula, FormulaError
-from pdtools.files import Kind, check_kind, decode_utf8, is_stream, read_bytes
-from pdtools.files.archives import zip_members
+from pdtools.files import Kind, Source, check_kind, decode_utf8, held, read_bytes
 from pdtools.files.json_input import number_of, parse_json, text_of
 from pdtools.files.names import has_ending
+from pdtools.files.source import ZipMember
 from pdtools.files.zips import is_data
 
 MAX_SUITE_BYTES = 16 << 20
@@ -100,26 +100,19 @@ class SuiteFiles:
     """
 
     def __init__(self, source: str | Path) -> None:
-        self._source = Path(source)
         check_kind(source, Kind.SUITES)
+        self._source = held(source)
         numbers: dict[str, int] = {}
-        kept: list[Suite] = []
         for number, (place, data) in enumerate(_documents(self._source)):
             suite = _suite(data, place)
             if suite.name in numbers:
                 raise InputError(f"a second suite named {suite.name!r}", file=place)
             numbers[suite.name] = number
-            if is_stream(source):  # a stream cannot be read again
-                kept.append(suite)
         if not numbers:
             raise InputError("no test suites (.json files) in it", file=source)
         self._order = [numbers[name] for name in sorted(numbers)]
-        self._kept = kept
 
     def __iter__(self) -> Iterator[Suite]:
-        if self._kept:
-            yield from self._kept
-            return
         for place, data in _documents(self._source, self._order):
             yield _suite(data, place)
 
@@ -129,22 +122,18 @@ def read_suites(source: str | Path) -> list[Suite]:
     return list(SuiteFiles(source))
 
 
-def _documents(source: Path, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
+def _documents(source: Source, order: Sequence[int] | None = None) -> Iterator[tuple[str, Any]]:
     """The JSON documents, in the order of their names, or only those with these indices."""
-    if source.is_dir():
-        paths = [p for p in sorted(source.rglob("*")) if has_ending(p, ".json")]
-        paths = [p for p in paths if is_data(p.relative_to(source).as_posix())]
-        for path in paths if order is None else [paths[number] for number in order]:
-            yield str(path), _parse(read_bytes(path, MAX_SUITE_BYTES), str(path))
+    folder = Path(source)
+    if folder.is_dir():
+        paths = [p for p in sorted(folder.rglob("*")) if has_ending(p, ".json")]
+        files: list[str] = [str(p) for p in paths if is_data(p.relative_to(folder).as_posix())]
     elif has_ending(source, ".zip"):
-        for place, data in zip_members(source, ".json", MAX_SUITE_BYTES, order):
-            yield place, _parse(data, place)
+        files = [*ZipMember.within(source, (".json",))]
     else:
-        yield str(source), _parse(read_bytes(source, MAX_SUITE_BYTES), str(source))
-
-
-def _parse(data: bytes, place: str) -> Any:
-    return parse_json(decode_utf8(data, place), place)
+        files = [source]
+    for file in files if order is None else [files[number] for number in order]:
+        yield file, parse_json(decode_utf8(read_bytes(file, MAX_SUITE_BYTES), file), file)
 
 
 def _suite(data: Any, place: str) -> Suite:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import atomic_directory, write_json
-from pdtools.files.inputs import sha256_file
+from pdtools.files.source import sha256_file
 from pdtools.models.checkpoint import check_shapes, write_checkpoint
 from pdtools.models.export import TRAINING_FILE
 from pdtools.models.formats import released_pushdown

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.overview import is_collection
+from pdtools.evaluation.comparison.groups import is_collection
 from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.record import OBJECT, STRING, STRINGS
 from pdtools.evaluation.results import RESULTS, check_values, read_results

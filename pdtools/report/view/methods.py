@@ -95,7 +95,7 @@ def versions(made: Sequence[Mapping[str, Any]]) -> str:
             else ""
         )
         torch = f", torch {packages['torch']}" if "torch" in packages else ""
-        found[f"pdtools {code.get('version') or packages.get('pdtools', '')}{commit}{torch}"] = None
+        found[f"pdtools {code.get('version', '')}{commit}{torch}"] = None
     return listed(list(found))
 
 

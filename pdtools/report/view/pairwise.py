@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.comparison.engine import Score
+from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.engine import ComparedScore
 from pdtools.evaluation.comparison.groups import Group, by_seed, model_of, name_of_seeds
-from pdtools.evaluation.comparison.many import about_p, compare_many
-from pdtools.report.evaluations import GEOMETRIC, digits_of_difference, digits_of_score
+from pdtools.report.comparisons import GEOMETRIC, about_p, digits_of_difference, digits_of_score
 from pdtools.report.view.drawing import rounded
 from pdtools.report.view.loaded import Loaded
 
@@ -66,7 +66,7 @@ def pairwise(
         if any(each in models for each in members)
     ]
     try:
-        found = compare_many(compared, seed=seed)
+        found = compare(compared, seed=seed)
     except PdtoolsError as error:
         return {**nothing, "notes": [str(error)]}, {}
     notes = [note for each in (found.notes, found.refused) for said in each.values() for note in said]
@@ -88,7 +88,7 @@ def pairwise(
     return pairs, of_seeds
 
 
-def _dots(score: Score, groups: Collection[str]) -> list[dict[str, Any]]:
+def _dots(score: ComparedScore, groups: Collection[str]) -> list[dict[str, Any]]:
     """Scores of groups of seeds for charts: fractions of 1, with intervals over seeds and items."""
     found = []
     for each in score.groups:
@@ -107,12 +107,12 @@ def _dots(score: Score, groups: Collection[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _name(score: Score) -> dict[str, str]:
+def _name(score: ComparedScore) -> dict[str, str]:
     name = f"{score.name}, margin (bits)" if score.name and score.is_margin else score.name
     return {"group": name or score.score, "level": score.level}
 
 
-def _means(score: Score) -> list[dict[str, Any]]:
+def _means(score: ComparedScore) -> list[dict[str, Any]]:
     return [
         {
             **_name(score),
@@ -126,7 +126,7 @@ def _means(score: Score) -> list[dict[str, Any]]:
     ]
 
 
-def _rows(score: Score) -> list[dict[str, Any]]:
+def _rows(score: ComparedScore) -> list[dict[str, Any]]:
     found = []
     for pair in score.pairs:
         low, high = pair.over_seeds or pair.over_items or (None, None)

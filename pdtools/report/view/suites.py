@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pdtools.evaluation.intervals import half_width
 from pdtools.evaluation.results import read_table
 from pdtools.report.view.charts import region_curves
 from pdtools.report.view.drawing import Drawing, Items, check_there, grouped, outcomes_of, rounded
-from pdtools.report.view.intervals import half_width
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from importlib import import_module
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.files import ExcludedInput, Kind, Rejects, expand_inputs, is_stream, read_blocks
+from pdtools.files import ExcludedInput, Kind, Rejects, expand_inputs, read_head
 from pdtools.files.kinds import kind_of
 from pdtools.files.names import ending
 from pdtools.trees.forms.base import Counts, Form, ReadOptions, ReadTree, read_block
@@ -63,16 +63,14 @@ def read_treebank(
 def _head(file: str) -> str:
     """The beginning of a file; empty if it is unreadable, which its reader will report."""
     try:
-        head = next(read_blocks(file, _HEAD_BYTES))
+        head = read_head(file, _HEAD_BYTES)
     except PdtoolsError:
         return ""
     return head.decode("utf-8", errors="replace").lstrip("\ufeff")
 
 
 def form_of(file: str) -> Form | None:
-    """The apparent form of a file; None for Penn's brackets, unknown forms, and streams."""
-    if is_stream(file):
-        return None
+    """The apparent form of a file; None for Penn's brackets and unknown forms."""
     text = _head(file)
     return next((form for form in FORMS.values() if form.looks_like(text)), None)
 

@@ -19,7 +19,7 @@ from toy_benepar import toy_trees
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.parsers.sentences import read_text
+from pdtools.parsers import read_sentences
 from pdtools.trees import Tree, expand_unaries, unbinarize, unescape
 
 TREES = "( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .)) )\n(ROOT (NP (NN news)))\n"
@@ -175,7 +175,7 @@ def test_interrupted_runs_leave_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTIBLE, "parse", "-", "--from", "treebank", "-o", "out.trees"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path)
     assert process.stdin is not None
-    process.stdin.write(TREES.encode() * 10)
+    process.stdin.write(TREES.encode() * 2000)  # more than is looked at to recognize its form
     process.stdin.flush()
     deadline = time.monotonic() + 30
     while not list(tmp_path.glob(".out.trees.*.tmp")) and time.monotonic() < deadline:
@@ -521,10 +521,10 @@ def test_binary_data_are_refused(on_error: str, tmp_path: Path, capfd: pytest.Ca
     assert capfd.readouterr().err == f"pdtools: {file}: binary data, not text\n"
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
     with pytest.raises(InputError, match="binary data"):
-        list(read_text([str(file)]))
+        list(read_sentences([str(file)], "text"))
     file.write_text("word\n" * 4000, encoding="utf-16")
     with pytest.raises(InputError, match="UTF-16, not UTF-8"):
-        list(read_text([str(file)]))
+        list(read_sentences([str(file)], "text"))
 
 
 @pytest.mark.parametrize("split", [(), ("--split", "0.5,0.5")])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -328,3 +331,64 @@ def test_files_that_were_misread(
         for ending, wanted in (("", tree), (".text", written), (".arcs", arcs)):
             found = out.with_name(out.name + ending).read_text()
             assert found == (wanted.rstrip("\n") + "\n" if wanted else found)
+
+
+# --- pipes ------------------------------------------------------------------------------------
+
+LEMMAS = "(S (sn (da0fs0 la el) (ncfs000 casa casa)) (grup.verb (vmis3s0 vio ver)))\n"
+
+
+@pytest.mark.linux
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize(
+    ("content", "words", "says"),
+    [
+        (LEMMAS, "(S (sn (da0fs0 la) (ncfs000 casa)) (grup.verb (vmis3s0 vio)))\n", "read as "),
+        ("1\t" + PENN, PENN, "read as "),
+        (PENN * 2000, PENN * 2000, ""),  # longer than what is looked at
+        (CONLLU, None, "CoNLL-U: use --from conllu"),
+        ("", None, ":1: no trees in this file"),
+    ],
+)
+def test_pipes_are_recognized_as_files_are(
+    content: str,
+    words: str | None,
+    says: str,
+    named: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Also where a pipe's content comes in pieces; ``tapes`` refuses in a pipe what it refuses in a file."""
+    file = tmp_path / "file"
+    file.write_text(content)
+
+    def filled(pipe: Path) -> str:
+        os.mkfifo(pipe)
+
+        def fill() -> None:
+            with open(pipe, "wb", buffering=0) as stream, contextlib.suppress(BrokenPipeError):
+                for begin in range(0, len(content), 1 << 15):
+                    stream.write(content[begin : begin + 5].encode())
+                    stream.write(content[begin + 5 : begin + (1 << 15)].encode())
+
+        threading.Thread(target=fill, daemon=True).start()
+        if not named:
+            monkeypatch.setattr(sys, "stdin", pipe.open(encoding="utf-8"))
+        return str(pipe) if named else "-"
+
+    for command in (["parse", "--from", "treebank", "--binarize", "none"], ["tapes", "--min-count", "1"]):
+        found = {}
+        for name in (str(file), filled(tmp_path / command[0])):
+            output = tmp_path / f"out-{len(found)}"
+            status = run([*command, name, "-o", str(output)])
+            err = capsys.readouterr().err.replace(f"{name}:", "IT:").replace(str(output), "OUT")
+            found[name] = status, err, output.read_text() if output.is_file() else None
+            shutil.rmtree(output) if output.is_dir() else output.unlink(missing_ok=True)
+        as_file, as_pipe = found.values()
+        assert as_pipe[0] == as_file[0]
+        assert as_pipe[1].count("\n") == 1 or not as_pipe[0]
+        if command[0] == "parse":
+            assert as_pipe == as_file
+            assert as_file == (words is None, as_file[1], words)
+            assert says in as_file[1]

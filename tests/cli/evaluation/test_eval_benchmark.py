@@ -137,14 +137,14 @@ def test_one_that_nobody_has_foreseen(
     assert by_hand.table("items").to_pylist() == items(base)
 
     assert run(["compare", str(whole), str(base), "--json"]) == 0
-    compared = json.loads(capsys.readouterr().out)
-    assert compared["task"] == "benchmark-mine"
-    assert [(group["level"], group["name"]) for group in compared["groups"]] == [
+    compared = json.loads(capsys.readouterr().out)["scores"]
+    assert {score["evaluation"] for score in compared} == {"benchmark-mine"}
+    assert [(score["level"], score["name"]) for score in compared if not score["is_margin"]] == [
         ("overall", ""),
         ("kind", "x"),
         ("kind", "y"),
     ]
-    assert compared["groups"][0]["a"] == pytest.approx(found["scores"]["overall"])
+    assert compared[0]["groups"][0]["mean"] == pytest.approx(100 * found["scores"]["overall"])
     exported = ["export", str(models["pushdown"]), "-o", str(tmp_path / "exported"), "--results", str(whole)]
     assert run([*exported, "--quiet"]) == 0
     card = (tmp_path / "exported" / "README.md").read_text()

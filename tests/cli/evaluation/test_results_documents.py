@@ -86,7 +86,7 @@ def evaluate(out: Path, command: str, *arguments: object) -> dict[str, Any]:
     assert of_itself.lower_is_better == record.lower_is_better
     assert of_itself.main_scores(document) == record.main_scores(document)
     assert document["settings"]["task"] == command.removeprefix("eval-")
-    assert run(["compare", str(out.parent), str(out.parent)]) == 0
+    assert run(["compare", str(out.parent), "--overview"]) == 0
     versions = document["provenance"]["versions"]
     assert versions["pdtools"] == __version__
     assert {"python", "numpy", "torch", "tokenizers"} <= versions.keys()

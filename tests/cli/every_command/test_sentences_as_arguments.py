@@ -65,8 +65,9 @@ def test_one_or_the_other_and_reasons_name_the_option(
     assert "--text:2: words unknown to the model: the" in capsys.readouterr().err
     assert run([*surprisal, "--text", "(S (A a)", "--from", "treebank"]) == 1
     assert "--text:1: " in capsys.readouterr().err
-    assert run([*surprisal, "--text", "a", "--shard", "0/2", "-o", str(tmp_path / "o")]) == 1
-    assert "--text: --shard needs files" in capsys.readouterr().err
+    assert run([*surprisal, "--text", "a", "--shard", "0/1", "-o", str(tmp_path / "o")]) == 0
+    assert run([*surprisal, "--text", "a", "--resume", "-o", str(tmp_path / "o")]) == 0
+    assert (tmp_path / "o").is_file()
     assert run([*surprisal, "The dog barks."]) == 1
     assert "--text" in capsys.readouterr().err
     assert run([*surprisal, "--text", "a b\udcff"]) == 1

@@ -50,7 +50,7 @@ def test_a_table_a_figure_and_a_folder(
     assert document["settings"]["trained_lengths"] == [1, 5]
     assert document["settings"]["formal_task"] == "sm"
     assert run(command) == 1  # it exists
-    assert run(["compare", str(tmp_path), str(tmp_path)]) == 0
+    assert run(["compare", str(tmp_path), "--overview"]) == 0
     assert "sm, symbols of longer strings (%)" in capsys.readouterr().out
     masked = document["settings"]["objective"] == "masked"
     given = [*command[:-2], "--max-batch", "2", "--json", "--device", "cpu"]

@@ -17,7 +17,7 @@ from view_pages import write_blimp, write_run, write_sg
 
 from pdtools.cli.main import run
 from pdtools.evaluation.comparison.statistics import holm, mcnemar
-from pdtools.report.view.intervals import of_mean, wilson
+from pdtools.evaluation.intervals import of_mean, wilson
 from pdtools.report.view.loaded import short_names
 
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")

@@ -165,7 +165,7 @@ def test_pairs_after_the_same_sentences(
     assert (settings["context_parses"], settings["window"]) == ("best", 12)
     capsys.readouterr()
     assert run(["compare", str(tmp_path / "alone"), str(tmp_path / "r"), "--json"]) == 0
-    notes = json.loads(capsys.readouterr().out)["notes"]
+    (notes,) = json.loads(capsys.readouterr().out)["notes"].values()
     assert any(note.startswith("context: none and 2 sentences") for note in notes)
 
 

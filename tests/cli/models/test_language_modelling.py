@@ -100,7 +100,7 @@ def test_from_text_to_perplexity(
     assert run([*command, "--quiet", "-o", f"{results}/ppl"]) == 0
     assert read_results(results / "ppl")[0]["scores"][score] == found
     capsys.readouterr()
-    assert run(["compare", str(results), str(results)]) == 0
+    assert run(["compare", str(results), "--overview"]) == 0
     compared = capsys.readouterr().out
     assert ("perplexity per hidden token " in compared) == (score == "ppl_token_masked")
     assert ("perplexity per word, marginal " in compared) == (score != "ppl_token_masked")

@@ -108,7 +108,7 @@ def test_two_models_are_evaluated_and_compared(
     if document["scores"][names[0]] is not None:
         assert run(["compare", *(f"{folder}/{task}" for folder in folders), "--samples", "20", "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        assert found["groups"][0]["a"] == pytest.approx(document["scores"][names[0]])
+        assert found["scores"][0]["groups"][0]["mean"] == pytest.approx(100 * document["scores"][names[0]])
 
 
 def test_jobs_and_batches_change_nothing(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,8 @@ from pdtools.evaluation.benchmark.from_toml import (
 )
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
-from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.results import write_results
 from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.view.results import results_page
@@ -370,9 +371,9 @@ def test_levels_that_cross(
 
     write_results(tmp_path / "one", results, {})
     write_results(tmp_path / "two", evaluate_benchmark(items, word_scorer(lambda word: len(word) - 9.0)), {})
-    compared = compare_runs(tmp_path / "one", tmp_path / "two", samples=50)
+    compared = compare(each_alone([tmp_path / "one", tmp_path / "two"]), samples=50)
     for name in names:
-        found = {group.name: group.a for group in compared["groups"] if group.level == name}
+        found = {each.name: each.groups[0].mean / 100 for each in compared.scores if each.level == name}
         assert found == {value: pytest.approx(s) for value, s in results.scores[f"by_{name}"].items()}
     page = results_page([str(tmp_path / "one")]).document["benchmarks"][0]["levels"]
     for name in names:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.classification.record import AnswerRanks, AnswerSums
-from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.engine import PairDifference, Score
-from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
-from pdtools.evaluation.comparison.many import ManyComparison, compare_many
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
+from pdtools.evaluation.comparison.engine import ComparedScore, PairDifference
+from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.prompts.metrics import accuracy as accuracy_of
@@ -67,9 +65,15 @@ def groups_of(folder: Path) -> list[Group]:
     return by_seed([model for name in MODELS for model in find_models(folder / name)])
 
 
-def score_of(found: ManyComparison, name: str) -> Score:
+def score_of(found: ComparedModels, name: str) -> ComparedScore:
     (score,) = (score for score in found.scores if score.score == f"toy, {name} (%)")
     return score
+
+
+def scores_of_two(a: str | Path, b: str | Path, samples: int = SAMPLES) -> dict[str, ComparedScore]:
+    """The scores of two results, by their names without the task's."""
+    found = compare(each_alone([a, b]), samples=samples).scores
+    return {score.score.partition(", ")[2].removesuffix(" (%)"): score for score in found}
 
 
 def same_as_drawn(
@@ -94,7 +98,7 @@ def same_as_drawn(
 
 
 def test_answers_of_many_models(labels: dict[str, pd.DataFrame]) -> None:
-    found = compare_many(groups_of(Path(labels["a"].attrs["folder"]).parents[1]), samples=SAMPLES)
+    found = compare(groups_of(Path(labels["a"].attrs["folder"]).parents[1]), samples=SAMPLES)
     accuracy, f1 = score_of(found, "accuracy"), score_of(found, "F1")
     for score, name in ((accuracy, "accuracy"), (f1, "f1")):
         assert score.items == N - 1
@@ -117,19 +121,16 @@ def test_answers_of_many_models(labels: dict[str, pd.DataFrame]) -> None:
         )
         same_as_drawn(of_accuracy, accuracy_of, gold, *answers)
         same_as_drawn(of_f1, f1_of, gold, *answers)
-        # Two alone, as fractions: the task's own score first, then all of them.
-        two = compare_runs(a.attrs["folder"], b.attrs["folder"], samples=SAMPLES)
-        levels = [(each.level, each.name) for each in two["groups"]]
-        assert levels == [("overall", "F1"), ("score", "F1"), ("score", "accuracy")]
-        assert two["groups"][0] == replace(two["groups"][1], level="overall")
-        for each, pair in zip(two["groups"][1:], (of_f1, of_accuracy), strict=True):
-            name = each.name.lower()
-            assert (each.a, each.b) == pytest.approx([of.attrs[name] for of in (a, b)])
-            assert (100 * each.low, 100 * each.high) == pytest.approx(pair.over_items, abs=3)
-            assert (each.only_a, each.only_b) == only
-        assert two["groups"][2].p == mcnemar(*only)
-        assert two["task"] == "toy"
-        assert two["counts"] == {"items": N - 1, "items_compared": N - 1}
+        # Two alone: the task's own score first.
+        two = scores_of_two(a.attrs["folder"], b.attrs["folder"], samples=SAMPLES)
+        assert list(two) == ["F1", "accuracy"]
+        for (name, score), pair in zip(two.items(), (of_f1, of_accuracy), strict=True):
+            assert [each.mean / 100 for each in score.groups] == pytest.approx(
+                [of.attrs[name.lower()] for of in (a, b)]
+            )
+            assert score.items == N - 1
+            assert score.pairs[0].over_items == pytest.approx(pair.over_items, abs=3)
+        assert two["accuracy"].pairs[0].p == mcnemar(*only)
 
 
 @pytest.mark.parametrize("constant", [5.1, 0.1, 1 / 3, 2.5])
@@ -189,7 +190,7 @@ def test_numbers_of_many_models(tmp_path: Path) -> None:
         scores["pearson"] = items.target.corr(items.predicted)
         write(tmp_path / name / "toy", scores, items, metric="spearman")
         frames[name] = items
-    found = compare_many(groups_of(tmp_path), samples=SAMPLES)
+    found = compare(groups_of(tmp_path), samples=SAMPLES)
     ranks, numbers = score_of(found, "Spearman's ρ"), score_of(found, "Pearson's r")
     for found_of, score, method in ((ranks, spearman, "spearman"), (numbers, pearson, "pearson")):
         assert found_of.items == N
@@ -198,9 +199,9 @@ def test_numbers_of_many_models(tmp_path: Path) -> None:
             assert group.mean == pytest.approx(100 * of.target.corr(of.predicted, method=method))
         for pair in found_of.pairs:
             same_as_drawn(pair, score, gold, *(np.array(frames[name].predicted) for name in (pair.a, pair.b)))
-    two = compare_runs(tmp_path / "a" / "toy", tmp_path / "b" / "toy", samples=SAMPLES)["groups"]
-    assert [each.name for each in two] == ["Spearman's ρ", "Spearman's ρ", "Pearson's r"]
-    assert {each.only_a for each in two} == {None}
+    two = scores_of_two(tmp_path / "a" / "toy", tmp_path / "b" / "toy")
+    assert list(two) == ["Spearman's ρ", "Pearson's r"]
+    assert {each.pairs[0].only_a for each in two.values()} == {None}
 
 
 @given(st.data())
@@ -224,7 +225,7 @@ def test_other_labels_are_refused(labels: dict[str, pd.DataFrame], tmp_path: Pat
     items.loc[[3, 5, 8], "label"] = "maybe"  # the first is named
     write(tmp_path / "x", {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
     with pytest.raises(PdtoolsError, match="item i3 is not the same in both"):
-        compare_runs(labels["b"].attrs["folder"], tmp_path / "x")
+        scores_of_two(labels["b"].attrs["folder"], tmp_path / "x")
 
 
 def test_answers_to_the_items_that_both_have_by_hand(tmp_path: Path) -> None:
@@ -246,15 +247,14 @@ def test_answers_to_the_items_that_both_have_by_hand(tmp_path: Path) -> None:
         ("c", "a"): ((3 / 5, 3 / 5), (6 / 7, 2 / 4), (2, 2)),
     }
     for (one, other), (accuracy, f1, only) in scores.items():
-        two = compare_runs(tmp_path / one, tmp_path / other, samples=200)["groups"]
-        of = {each.name: each for each in two if each.level == "score"}
+        of = scores_of_two(tmp_path / one, tmp_path / other, samples=200)
         assert list(of) == ["F1", "accuracy"]
-        assert (of["accuracy"].a, of["accuracy"].b) == pytest.approx(accuracy)
-        assert (of["F1"].a, of["F1"].b) == pytest.approx(f1)
-        assert all(each.items == 5 for each in of.values())
-        assert all((each.only_a, each.only_b) == only for each in of.values())
-        assert of["F1"].p is None  # by a bootstrap of five items
-        assert of["accuracy"].p == {(1, 2): 1.0, (2, 1): 1.0, (2, 2): 1.0}[only]
+        for name, expected in (("F1", f1), ("accuracy", accuracy)):
+            assert [each.mean / 100 for each in of[name].groups] == pytest.approx(expected)
+            assert of[name].items == 5
+        assert of["F1"].pairs[0].p is None  # by a bootstrap of five items
+        (pair,) = of["accuracy"].pairs
+        assert (pair.only_a, pair.only_b, pair.p) == (*only, 1.0)
 
 
 def test_samples_in_which_a_score_is_not_defined_are_excluded(tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ def test_samples_in_which_a_score_is_not_defined_are_excluded(tmp_path: Path) ->
         rows = [("p", "yes", guess), *((f"q{i}", "no", "no") for i in range(9))]
         items = pd.DataFrame(rows, columns=["item", "label", "predicted"])
         write(tmp_path / name, {"f1": 0.0, "accuracy": 0.0}, items, metric="f1", positive="yes")
-    two = compare_runs(tmp_path / "a", tmp_path / "b", samples=200)["groups"]
-    f1 = next(each for each in two if (each.level, each.name) == ("score", "F1"))
-    assert (f1.a, f1.b, f1.low, f1.high) == (0, 1, 1, 1)
+    f1 = scores_of_two(tmp_path / "a", tmp_path / "b", samples=200)["F1"]
+    assert [each.mean for each in f1.groups] == [0, 100]
+    assert f1.pairs[0].over_items == (100, 100)
 
 
 def test_answers_of_other_metrics_or_of_no_item_in_common(tmp_path: Path) -> None:
@@ -276,17 +276,16 @@ def test_answers_of_other_metrics_or_of_no_item_in_common(tmp_path: Path) -> Non
     other = pd.DataFrame([("q", "yes", "yes")], columns=columns)
     write(tmp_path / "other", {"f1": 1.0, "accuracy": 1.0}, other, metric="f1", positive="yes")
     for a, b in (("f1", "accuracy"), ("accuracy", "f1")):
-        two = compare_runs(tmp_path / a, tmp_path / b)["groups"]
-        assert [(each.level, each.name) for each in two] == [("overall", "accuracy"), ("score", "accuracy")]
-    with pytest.raises(PdtoolsError, match="no item in common"):
-        compare_runs(tmp_path / "f1", tmp_path / "other")
+        assert list(scores_of_two(tmp_path / a, tmp_path / b)) == ["accuracy"]
+    with pytest.raises(PdtoolsError, match="/f1 and .*/other have no items in common"):
+        scores_of_two(tmp_path / "f1", tmp_path / "other")
 
 
 def test_a_score_that_one_model_alone_has_is_not_compared(tmp_path: Path) -> None:
     rows = pd.DataFrame({"item": ["p", "q"], "target": [1.0, 2.0], "predicted": [1.0, 3.0]})
     for name, value in (("a", 0.5), ("b", None)):
         write(tmp_path / name / "toy", {"spearman": 0.5, "pearson": value}, rows, metric="spearman")
-    found = compare_many([Group(name=n, models=tuple(find_models(tmp_path / n))) for n in "ab"], samples=50)
+    found = compare([Group(name=n, models=tuple(find_models(tmp_path / n))) for n in "ab"], samples=50)
     assert [score.score for score in found.scores] == ["toy, Spearman's ρ (%)"]
 
 
@@ -297,10 +296,9 @@ def test_a_score_that_is_not_defined_for_common_items_is_excluded(tmp_path: Path
         gold = [*guess[:2], *(["yes", None], [None, "yes"])[own]]
         items = pd.DataFrame({"item": ["1", "2", "3", "4"], "label": gold, "predicted": guess})
         write(tmp_path / name / "toy", {"f1": 1.0, "accuracy": 1.0}, items, metric="f1", positive="yes")
-    found = compare_runs(tmp_path / "a/toy", tmp_path / "b/toy", samples=100)
-    assert [(each.level, each.name, each.items, each.a) for each in found["groups"]] == [
-        ("overall", "accuracy", 2, 1),
-        ("score", "accuracy", 2, 1),
-    ]
-    many = compare_many(groups_of(tmp_path), samples=100)
+    two = scores_of_two(tmp_path / "a/toy", tmp_path / "b/toy", samples=100)
+    assert [(name, each.items, each.groups[0].mean) for name, each in two.items()] == [("accuracy", 2, 100)]
+    many = compare(groups_of(tmp_path), samples=100)
     assert [score.score for score in many.scores] == ["toy, accuracy (%)"]
+    said = "toy, F1 (%): not defined for the items that all have"
+    assert many.notes == {"toy": ("only the 2 of 3 items that all could score", said)}

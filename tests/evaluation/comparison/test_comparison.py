@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.bootstrap import FEW_ITEMS
-from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.overview import overview
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
+from pdtools.evaluation.comparison.engine import ComparedScore
+from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.comparison.statistics import mcnemar
 from pdtools.evaluation.results import ITEMS, Results, read_results, write_results
 
@@ -63,6 +65,20 @@ def sg(folder: Path, correct: dict[str, list[bool]]) -> Path:
     return folder
 
 
+def two(a: Path, b: Path, samples: int = 10_000) -> ComparedModels:
+    return compare(each_alone([a, b]), samples=samples)
+
+
+def shares(score: ComparedScore) -> list[float]:
+    return [each.mean / 100 for each in score.groups]
+
+
+def ends(score: ComparedScore) -> list[float] | None:
+    """The interval of the difference, as fractions of 1."""
+    (pair,) = score.pairs
+    return pair.over_items and [end / 100 for end in pair.over_items]
+
+
 def test_mcnemar_against_every_outcome() -> None:
     for a, b in itertools.product(range(6), repeat=2):
         n = a + b
@@ -81,32 +97,29 @@ def test_mcnemar_of_many_items() -> None:
 def test_differences(tmp_path: Path) -> None:
     a = blimp(tmp_path / "a", {"one": [True, True, False, False], "two": [True, False]})
     b = blimp(tmp_path / "b", {"one": [True, False, True, True], "two": [None, True]})
-    found = compare_runs(a, b)
-    overall, *groups = found["groups"]
-    assert found["counts"] == {"items": 6, "items_compared": 5}
-    assert (overall.level, overall.items, overall.only_a, overall.only_b) == ("overall", 5, 1, 3)
-    assert overall.a == pytest.approx((2 / 4 + 0 / 1) / 2)
-    assert overall.b == pytest.approx((3 / 4 + 1 / 1) / 2)
-    assert overall.p == mcnemar(1, 3)
+    found = two(a, b)
+    overall, *groups = found.scores
+    (pair,) = overall.pairs
+    assert found.notes == {"blimp": ("only the 5 of 6 items that both could score",)}
+    assert (overall.level, overall.items, pair.only_a, pair.only_b) == ("overall", 5, 1, 3)
+    assert shares(overall) == pytest.approx([(2 / 4 + 0 / 1) / 2, (3 / 4 + 1 / 1) / 2])
+    assert pair.p == mcnemar(1, 3)
     assert [(g.level, g.name) for g in groups] == [
         ("field", "syntax"),
         ("phenomenon", "agreement"),
         ("paradigm", "one"),
         ("paradigm", "two"),
     ]
-    assert {(each.low, each.high) for each in found["groups"]} == {(None, None)}  # five items
-    assert compare_runs(a, b) == found
-    assert compare_runs(a, a)["groups"][0].difference == 0
+    assert {ends(each) for each in found.scores} == {None}  # five items
+    assert two(a, b) == found
 
 
 def test_the_interval_covers_what_theory_says(tmp_path: Path) -> None:
     n = 400
     a = blimp(tmp_path / "a", {"one": [i % 4 < 1 for i in range(n)]})
     b = blimp(tmp_path / "b", {"one": [i % 4 < 2 for i in range(n)]})
-    overall = compare_runs(a, b)["groups"][0]
-    deviation = math.sqrt(0.25 * 0.75 / n)
-    assert overall.low == pytest.approx(0.25 - 1.96 * deviation, abs=0.006)
-    assert overall.high == pytest.approx(0.25 + 1.96 * deviation, abs=0.006)
+    deviation = 1.96 * math.sqrt(0.25 * 0.75 / n)
+    assert ends(two(a, b).scores[0]) == pytest.approx([0.25 - deviation, 0.25 + deviation], abs=0.006)
 
 
 @pytest.mark.parametrize("sizes", [(400, 400, 400), (100, 900, 400, 225)])
@@ -124,18 +137,18 @@ def test_the_interval_of_several_units_is_as_wide_as_theory_says(
         },
     )
     samples = 10_000
-    overall, *groups = compare_runs(a, b, samples=samples)["groups"]
-    shares = [len(range(0, n, every)) / n for n, every in zip(sizes, wins, strict=True)]
-    variances = [p * (1 - p) / n for p, n in zip(shares, sizes, strict=True)]
-    assert overall.difference == pytest.approx(sum(shares) / len(sizes))
+    overall, *groups = two(a, b, samples).scores
+    wins_of = [len(range(0, n, every)) / n for n, every in zip(sizes, wins, strict=True)]
+    variances = [p * (1 - p) / n for p, n in zip(wins_of, sizes, strict=True)]
+    assert overall.pairs[0].difference / 100 == pytest.approx(sum(wins_of) / len(sizes))
     whole = math.sqrt(sum(variances)) / len(sizes)
-    by_unit = [(group, p, math.sqrt(v)) for group, p, v in zip(groups[2:], shares, variances, strict=True)]
-    for group, mean, deviation in [(overall, sum(shares) / len(sizes), whole), *by_unit]:
+    by_unit = [(group, p, math.sqrt(v)) for group, p, v in zip(groups[2:], wins_of, variances, strict=True)]
+    for group, mean, deviation in [(overall, sum(wins_of) / len(sizes), whole), *by_unit]:
         # The error of a quantile of so many samples is √(q (1 − q) / samples) / density; and means are steps.
         error = math.sqrt(0.025 * 0.975 / samples) / 0.0584 * deviation
         tolerance = 4 * error + 1 / min(group.items, max(sizes)) / (1 if group is not overall else len(sizes))
-        assert group.low == pytest.approx(mean - 1.96 * deviation, abs=tolerance)
-        assert group.high == pytest.approx(mean + 1.96 * deviation, abs=tolerance)
+        expected = [mean - 1.96 * deviation, mean + 1.96 * deviation]
+        assert ends(group) == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.parametrize("n", [9, 10, 13])
@@ -153,15 +166,15 @@ def test_the_interval_of_few_items_is_that_of_all_samples(
         chances = np.convolve(chances, shares)
     sums = np.arange(-n, n + 1)
     low, high = (sums[np.searchsorted(chances.cumsum(), share)] / n for share in (0.025, 0.975))
-    overall = compare_runs(a, b)["groups"][0]
+    overall = two(a, b).scores[0]
     capsys.readouterr()
     assert run(["compare", str(a), str(b)]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert (FEW_ITEMS in said) == (n < 10)
     if n < 10:
-        assert (overall.low, overall.high) == (None, None)
+        assert ends(overall) is None
     else:  # a quantile of 10,000 samples may be the next sum
-        assert (overall.low, overall.high) == pytest.approx((low, high), abs=1.01 / n)
+        assert ends(overall) == pytest.approx([low, high], abs=1.01 / n)
 
 
 @pytest.mark.parametrize(("sizes", "has_interval"), [((10,), True), ((1,) * 40, False), ((2,) * 9, True)])
@@ -173,56 +186,64 @@ def test_items_alone_in_their_unit_give_no_interval(
         blimp(tmp_path / name, {f"p{u}": [bool(i % 2 == of)] * n for u, n in enumerate(sizes) for i in [u]})
         for of, name in enumerate("ab")
     )
-    overall = compare_runs(a, b)["groups"][0]
-    assert (overall.low is not None) == has_interval == (overall.high is not None)
+    assert (ends(two(a, b).scores[0]) is not None) == has_interval
 
 
 def test_first_predictions_of_suites_count(tmp_path: Path) -> None:
     a = sg(tmp_path / "a", {"s": [True, False], "nn-nv-rpl": [True]})
     b = sg(tmp_path / "b", {"s": [True, True], "nn-nv-rpl": [False]})
-    found = compare_runs(a, b)
-    by_name = {(g.level, g.name): g for g in found["groups"]}
-    assert (by_name["overall", ""].a, by_name["overall", ""].b) == (0.5, 1.0)
-    assert by_name["suite", "nn-nv-rpl"].difference == -1.0
-    assert found["counts"]["items"] == 3
+    by_name = {(score.level, score.name): score for score in two(a, b).scores}
+    assert shares(by_name["overall", ""]) == [0.5, 1.0]
+    assert by_name["overall", ""].items == 2
+    assert by_name["suite", "nn-nv-rpl"].pairs[0].difference == -100
 
 
 def test_circuits_are_without_the_suites_that_the_sg_score_leaves_out(tmp_path: Path) -> None:
     a = sg(tmp_path / "a", {"s": [True, False], "fgd-embed3": [True]})
     b = sg(tmp_path / "b", {"s": [True, True], "fgd-embed3": [False]})
-    by_level = {(g.level, g.name): g for g in compare_runs(a, b)["groups"]}
-    circuit = by_level["circuit", "C"]
-    assert (circuit.a, circuit.b, circuit.items, circuit.only_a) == (0.5, 1.0, 2, 0)
+    (circuit,) = (score for score in two(a, b).scores if (score.level, score.name) == ("circuit", "C"))
+    assert shares(circuit) == [0.5, 1.0]
+    assert (circuit.items, circuit.pairs[0].only_a) == (2, 0)
 
 
-def test_suites_that_do_not_count_give_no_sg_score(tmp_path: Path) -> None:
+def test_suites_that_do_not_count_give_no_sg_score(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     a, b = (sg(tmp_path / name / "sg", {"nn-nv-rpl": [True]}).parent for name in "ab")
-    with pytest.raises(InputError, match="none of its items counts in the overall score"):
-        overview(a, b)
+    found = two(a, b)
+    assert [score.level for score in found.scores] == ["suite"]
+    assert found.notes == {"sg": ("none of the items counts in the overall score",)}
+    assert run(["compare", str(a), str(b)]) == 0
+    assert "sg: none of the items counts in the overall score" in capsys.readouterr().out
 
 
 def test_items_may_stand_in_another_order(tmp_path: Path) -> None:
     answers = {"one": [True, False, True], "two": [False, None]}
     a = blimp(tmp_path / "a", {"one": [True, True, False], "two": [True, False]})
     b, reversed_b = (blimp(tmp_path / f"b{order}", answers, order=order) for order in (1, -1))
-    assert compare_runs(a, reversed_b)["groups"] == compare_runs(a, b)["groups"]
+    one, other = (
+        [(shares(score), replace(score.pairs[0], b="")) for score in two(a, each).scores]
+        for each in (b, reversed_b)
+    )
+    assert one == other
 
 
 def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:
     a = blimp(tmp_path / "a", {"one": [True]})
-    with pytest.raises(PdtoolsError, match="results of another evaluation than"):
-        compare_runs(a, sg(tmp_path / "sg", {"s": [True]}))
-    with pytest.raises(PdtoolsError, match="only one has one 1"):
-        compare_runs(a, blimp(tmp_path / "b", {"one": [True, True]}))
-    with pytest.raises(PdtoolsError, match="item one 0 is not the same"):
-        compare_runs(a, blimp(tmp_path / "c", {"one": [True]}, good="They are ."))
-    with pytest.raises(PdtoolsError, match="no item that both"):
-        compare_runs(a, blimp(tmp_path / "d", {"one": [None]}))
-    with pytest.raises(InputError, match="not a folder of results"):
-        compare_runs(a, tmp_path)
-    (tmp_path / "a" / "items.parquet").write_bytes(b"nothing")
+    for other, reason in (
+        (sg(tmp_path / "sg", {"s": [True]}), r"have results of \(.*/a: blimp; .*/sg: sg\)"),
+        (blimp(tmp_path / "b", {"one": [True, True]}), "only one has one 1"),
+        (blimp(tmp_path / "c", {"one": [True]}, good="They are ."), "item one 0 is not the same"),
+        (blimp(tmp_path / "d", {"one": [None]}), "no item that both"),
+        (tmp_path / "none", "no such folder"),
+        (a, "is given twice"),
+    ):
+        with pytest.raises(PdtoolsError, match=reason):
+            two(a, other)
+    torn = blimp(tmp_path / "torn", {"one": [True]})
+    (torn / "items.parquet").write_bytes(b"nothing")
     with pytest.raises(InputError, match="not Parquet"):
-        compare_runs(a, a)
+        two(a, torn)
 
 
 def test_results_folder(tmp_path: Path) -> None:

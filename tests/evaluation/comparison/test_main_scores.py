@@ -14,8 +14,9 @@ from view_pages import write_blimp
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
+from pdtools.evaluation.comparison.engine import ComparedScore
 from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
-from pdtools.evaluation.comparison.main_scores import main_scores
 from pdtools.evaluation.results import ITEMS, Results, write_results
 from pdtools.report.view.results import results_page
 
@@ -54,20 +55,28 @@ def groups(folder: Path) -> list[Group]:
     ]
 
 
+def main_scores(groups: list[Group]) -> ComparedModels:
+    return compare(groups, differences=False)
+
+
+def means(score: ComparedScore) -> dict[str, tuple[float, float | None]]:
+    return {each.group: (each.mean, each.deviation) for each in score.groups}
+
+
 def test_means_and_deviations(folder: Path) -> None:
     found = main_scores(groups(folder))
-    assert found.groups == {"base": 3, "big": 1}
+    assert [(group.name, len(group.folders)) for group in found.groups] == [("base", 3), ("big", 1)]
+    assert {score.pairs for score in found.scores} == {()}
     blimp, perplexity = found.scores
     accuracies = [100 * float(of.mean()) for of in RIGHT]
-    mean, deviation = blimp.means["base"]
+    mean, deviation = means(blimp)["base"]
     assert (mean, deviation) == (pytest.approx(fmean(accuracies[:3])), pytest.approx(stdev(accuracies[:3])))
-    assert blimp.means["big"] == (pytest.approx(accuracies[3]), None)
-    assert perplexity.means == {
+    assert means(blimp)["big"] == (pytest.approx(accuracies[3]), None)
+    assert means(perplexity) == {
         "base": (pytest.approx(GEOMETRIC[0]), pytest.approx(GEOMETRIC[1])),
-        "big": (28.0, None),
+        "big": (pytest.approx(28.0), None),
     }
-    assert any("of 2 of the 3 runs of base" in note for note in found.notes["ppl"])
-    assert "blimp" not in found.notes
+    assert (blimp.notes, perplexity.notes) == ((), ("of 2 of the 3 runs of base",))
     assert perplexity.score == "perplexity per word, marginal"  # all count ends of sentences
 
 
@@ -91,8 +100,8 @@ def test_results_of_other_items_are_excluded(folder: Path) -> None:
     write_blimp(folder / "other" / "blimp", RIGHT[0][:2], 9, training="z")
     every = [*groups(folder), *by_seed(find_models(folder / "other"))]
     found = main_scores(every)
-    assert found.groups["other"] == 1
-    assert "other" not in found.scores[0].means
+    assert found.groups[2].name == "other"
+    assert "other" not in means(found.scores[0])
     assert "not about the same items" in found.refused["blimp"][0]
 
 
@@ -160,9 +169,10 @@ def test_single_runs_have_no_deviation(folder: Path, capsys: pytest.CaptureFixtu
 def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["compare", *named(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["groups"] == [{"name": "base", "runs": 3}, {"name": "big", "runs": 1}]
+    assert [len(group["folders"]) for group in found["groups"]] == [3, 1]
     (base, big) = found["scores"][1]["groups"]
-    assert (base["values"], big["values"], big["deviation"]) == ([31.5, 30.25], [28.0], None)
+    assert [base["values"], big["values"]] == [pytest.approx([31.5, 30.25]), pytest.approx([28.0])]
+    assert (big["deviation"], found["scores"][1]["pairs"]) == (None, [])
     assert found["provenance"]
 
 

@@ -19,16 +19,20 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.comparison.compare import compare_runs
-from pdtools.evaluation.comparison.engine import BESIDE_EXACT, Run, Score, _as_perplexities, _Table
-from pdtools.evaluation.comparison.groups import Group, by_seed, find_models
-from pdtools.evaluation.comparison.many import ONE_RUN_EACH, ManyComparison, about_p, compare_many
-from pdtools.evaluation.comparison.overview import overview
+from pdtools.evaluation.comparison.compare import ComparedModels, compare
+from pdtools.evaluation.comparison.engine import (
+    BESIDE_EXACT,
+    ComparedRun,
+    ComparedScore,
+    _as_perplexities,
+    _Table,
+)
+from pdtools.evaluation.comparison.groups import Group, by_seed, each_alone, find_models
 from pdtools.evaluation.comparison.statistics import Resampled, Spread, mcnemar
+from pdtools.evaluation.intervals import student_p
 from pdtools.evaluation.results import ITEMS, Results, write_results
-from pdtools.evaluation.student import student_p
 from pdtools.provenance import provenance
-from pdtools.report.evaluations import print_many, print_overview
+from pdtools.report.comparisons import ONE_RUN_EACH, about_p, print_compared
 
 
 def write(
@@ -107,7 +111,7 @@ def groups(**folders: Sequence[Path]) -> list[Group]:
     ]
 
 
-def of_level(found: ManyComparison, level: str, name: str = "") -> Score:
+def of_level(found: ComparedModels, level: str, name: str = "") -> ComparedScore:
     (score,) = (score for score in found.scores if (score.level, score.name) == (level, name))
     return score
 
@@ -201,28 +205,28 @@ def test_groups_that_are_not_sound(tmp_path: Path) -> None:
         (groups(a=[one]), None, "one model only"),
     ):
         with pytest.raises(PdtoolsError, match=says):
-            compare_many(wrong, baseline=baseline)
+            compare(wrong, baseline=baseline)
 
 
 # --- numbers ------------------------------------------------------------------------------------
 
 
-def test_two_models_are_compared_as_compare_runs_does(tmp_path: Path) -> None:
+def test_two_models(tmp_path: Path) -> None:
     a = blimp(tmp_path / "a", {"one": [True, True, False, False] * 9, "two": [True, False, None]})
     b = blimp(tmp_path / "b", {"one": [True, False, True, True] * 9, "two": [None, True, True]})
-    many = compare_many(groups(a=[a], b=[b]))
-    for old in compare_runs(a, b)["groups"]:
-        new = of_level(many, old.level, old.name)
-        (pair,) = new.pairs
-        assert [group.mean for group in new.groups] == pytest.approx([100 * old.a, 100 * old.b])
-        assert (new.items, pair.only_a, pair.only_b, pair.p) == (old.items, old.only_a, old.only_b, old.p)
-        assert pair.difference == pytest.approx(100 * old.difference)
-        few = old.items - (2 if old.level in ("overall", "field", "phenomenon") else 1) < 9
-        assert (pair.over_items is None) == few == (old.low is None)
-        assert few or pair.over_items == pytest.approx((100 * old.low, 100 * old.high), abs=3)
-        assert pair.test == "McNemar, exact"
-        assert pair.over_seeds is None
-    assert many.notes == {"blimp": ("only the 37 of 39 items that all could score",)}
+    found = compare(groups(a=[a], b=[b]))
+    assert len(found.scores) == 5
+    for score in found.scores:
+        (pair,) = score.pairs
+        one, two = [(50, 75), (0, 100)]
+        means = {"one": one, "two": two}.get(score.name, tuple(np.mean([one, two], 0)))
+        assert [group.mean for group in score.groups] == pytest.approx(means)
+        assert pair.difference == pytest.approx(means[1] - means[0])
+        only = {"one": (9, 18), "two": (0, 1)}.get(score.name, (9, 19))
+        assert (score.items, pair.only_a, pair.only_b) == ({"one": 36, "two": 1}.get(score.name, 37), *only)
+        assert (pair.test, pair.p, pair.over_seeds) == ("McNemar, exact", mcnemar(*only), None)
+        assert (pair.over_items is None) == (score.name == "two")
+    assert found.notes == {"blimp": ("only the 37 of 39 items that both could score",)}
 
 
 def test_margins_are_compared_beside_accuracies(tmp_path: Path) -> None:
@@ -236,7 +240,7 @@ def test_margins_are_compared_beside_accuracies(tmp_path: Path) -> None:
         name: [blimp(tmp_path / f"{name}{i}", (right, wrong)[i], of) for i, of in enumerate(seeds)]
         for name, seeds in margins.items()
     }
-    found = compare_many(groups(**folders))
+    found = compare(groups(**folders))
     assert [pair.family for score in found.scores if score.level == "overall" for pair in score.pairs] == [
         1,
         1,
@@ -252,13 +256,37 @@ def test_margins_are_compared_beside_accuracies(tmp_path: Path) -> None:
 
     # Of two runs the same, paired over items; an item without a margin in one is left out for both.
     other = blimp(tmp_path / "c", right, {"x": [None, 5.0], "y": [4.5]})
-    of_two = compare_runs(folders["a"][0], other, samples=200)
-    assert [(each.level, each.name, each.items) for each in of_two["margins"]][:1] == [("overall", "", 2)]
-    assert (of_two["margins"][0].a, of_two["margins"][0].b) == (3.5, 4.75)
-    assert of_two["groups"][0].items == 3
-    # Results without margins are compared as they were.
-    plain = blimp(tmp_path / "d", right)
-    assert compare_runs(folders["a"][0], plain)["margins"] == []
+    accuracy, margin = compare(each_alone([folders["a"][0], other]), samples=200).overall
+    assert (accuracy.items, margin.items, margin.is_margin) == (3, 2, True)
+    assert [group.mean for group in margin.groups] == [3.5, 4.75]
+
+
+@pytest.mark.parametrize("kind", ["no column", "nulls"])
+def test_results_without_margins_are_left_out_of_their_comparison_and_named(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with --beam auto: of two results neither has anything to be compared with, of three two have."""
+    right = {"x": [True, True], "y": [True]}
+    a, b = (
+        blimp(tmp_path / name, right, {"x": [1.0, 3.0], "y": [y]}) for name, y in (("a", 4.0), ("b", 5.0))
+    )
+    auto = blimp(tmp_path / "auto", right, {"x": [None, None], "y": [None]} if kind == "nulls" else None)
+    said = f"BLiMP margin (bits): not of {tmp_path.name}/auto, whose items have none"
+    two = compare(each_alone([a, auto]), samples=20)
+    assert [score.is_margin for score in two.overall] == [False]
+    assert two.notes == {"blimp": (said,)}
+    three = compare(groups(a=[a], auto=[auto], b=[b]), samples=20)
+    accuracy, margin = three.overall
+    assert [group.group for group in accuracy.groups] == ["a", "auto", "b"]
+    assert [(group.group, group.mean) for group in margin.groups] == [("a", 3.0), ("b", 3.5)]
+    assert [(pair.a, pair.b) for pair in margin.pairs] == [("a", "b")]
+    assert three.notes == {"blimp": (said,)}
+    alone = compare(groups(a=[a], auto=[auto], b=[b]), baseline="auto", samples=20)
+    assert [score.pairs for score in alone.overall if score.is_margin] == [()]
+    assert run(["compare", str(a), str(b), str(auto), "--details", "--samples", "20"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count(said) == 1
+    assert "BLiMP margin (bits); 3 items" in printed
 
 
 def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
@@ -271,7 +299,7 @@ def test_groups_of_seeds_by_hand(tmp_path: Path) -> None:
         ]
         for name, seeds in shares.items()
     }
-    found = compare_many(groups(**folders))
+    found = compare(groups(**folders))
     a, b = of_level(found, "overall").groups
     assert (a.values, b.values) == ((75.0, 75.0, 0.0), (100.0, 75.0))
     assert (a.mean, b.mean) == (50.0, 87.5)
@@ -317,7 +345,7 @@ def test_what_items_and_seeds_have_in_common_is_that_of_both_groups(tmp_path: Pa
         name: [blimp(tmp_path / f"{name}{i}", {"x": run.tolist()}) for i, run in enumerate(runs)]
         for name, runs in zip("ab", right, strict=True)
     }
-    (pair,) = of_level(compare_many(groups(**folders)), "overall").pairs
+    (pair,) = of_level(compare(groups(**folders)), "overall").pairs
     per_item = 100 * right
     over_items = np.var(per_item[1].mean(0) - per_item[0].mean(0)) / 60
     common = [(np.var(runs, axis=1).mean() - np.var(runs.mean(0))) / 60 / 2 for runs in per_item]
@@ -332,7 +360,7 @@ def test_what_items_and_seeds_have_in_common_counts_once_in_a_mean_over_seeds(tm
     """Here items differ from run to run, and runs in nothing else."""
     right = np.random.default_rng(3).random((11, 60)) < 0.5
     folders = [blimp(tmp_path / str(i), {"x": run.tolist()}) for i, run in enumerate(right)]
-    group, _ = of_level(compare_many(groups(a=folders[:10], b=folders[10:])), "overall").groups
+    group, _ = of_level(compare(groups(a=folders[:10], b=folders[10:])), "overall").groups
     runs = 100 * right[:10]
     over_items = np.var(runs.mean(0)) / 60
     common = (np.var(runs, axis=1).mean() / 60 - over_items) / 9
@@ -348,7 +376,7 @@ def test_f1_and_perplexity_are_of_sums_over_sentences(tmp_path: Path) -> None:
     for name, brackets, logprobs in (("a", worse, [-9.0, -4.0] * 10), ("b", better, [-8.0, -3.9] * 10)):
         parse(tmp_path / name / "parse", brackets)
         ppl(tmp_path / name / "ppl", logprobs, [3, 2] * 10)
-    found = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=999)
+    found = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=999)
     assert [(score.evaluation, score.lower_is_better, score.items) for score in found.scores] == [
         *(("parse", False, 20), ("ppl", True, 20))
     ]
@@ -369,9 +397,9 @@ def test_sentences_that_one_lacks_are_excluded_from_all(tmp_path: Path) -> None:
     brackets = [(1, 2, 2), (2, 2, 2), (1, 3, 3)]
     parse(tmp_path / "a", brackets)
     parse(tmp_path / "b", [*brackets[:2], None])
-    found = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]))
+    found = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]))
     assert [group.mean for group in found.scores[0].groups] == [75.0, 75.0]
-    assert found.notes == {"parse": ("only the 2 sentences that all could score",)}
+    assert found.notes == {"parse": ("only the 2 of 3 sentences that both could score",)}
 
 
 def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
@@ -384,13 +412,13 @@ def test_scores_without_items_have_seeds_alone(tmp_path: Path) -> None:
         ]
         for name, of in values.items()
     }
-    (score,) = compare_many(groups(**folders)).scores
+    (score,) = compare(groups(**folders)).scores
     (pair,) = score.pairs
     spread = Spread.of(0.0, *values.values())
     assert (score.items, pair.over_items, pair.test) == (None, None, "Welch's t over seeds")
     assert pair.over_seeds == pytest.approx(spread.interval(4.0))
     assert pair.p == pytest.approx(spread.p(4.0))
-    (lone,) = compare_many(groups(a=folders["a"][:1], b=folders["b"][:1])).scores[0].pairs
+    (lone,) = compare(groups(a=folders["a"][:1], b=folders["b"][:1])).scores[0].pairs
     assert (lone.difference, lone.test, lone.p, lone.p_holm) == (3.0, None, None, None)
     assert not about_p([lone])  # it has no p
     assert score.lower_is_better
@@ -410,13 +438,13 @@ def test_one_model_against_several_varies_as_they_do(
     }
     error = stdev(values["a"]) * math.sqrt(1 / 3 + 1)
     for order in (("a", "b"), ("b", "a")):
-        (score,) = compare_many(groups(**{name: folders[name] for name in order})).scores
+        (score,) = compare(groups(**{name: folders[name] for name in order})).scores
         (pair,) = score.pairs
         assert pair.test == "Student's t over the seeds of one group"
         assert pair.p == pytest.approx(student_p(6.5 / error, 2))
         half = 4.302652730 * error
         assert pair.over_seeds == pytest.approx((pair.difference - half, pair.difference + half))
-    print_many(compare_many(groups(**folders)))
+    print_compared(compare(groups(**folders)))
     said = " ".join(capsys.readouterr().out.split())
     assert "one run against several: it is taken to vary over seeds as these do" in said
     assert "p is over items" not in said  # two single runs without items have no p
@@ -431,7 +459,7 @@ def test_one_model_against_two_and_scores_that_one_alone_has(tmp_path: Path) -> 
     ]
     for order in (("a", "b"), ("b", "a")):
         by_name = {"a": folders[:2], "b": folders[2:]}
-        found = compare_many(groups(**{name: by_name[name] for name in order})).scores
+        found = compare(groups(**{name: by_name[name] for name in order})).scores
         (pair,) = next(score for score in found if len(score.groups) == 2).pairs
         error = math.sqrt(0.5) * math.sqrt(1.5)
         assert pair.p == pytest.approx(1 - 2 * math.atan(7.5 / error) / math.pi)
@@ -449,7 +477,7 @@ def test_one_model_against_several_on_items(tmp_path: Path) -> None:
         blimp(tmp_path / f"m{m}", {p: of[i].tolist() for i, p in enumerate("xy")})
         for m, of in enumerate(right)
     ]
-    overall = of_level(compare_many(groups(a=folders[:3], b=folders[3:])), "overall")
+    overall = of_level(compare(groups(a=folders[:3], b=folders[3:])), "overall")
     (pair,) = overall.pairs
     of_runs = 1e4 * right.var(2).sum(1) / 4 / 30  # of each run over items
     both = (of_runs[:3].mean() - 1e4 * right[:3].mean(0).var(1).sum() / 4 / 30) / 2
@@ -497,9 +525,9 @@ def test_an_evaluation_has_the_same_numbers_whatever_else_is_compared(tmp_path: 
         blimp(tmp_path / name / "blimp", right)
         parse(tmp_path / name / "parse", [(m, 4, 5) for m in rng.integers(0, 5, 30).tolist()])
         ppl(tmp_path / name / "ppl", rng.normal(-9, 2, 30).tolist(), [3] * 30)
-    whole = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=200)
+    whole = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=200)
 
-    def numbers(scores: Sequence[Score], evaluation: str) -> list[Any]:
+    def numbers(scores: Sequence[ComparedScore], evaluation: str) -> list[Any]:
         of_pairs = [
             (pair.over_items, pair.p) for s in scores if s.evaluation == evaluation for pair in s.pairs
         ]
@@ -507,9 +535,9 @@ def test_an_evaluation_has_the_same_numbers_whatever_else_is_compared(tmp_path: 
 
     for task in ("blimp", "parse", "ppl"):
         alone = [tmp_path / name / task for name in "ab"]
-        found = compare_many(groups(a=alone[:1], b=alone[1:]), samples=200)
+        found = compare(groups(a=alone[:1], b=alone[1:]), samples=200)
         assert numbers(found.scores, task) == numbers(whole.scores, task)
-    other = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=200, seed=1)
+    other = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=200, seed=1)
     assert all(numbers(other.scores, t) != numbers(whole.scores, t) for t in ("blimp", "parse", "ppl"))
 
 
@@ -531,11 +559,11 @@ def test_gains_of_reading_times_are_better_the_higher_and_small(
         of_model = {"delta_ll": gain, "low": 0.0, "high": 1.0}
         scores = {"by_model": {"m": of_model}}
         write(tmp_path / name / "r", "reading", [{"x": 1}], scores=scores, counts={"words_regressed": 9})
-    found = compare_many(groups(a=[tmp_path / "a" / "r"], b=[tmp_path / "b" / "r"]))
+    found = compare(groups(a=[tmp_path / "a" / "r"], b=[tmp_path / "b" / "r"]))
     assert not found.scores[0].lower_is_better
-    print_many(found)
+    print_compared(found)
     assert {*shown} <= set(capsys.readouterr().out.split())
-    print_overview(overview(tmp_path / "a", tmp_path / "b"), "a", "b")
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--baseline", "a"]) == 0
     assert {*shown} <= set(capsys.readouterr().out.split())
 
 
@@ -544,14 +572,14 @@ def test_pairs_families_and_a_baseline(tmp_path: Path) -> None:
         name: [blimp(tmp_path / name, {"x": [i < k for i in range(12)], "y": [i < 6 for i in range(12)]})]
         for name, k in (("a", 2), ("b", 6), ("c", 12))
     }
-    found = compare_many(groups(**folders))
+    found = compare(groups(**folders))
     overall = of_level(found, "overall")
     assert [(pair.a, pair.b) for pair in overall.pairs] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert [pair.p for pair in overall.pairs] == [mcnemar(0, 4), mcnemar(0, 10), mcnemar(0, 6)]
     assert [pair.p_holm for pair in overall.pairs] == pytest.approx([0.125, 3 * 2**-9, 2 * 2**-5])
     assert {pair.family for pair in overall.pairs} == {3}
     assert {pair.family for pair in of_level(found, "paradigm", "x").pairs} == {6}
-    against = of_level(compare_many(groups(**folders), baseline="b"), "overall").pairs
+    against = of_level(compare(groups(**folders), baseline="b"), "overall").pairs
     assert [(pair.a, pair.b, pair.family) for pair in against] == [("b", "a", 2), ("b", "c", 2)]
 
 
@@ -560,7 +588,7 @@ def test_each_table_of_each_evaluation_is_a_family(tmp_path: Path) -> None:
         right = [i < k for i in range(12)]
         blimp(tmp_path / name / "english", {"x": right, "y": right})
         blimp(tmp_path / name / "german", {"x": right, "y": right, "z": right})
-    scores = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"])).scores
+    scores = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"])).scores
     families = [(s.evaluation, s.name, s.pairs[0].family) for s in scores if s.level == "paradigm"]
     assert families == [
         *(("english", "x", 2), ("english", "y", 2)),
@@ -574,20 +602,20 @@ def test_what_cannot_stand_beside_the_first_is_excluded(tmp_path: Path) -> None:
     a, b = blimp(tmp_path / "a", same), blimp(tmp_path / "b", same, scorer={"beam": 10})
     longer, other = blimp(tmp_path / "c", {"x": [True] * 3}), ppl(tmp_path / "d", [-1.0], [1])
     c = blimp(tmp_path / "e", same, scorer={"beam": 300})
-    found = compare_many(groups(a=[a], b=[b], c=[longer], e=[c], d=[other]))
+    found = compare(groups(a=[a], b=[b], c=[longer], e=[c], d=[other]))
     assert [group.group for group in of_level(found, "overall").groups] == ["a", "b", "e"]
     assert "only one has x 2" in found.refused["blimp"][0]
     torn = blimp(tmp_path / "torn", same)
     (torn / f"{ITEMS}.parquet").write_bytes(b"PAR1")
-    found = compare_many(groups(a=[a], torn=[torn], b=[b], e=[c]))
+    found = compare(groups(a=[a], torn=[torn], b=[b], e=[c]))
     assert [group.group for group in of_level(found, "overall").groups] == ["a", "b", "e"]
     assert str(torn) in found.refused["blimp"][0]
-    found = compare_many(groups(b=[b], e=[c], a=[a]))
+    found = compare(groups(b=[b], e=[c], a=[a]))
     assert "beam: 10 and 300" in found.notes["blimp"][0]
     with pytest.raises(PdtoolsError, match="only one has x 2"):
-        compare_many(groups(a=[a], c=[longer]))
+        compare(groups(a=[a], c=[longer]))
     with pytest.raises(PdtoolsError, match="no evaluation"):
-        compare_many(groups(a=[a], d=[other]))
+        compare(groups(a=[a], d=[other]))
 
 
 def test_only_some_count_end_of_sentence(tmp_path: Path) -> None:
@@ -601,7 +629,7 @@ def test_only_some_count_end_of_sentence(tmp_path: Path) -> None:
     document = json.loads((a / "results.json").read_text())
     document["scores"]["ppl_word_without_eos_marginal"] = math.exp(11 / 3)
     (a / "results.json").write_text(json.dumps(document))
-    (score,) = compare_many(groups(a=[a], b=[b])).scores
+    (score,) = compare(groups(a=[a], b=[b])).scores
     assert score.score == "perplexity per word without end-of-sentence, marginal"
     assert [group.mean for group in score.groups] == pytest.approx([math.exp(11 / 3)] * 2)
 
@@ -621,7 +649,7 @@ def test_the_end_that_a_marginal_leaves_out_is_its_own(tmp_path: Path) -> None:
         scores = {name: wanted[model]}
         counts = {"sentences": 2, "words": sum(words), "words_without_eos": sum(words) - 2}
         write(tmp_path / model, "ppl", rows, scores=scores, counts=counts, eos_counted=model == "a")
-    (score,) = compare_many(groups(a=[tmp_path / "a"], b=[tmp_path / "b"])).scores
+    (score,) = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"])).scores
     assert score.items == 2
     assert {group.group: group.mean for group in score.groups} == pytest.approx(wanted)
 
@@ -698,14 +726,12 @@ def test_the_commands_of_the_guide(
 
 def test_the_result_is_plain(tmp_path: Path) -> None:
     a, b = (blimp(tmp_path / name, {"x": [True, False]}) for name in "ab")
-    found = compare_many(groups(a=[a], b=[b]), samples=20)
+    found = compare(groups(a=[a], b=[b]), samples=20)
     json.dumps(dataclasses.asdict(found), allow_nan=False)
-    assert found == compare_many(groups(a=[a], b=[b]), samples=20)
+    assert found == compare(groups(a=[a], b=[b]), samples=20)
 
 
-def test_two_results_without_fractions_are_compared_as_many(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_results_of_every_kind_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Perplexities, F1 of parses, and what has no items."""
     for name, worse in (("a", 0.5), ("b", 0.0)):
         ppl(tmp_path / name / "ppl", [-9.0 - worse, -4.0] * 10, [3, 2] * 10)
@@ -719,23 +745,21 @@ def test_two_results_without_fractions_are_compared_as_many(
         (score,) = document["scores"]
         (pair,) = score["pairs"]
         assert (pair["p"] is None) == (task == "cfl")
-        with pytest.raises(PdtoolsError, match="not accuracies over items"):
-            compare_runs(a, b)
         assert run(["compare", a, str(tmp_path / "a" / ("cfl" if task == "ppl" else "ppl"))]) == 1
         assert "pdtools: " in capsys.readouterr().err
 
 
-def test_how_many_items_only_one_could_score_is_said_in_the_order_of_the_two(tmp_path: Path) -> None:
+def test_sentences_that_only_one_could_score_are_left_out(tmp_path: Path) -> None:
     ppl(tmp_path / "a" / "ppl", [-9.0, -4.0, -2.0, -7.0], [3, 2, 1, 2])
     ppl(tmp_path / "b" / "ppl", [-8.0], [3])
-    for one, other, numbers, over in (
-        ("a", "b", "3 and 0", "4 sentences and 1 sentences"),
-        ("b", "a", "0 and 3", "1 sentences and 4 sentences"),
+    for one, other, means in (
+        ("a", "b", (math.exp(3), math.exp(8 / 3))),
+        ("b", "a", (math.exp(8 / 3), math.exp(3))),
     ):
-        (found,) = overview(tmp_path / one, tmp_path / other)
-        assert found.notes == (f"sentences that only one could score: {numbers}",)
-        assert found.score.endswith(f", over {over}")
-        assert found.p is None
+        found = compare(each_alone([tmp_path / one, tmp_path / other]), samples=20)
+        assert found.notes == {"ppl": ("only the 1 of 4 sentences that both could score",)}
+        assert [group.mean for group in found.scores[0].groups] == pytest.approx(means)
+        assert (found.scores[0].items, found.scores[0].pairs[0].p) == (1, None)
 
 
 def test_a_beam_concerns_marginals_and_given_trees_the_others(tmp_path: Path) -> None:
@@ -745,11 +769,11 @@ def test_a_beam_concerns_marginals_and_given_trees_the_others(tmp_path: Path) ->
         rows = [{"id": 0, "marginal": -2.0, "given_tree": -1.0, "words": 2, "tokens": 2}]
         settings = {"eos_counted": True, "beam": beam, "trees": trees, "dtype": name}
         write(tmp_path / name / "ppl", "ppl", rows, scores=scores, counts=counts, **settings)
-    notes = {found.score: set(found.notes) for found in overview(tmp_path / "a", tmp_path / "b")}
-    both = "type of the weights: a and b"
-    assert notes == {
-        "perplexity per word, marginal": {"beam: 5 and 10", both},
-        "perplexity per word, given the trees": {"trees: own and parsed", both},
+    found = compare(groups(a=[tmp_path / "a"], b=[tmp_path / "b"]), samples=20)
+    assert found.notes == {"ppl": ("type of the weights: a and b",)}
+    assert {score.score: score.notes[1:] for score in found.scores} == {
+        "perplexity per word, marginal": ("beam: 5 and 10",),
+        "perplexity per word, given the trees": ("trees: own and parsed",),
     }
 
 
@@ -764,7 +788,7 @@ def test_results_of_two_models_are_not_one_model(other: tuple[int, str], tmp_pat
 # --- perplexities: their logarithms are averaged and compared ------------------------------------
 
 
-def perplexities(tmp_path: Path, values: Mapping[str, Sequence[float]]) -> Score:
+def perplexities(tmp_path: Path, values: Mapping[str, Sequence[float]]) -> ComparedScore:
     """The comparison of runs that have perplexities alone, without items."""
     folders: dict[str, list[Path]] = {name: [] for name in values}
     for name, of in values.items():
@@ -772,7 +796,7 @@ def perplexities(tmp_path: Path, values: Mapping[str, Sequence[float]]) -> Score
             at = tmp_path / f"{name}{i}" / "ppl"
             scores, counts = {"ppl_word_marginal": value}, {"sentences": 4, "words": 12}
             folders[name].append(write(at, "ppl", [{"x": 1}], scores=scores, counts=counts, eos_counted=True))
-    (score,) = compare_many(groups(**folders), samples=100).scores
+    (score,) = compare(groups(**folders), samples=100).scores
     return score
 
 
@@ -818,7 +842,7 @@ def test_perplexities_over_items_and_seeds_are_of_logarithms(tmp_path: Path) -> 
         name: [ppl(tmp_path / f"{name}{i}", of[0].tolist(), words.tolist()) for i, of in enumerate(seeds)]
         for name, seeds in zip("ab", logprobs, strict=True)
     }
-    (score,) = compare_many(groups(**folders), samples=20_000).scores
+    (score,) = compare(groups(**folders), samples=20_000).scores
     drawn = rng.integers(0, 12, (20_000, 12))
     logs = -logprobs[:, :, 0][..., drawn].sum(-1) / words[drawn].sum(-1)  # (groups, seeds, samples)
     whole = -logprobs.sum((2, 3)) / words.sum()
@@ -836,7 +860,7 @@ def test_perplexities_over_items_and_seeds_are_of_logarithms(tmp_path: Path) -> 
 def test_intervals_of_perplexities_cover(deviation: float) -> None:
     """Of 1,500 comparisons of 3 and 3 seeds with log-normal perplexities, 95% hold the ratio of medians."""
     rng = np.random.default_rng(int(100 * deviation))
-    table = _Table([Run(name, "", Path(), *[None] * 4) for name in "aaabbb"], None)  # type: ignore[arg-type]
+    table = _Table([ComparedRun(name, "", Path(), *[None] * 4) for name in "aaabbb"], None)  # type: ignore[arg-type]
     held, n = np.zeros(2), 1500
     for logs in rng.normal(4, deviation, (n, 6)) + 0.1 * (np.arange(6) > 2):
         resampled = Resampled(logs[None], np.empty((1, 0, 2)), np.zeros((1, 6)))
@@ -882,7 +906,7 @@ def test_a_bound_is_named_and_given_trees_are_not_compared_between_kinds(
     mine = searched(tmp_path / "mine" / "ppl", "pushdown", 10, 1.0)
     wide = searched(tmp_path / "wide" / "ppl", "pushdown", 20, 0.9)
     other = searched(tmp_path / "tg" / "ppl", "tg", 10, 2.0)
-    found = compare_many(groups(base=[base], mine=[mine], wide=[wide], tg=[other]), samples=20)
+    found = compare(groups(base=[base], mine=[mine], wide=[wide], tg=[other]), samples=20)
     scores = {score.score.removeprefix("perplexity per word, "): score for score in found.scores}
     pairs = {name: {(pair.a, pair.b) for pair in score.pairs} for name, score in scores.items()}
     assert pairs["given the trees"] == {("mine", "wide")}
@@ -894,13 +918,13 @@ def test_a_bound_is_named_and_given_trees_are_not_compared_between_kinds(
     assert [group.bound for group in scores["joint"].groups] == [None] * 4
     assert scores["marginal"].notes == (BESIDE_EXACT,)
     assert {score.notes != () for score in scores.values()} == {True}
-    print_many(found)
+    print_compared(found)
     assert re.search(r"mine, upper bound at beam 10 +1 ", capsys.readouterr().out)
 
     assert run(["compare", str(tmp_path / "base"), str(tmp_path / "mine")]) == 0
     said = capsys.readouterr().out
-    assert "perplexity per word, marginal (mine: upper bound at beam 10)" in said
-    assert re.search(r"given the trees +[\d.]+ +[\d.]+ +- +-$", said, re.MULTILINE)
+    assert "perplexity per word, marginal (b: upper bound at beam 10)" in said
+    assert re.search(r"given the trees\n? +[\d.]+ +[\d.]+ +- +- +- +-$", said, re.MULTILINE)
     assert BESIDE_EXACT in " ".join(said.split())
     folders = [str(tmp_path / name) for name in ("base", "mine", "tg")]
     assert run(["compare", *folders, "--overview"]) == 0
@@ -920,5 +944,5 @@ def test_a_model_without_trees_has_no_joint(tmp_path: Path) -> None:
         searched(tmp_path / name / "ppl", model, None, tree)
         for name, model, tree in (("base", "transformer", 0.0), ("mine", "pushdown", 1.0))
     )
-    found = compare_many(groups(base=[base], mine=[mine]), samples=20)
+    found = compare(groups(base=[base], mine=[mine]), samples=20)
     assert "perplexity per word, joint" not in {score.score for score in found.scores}

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pdtools.evaluation.bootstrap import of_sums
 from pdtools.evaluation.comparison.statistics import (
     Spread,
     bootstrap_p,
@@ -18,8 +19,7 @@ from pdtools.evaluation.comparison.statistics import (
     holm,
     resample,
 )
-from pdtools.evaluation.student import student_p, student_quantile
-from pdtools.evaluation.sums import of_sums
+from pdtools.evaluation.intervals import student_p, student_quantile
 
 
 @given(

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.compare import compare_runs
+from pdtools.evaluation.comparison.compare import compare
+from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.results import write_results
 from pdtools.evaluation.sg.circuits import CIRCUITS, EXCLUDED, SCORED_31, SCORED_33
 from pdtools.evaluation.sg.evaluate import (
@@ -350,13 +351,13 @@ def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path
     other["items"][0]["conditions"][0]["regions"][0]["content"] += "x"
     twice = suite()
     twice["predictions"] *= 2
-    for name, contents in (("one", suite()), ("other", other), ("twice", twice)):
+    for name, contents in (("one", suite()), ("other", other), ("twice", twice), ("again", twice)):
         found = evaluate_sg(read_suites(write(tmp_path / f"{name}.json", contents)), word_scorer())
         write_results(tmp_path / name, found, {})
-    for name in ("one", "twice"):  # second predictions are no items that are left out
-        assert compare_runs(tmp_path / name, tmp_path / name)["notes"] == []
+    # Second predictions are no items that are left out.
+    assert compare(each_alone([tmp_path / "twice", tmp_path / "again"])).notes == {}
     with pytest.raises(InputError, match="other: results of other sentences than .*one"):
-        compare_runs(tmp_path / "one", tmp_path / "other")
+        compare(each_alone([tmp_path / "one", tmp_path / "other"]))
 
 
 def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:

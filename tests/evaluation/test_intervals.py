@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import pytest
 
-from pdtools.evaluation.student import incomplete_beta, student_p, student_quantile
+from pdtools.evaluation.intervals import incomplete_beta, student_p, student_quantile
 
 
 def test_student_of_one_two_and_many_degrees_of_freedom() -> None:
