@@ -14,20 +14,20 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
-from pdtools.evaluation.benchmark.evaluate import ItemComparison as StringsComparison
-from pdtools.evaluation.benchmark.outcomes import judge as judge_strings
-from pdtools.evaluation.benchmark.outcomes import part_of
+from pdtools.evaluation.benchmark.evaluate import ItemComparison
+from pdtools.evaluation.benchmark.item_set import ItemSet
+from pdtools.evaluation.benchmark.outcomes import judge
 from pdtools.evaluation.blimp.evaluate import PairItems
 from pdtools.evaluation.blimp.pairs import PairFiles
-from pdtools.evaluation.sg.evaluate import ItemComparison, from_score, present_needed
-from pdtools.evaluation.sg.evaluate import judge as judge_item
-from pdtools.evaluation.sg.suites import Suite, SuiteFiles
+from pdtools.evaluation.sg.evaluate import SuiteItems
+from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
 from pdtools.search.adaptive_beam import Comparison, MaybeScore, SentenceOrBeginning
@@ -56,49 +56,24 @@ class Task:
         return [outcome(found) for outcome, found in zip(self.outcomes, scores, strict=True)]
 
 
-def blimp(path: str, limit: int) -> Task:
-    """Minimal pairs of BLiMP."""
+def task_of(name: str, items: ItemSet, limit: int | None = None) -> Task:
+    """Items, and the outcome of each first prediction.
 
-    def outcome(comparison: StringsComparison) -> Outcome:
-        strings, (by_sums, *_) = dict(comparison.strings), comparison.formulas
-
-        def judged(found: Sequence[MaybeScore]) -> str:
-            of_names = zip(strings.items(), found, strict=True)
-            parts = {name: part_of(string, score) for (name, string), score in of_names}
-            return judge_strings(*by_sums, strings, parts)[0]
-
-        return judged
-
-    items = PairItems(PairFiles(path, limit))
-    comparisons = [StringsComparison.of(item, items.benchmark) for item in items]
-    return Task("BLiMP", comparisons, [outcome(each) for each in comparisons])
+    Args:
+        limit: only the first ``limit`` items of each finest group.
+    """
+    comparisons, outcomes, taken = [], [], Counter[str]()
+    for item in items:
+        taken[group := items.named(item.levels)] += 1
+        if limit is None or taken[group] <= limit:
+            comparisons.append(ItemComparison.of(item, items))
+            outcomes.append(partial(_outcomes, comparisons[-1]))
+    return Task(name, comparisons, outcomes)
 
 
-def sg(path: str, limit: int, text_style: str) -> Task:
-    """Items of syntactic suites."""
-    comparisons, outcomes = [], []
-
-    def outcome(suite: Suite, comparison: ItemComparison) -> Outcome:
-        def judged(found: Sequence[MaybeScore]) -> list[bool | None]:
-            surprisals = {
-                condition.name: from_score(presented, score)
-                if isinstance(score, SentenceScore)
-                else score.reason
-                for condition, presented, score in zip(
-                    comparison.item.conditions, comparison.presented, found, strict=True
-                )
-            }
-            return [row.correct for row in judge_item(suite, comparison.item, surprisals)]
-
-        return judged
-
-    for suite in SuiteFiles(path):
-        suite = replace(suite, items=suite.items[:limit])
-        for item in suite.items:
-            presented = tuple(present_needed(item, suite.formulas, text_style))
-            comparisons.append(ItemComparison(item, tuple(suite.formulas), presented))
-            outcomes.append(outcome(suite, comparisons[-1]))
-    return Task("SG", comparisons, outcomes)
+def _outcomes(comparison: ItemComparison, found: Sequence[MaybeScore]) -> list[str]:
+    strings, parts = dict(comparison.strings), comparison.parts(found)
+    return [judge(*each, strings, parts)[0] for each in comparison.formulas]
 
 
 def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator[dict[str, Any]]:
@@ -166,8 +141,10 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     loaded = load_checkpoint(given.model, "cpu")
-    tasks = [blimp(given.pairs, given.limit)] if given.pairs else []
-    tasks += [sg(given.suites, given.limit, loaded.tokenizer.text_style)] if given.suites else []
+    tasks = [task_of("BLiMP", PairItems(PairFiles(given.pairs, given.limit)))] if given.pairs else []
+    if given.suites:
+        items = SuiteItems(SuiteFiles(given.suites)).written(loaded.tokenizer.text_style)
+        tasks.append(task_of("SG", items, given.limit))
     for task in tasks:
         for line in lines(task, loaded, () if given.no_margins else MARGINS):
             print(json.dumps(line), flush=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 
 from comparison import REPOSITORY
 
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Item, Items
 from pdtools.search import load_scorer
@@ -85,11 +86,15 @@ def compare(name: str, source: str, model: str, limit: int | None, folder: Path)
     documents = [choices(item) for item in items]
     # The harness reads a beginning-of-sentence token where there is no context, and none before a context.
     scorer = load_scorer(model, bos=not any(document["context"] for document in documents))
-    rows = evaluate_benchmark(items, scorer).table("items").to_pylist()
-    main = [row for row in rows if row["prediction"] == 1]
+    results = evaluate_items(items, scorer)
+    main = [row for row in results.table("items").to_pylist() if row["prediction"] == 1]
+    logprobs = {
+        (row["item"], row["string"]): -math.log(2) * (row["bits"] or 0.0)
+        for row in results.table("strings").to_pylist()
+    }
     theirs, accuracy = harness(documents, model, folder)
     pairs = [
-        (row[f"logprob_{string}"], score)
+        (logprobs[row["item"], string], score)
         for row, document, scores in zip(main, documents, theirs, strict=True)
         for string, score in zip(document["names"], scores, strict=True)
     ]

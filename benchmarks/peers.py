@@ -13,11 +13,12 @@ import numpy as np
 from comparison import REPOSITORY, Line, Missing, data_folder, largest, version
 
 from pdtools import data
+from pdtools.evaluation.benchmark.outcomes import Part, part_of
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair, read_pairs
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
-from pdtools.evaluation.sg.evaluate import from_score, present
-from pdtools.evaluation.sg.suites import read_suites, sentences
+from pdtools.evaluation.sg.evaluate import present
+from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint, save_checkpoint
 from pdtools.search import Scorer, SentenceScore, beam_search, load_scorer
@@ -57,14 +58,17 @@ def region_sums(folder: Path) -> Iterator[Line]:
     except Missing as missing:
         yield {"name": "Regions, official suites", "skipped": str(missing)}
     for name, source in suites:
-        every = [condition for _, _, condition in sentences(read_suites(source))]
+        every = [of for suite in read_suites(source) for item in suite.items for of in item.conditions]
         for kind in ("ptb", "raw", "gpt2"):
             scorer = subword_scorer(folder / f"regions-{kind}", kind)
             pairs = []
             presented = [present(condition, scorer.settings["text_style"]) for condition in every]
-            for one, score in zip(presented, scorer.score([p.sentence for p in presented]), strict=True):
+            for one, score in zip(presented, scorer.score([p.asked for p in presented]), strict=True):
                 assert isinstance(score, SentenceScore)
-                pairs.append((-score.total / math.log(2), from_score(one, score).total))
+                part = part_of(one, score)
+                assert isinstance(part, Part)
+                total = math.fsum(span.bits or 0.0 for span in part.spans)
+                pairs.append((-score.total / math.log(2), total))
             label = f"Regions, {name}, {'GPT-2' if kind == 'gpt2' else f'subwords, {kind} text'}"
             yield largest(label, "surprisal of the sentence", pairs, 1e-9, unit="bits")
 

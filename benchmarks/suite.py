@@ -24,8 +24,8 @@ from train_step import LARGE_TRUNK, TRUNK
 from pdtools import data
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair, read_pairs
-from pdtools.evaluation.sg.evaluate import evaluate_sg, present
-from pdtools.evaluation.sg.suites import Suite, read_suites, sentences
+from pdtools.evaluation.sg.evaluate import SuiteItems, evaluate_sg
+from pdtools.evaluation.sg.suites import Suite, read_suites
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
@@ -58,7 +58,8 @@ class Sample:
     @property
     def sg_sentences(self) -> list[Sentence]:
         """The sentences of all conditions."""
-        return [present(condition, "ptb").sentence for _, _, condition in sentences(self.suites)]
+        items = SuiteItems(self.suites).written("ptb")
+        return [of.words for item in items for of in item.strings.values() if of.words is not None]
 
     def every(self, step: int) -> Sample:
         """The first pair of every step-th paradigm, the first items of suites: four of one in four."""

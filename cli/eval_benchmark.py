@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from pdtools.search.options import AUTO
 
 from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
 from .evaluating import Evaluating
-from .external import external_scorer, write_for_others
+from .external import evaluate_strings
 from .options import (
     COMPARING,
     ContextOptions,
@@ -25,8 +23,10 @@ from .options import (
     RunOptions,
     option_blocks,
 )
-from .outputs import required_output
-from .running import model_settings, read_context
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.benchmark.item_set import ItemSet
+    from pdtools.evaluation.results import Results
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -107,7 +107,8 @@ def eval_benchmark(
     if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
     right. Items with a string that the model cannot score are excluded and counted.
 
-    For a model outside pdtools, --write-sentences writes every string (group, item, string, text).
+    For a model outside pdtools, --write-sentences writes every string (its finest group, item,
+    string, text).
     --surprisals reads the model's surprisals of these strings, as in pdtools eval-blimp. --scores reads one
     number per string instead. Predictions about scores per token are then excluded.
 
@@ -130,11 +131,10 @@ def eval_benchmark(
         "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
-    from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_published
+    from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
     from pdtools.evaluation.benchmark.published import PublishedScores
-    from pdtools.evaluation.external.sentence_files import BENCHMARK_COLUMNS, benchmark_strings, place_names
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -150,54 +150,29 @@ def eval_benchmark(
             raise typer.BadParameter("--scores and --limit cannot be combined with test suites")
         score_suites(data, run, external, reading, model, output, details=details, latex=latex)
         return
-    inputs = {"data": data, "benchmark": None if name in (None, *bundled()) else name}
-    if external.write_sentences is not None:
-        read = {role: path for role, path in inputs.items() if path is not None}
-        strings = Items(data, benchmark, limit)
-        write_for_others(external, run, read, lambda: benchmark_strings(strings), BENCHMARK_COLUMNS)
-        return
-    evaluating = Evaluating.begin(
-        required_output(output),
-        run,
-        {
-            **inputs,
-            "model": model,
-            "trees": run.trees,
-            "surprisals": external.surprisals,
-            "scores": published_scores,
-        },
-        also=[reading.preceding],
-        latex=latex,
-    )
-    preceding = read_context(reading, documents=False)
-    items = Items(data, benchmark, limit)
-    if model is not None:
-        settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
-            progress = evaluating.bar("items" if run.beam == AUTO else "strings")
-            results = evaluate_benchmark(items, scorer, progress)
-            evaluating.deliver(results, details=details)
-    elif published_scores is not None:
-        given = PublishedScores(published_scores, lower_is_better=lower_is_better)
-        settings_of_published = {"kind": "scores", "lower_is_better": lower_is_better}
-        results = evaluate_published(items, given, settings_of_published)
-        evaluating.deliver(results, details=details)
+
+    def read() -> Items:
+        return Items(data, benchmark, limit)
+
+    def judge(items: ItemSet, evaluating: Evaluating) -> Results:
+        given = PublishedScores(str(published_scores), lower_is_better=lower_is_better)
+        results = evaluate_published(items, given, {"kind": "scores", "lower_is_better": lower_is_better})
         if given.unused:
             evaluating.say(f"{given.unused} scores are of no string of these items")
-    else:
-        scored = external_scorer(external, place_names(BENCHMARK_COLUMNS, benchmark_strings(items)))
-        results = evaluate_benchmark(items, scored, evaluating.bar("strings"), in_order=True)
-        evaluating.deliver(results, details=details)
-    for note in results.settings.get("notes", ()):
-        evaluating.say(note)
-    if excluded := results.counts["items_unscorable"]:
-        evaluating.say(f"{excluded} items could not be scored (items.parquet says why)")
-    for what in ("identical", "repeated"):
-        if number := results.counts[what]:
-            about = {"identical": "have strings that are all the same", "repeated": "repeat earlier ones"}
-            evaluating.say(f"{number} items {about[what]}")
-    if unknown := results.counts["strings_with_unknown_words"]:
-        evaluating.say(f"{unknown} strings have words that the model reads as <unk>")
+        return results
+
+    evaluate_strings(
+        read,
+        {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
+        run,
+        external,
+        reading,
+        model,
+        output,
+        published=None if published_scores is None else judge,
+        details=details,
+        latex=latex,
+    )
 
 
 def _known(data: str) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.search.options import AUTO
-
 from .arguments import pick_source
-from .evaluating import Evaluating
-from .external import external_scorer, write_for_others
+from .external import evaluate_strings
 from .options import (
     COMPARING,
     ContextOptions,
@@ -22,9 +19,10 @@ from .options import (
     RunOptions,
     option_blocks,
 )
-from .outputs import required_output
 from .panels import input_option
-from .running import model_settings, read_context
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.blimp.evaluate import PairItems
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -54,10 +52,10 @@ def eval_blimp(
     Pairs of your own need only sentence_good and sentence_bad: as keys of every line (.jsonl), or as columns
     that the first line names (.tsv). Their paradigm is the name of the file.
 
-    For a model outside pdtools, --write-sentences writes every sentence (paradigm, pair, side, text; the good
-    one first). --surprisals reads the model's surprisals of these sentences, and sums all tokens of each,
-    including a row for its end. Columns, --nats, --on-error and alignment are as in pdtools eval-sg. --limit
-    has to be the same both times.
+    For a model outside pdtools, --write-sentences writes every sentence (paradigm, item, string, text; the
+    good one first). --surprisals reads the model's surprisals of these sentences, and sums all tokens of
+    each, including a row for its end. Columns, --nats, --on-error and alignment are as in pdtools eval-sg.
+    --limit has to be the same both times.
 
     --beam auto scores every pair with a narrow search first. If wider searches could change the outcome, it
     widens the search, up to a beam of 300 (items.parquet has the beam used). A few outcomes may differ from
@@ -83,36 +81,13 @@ def eval_blimp(
         "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
-    if external.write_sentences is not None:
+
+    def read() -> PairItems:
+        from pdtools.evaluation.blimp.evaluate import PairItems
         from pdtools.evaluation.blimp.pairs import PairFiles
-        from pdtools.evaluation.external.sentence_files import BLIMP_COLUMNS, blimp_sentences
 
-        write_for_others(
-            external, run, {"data": data}, lambda: blimp_sentences(PairFiles(data, limit)), BLIMP_COLUMNS
-        )
-        return
+        return PairItems(PairFiles(data, limit))
 
-    from pdtools.evaluation.blimp.evaluate import evaluate_blimp
-    from pdtools.evaluation.blimp.pairs import PairFiles
-    from pdtools.evaluation.external.sentence_files import BLIMP_COLUMNS, blimp_sentences, place_names
-
-    evaluating = Evaluating.begin(
-        required_output(output),
-        run,
-        {"data": data, "model": model, "trees": run.trees, "surprisals": external.surprisals},
-        also=[reading.preceding],
-        latex=latex,
+    evaluate_strings(
+        read, {"data": data}, run, external, reading, model, output, details=details, latex=latex
     )
-    preceding = read_context(reading, documents=False)
-    pairs = PairFiles(data, limit)
-    if model is not None:
-        settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
-            progress = evaluating.bar("pairs" if run.beam == AUTO else "sentences")
-            results = evaluate_blimp(pairs, scorer, progress)
-            evaluating.deliver(results, details=details)
-    else:
-        scored = external_scorer(external, place_names(BLIMP_COLUMNS, blimp_sentences(pairs)))
-        results = evaluate_blimp(pairs, scored, evaluating.bar("sentences"), in_order=True)
-        evaluating.deliver(results, details=details)
-    evaluating.say_what_is_unknown(results, "pairs")

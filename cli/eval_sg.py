@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pdtools.files import expand_inputs
-from pdtools.search.options import AUTO
 
 from .arguments import pick_source
 from .evaluating import Evaluating
-from .external import external_scorer, write_for_others
+from .external import evaluate_strings
 from .options import (
     COMPARING,
     ContextOptions,
@@ -25,9 +24,10 @@ from .options import (
     Style,
     option_blocks,
 )
-from .outputs import required_output
 from .panels import input_option
-from .running import model_settings, read_context
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.sg.evaluate import SuiteItems
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -65,7 +65,7 @@ def eval_sg(
     A suite's score is the mean over its items, a circuit's score the mean over its suites. sg_31 is the mean
     of the 31 suites of Hu et al. (2020). Other conventions in use are reported beside it.
 
-    For a model outside pdtools, --write-sentences writes every sentence (suite, item, condition, text).
+    For a model outside pdtools, --write-sentences writes every sentence (suite, item, string, text).
     --surprisals reads the model's surprisals of these sentences, in the columns that pdtools surprisal
     writes: sentence_id (the sentence's line, from 1, not counting the header), token, surprisal (bits unless
     --nats), start and end (character offsets in the text). Without start and end, as in LM-Zoo's output,
@@ -125,44 +125,25 @@ def score_suites(
     latex: bool,
 ) -> None:
     """Score suites with a model or with external surprisals, or write their sentences."""
-    if external.write_sentences is not None:
-        from pdtools.evaluation.external.sentence_files import SG_COLUMNS, sg_sentences
+
+    def read() -> SuiteItems:
+        from pdtools.evaluation.sg.evaluate import SuiteItems
         from pdtools.evaluation.sg.suites import SuiteFiles
 
-        write_for_others(
-            external,
-            run,
-            {"suites": suites},
-            lambda: sg_sentences(SuiteFiles(suites), text_style.value),
-            SG_COLUMNS,
-        )
-        return
+        return SuiteItems(SuiteFiles(suites))
 
-    from pdtools.evaluation.external.sentence_files import SG_COLUMNS, place_names, sg_sentences
-    from pdtools.evaluation.sg.evaluate import evaluate_sg
-    from pdtools.evaluation.sg.suites import SuiteFiles
-
-    evaluating = Evaluating.begin(
-        required_output(output),
+    evaluate_strings(
+        read,
+        {"suites": suites},
         run,
-        {"suites": suites, "model": model, "trees": run.trees, "surprisals": external.surprisals},
-        also=[reading.preceding],
+        external,
+        reading,
+        model,
+        output,
+        text_style=text_style.value,
+        details=details,
         latex=latex,
     )
-    preceding = read_context(reading, documents=False)
-    found = SuiteFiles(suites)
-    if model is not None:
-        settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
-            progress = evaluating.bar("items" if run.beam == AUTO else "sentences")
-            results = evaluate_sg(found, scorer, progress)
-            evaluating.deliver(results, details=details)
-    else:
-        places = place_names(SG_COLUMNS, sg_sentences(found))
-        scored = external_scorer(external, places, text_style.value)
-        results = evaluate_sg(found, scored, evaluating.bar("sentences"))
-        evaluating.deliver(results, details=details)
-    evaluating.say_what_is_unknown(results, "items")
 
 
 def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:

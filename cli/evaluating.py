@@ -78,13 +78,6 @@ class Evaluating(Output):
         """Print a message, unless with ``--quiet``."""
         message(text, quiet=self.options.quiet)
 
-    def say_what_is_unknown(self, results: Results, items: str) -> None:
-        """Report how many ``items`` have no score, and how many sentences have unknown words."""
-        if unscorable := results.counts[f"{items}_unscorable"]:
-            self.say(f"{unscorable} {items} could not be scored (items.parquet says why)")
-        if unknown := results.counts["sentences_with_unknown_words"]:
-            self.say(f"{unknown} sentences have words that the model reads as <unk>")
-
     def deliver(
         self,
         results: Results,

@@ -10,6 +10,7 @@ Tables are pandas DataFrames with the columns of the commands' files (docs/refer
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
@@ -19,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair
 from pdtools.evaluation.reading.scoring import name_of
-from pdtools.evaluation.results import Results
+from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
 from pdtools.evaluation.sg.evaluate import evaluate_sg
 from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.files import Rejects
@@ -227,10 +228,10 @@ class Model:
             pairs: (good, bad) sentences; or a table with the columns ``sentence_good`` and ``sentence_bad``.
 
         Returns:
-            A row for each pair, with the columns of ``items.parquet`` of ``pdtools eval-blimp``:
-            ``sentence_good``, ``sentence_bad``, ``logprob_good`` and ``logprob_bad`` (nats), ``tokens_good``,
-            ``tokens_bad``, ``outcome`` (right, wrong, tie, unscorable), ``correct``, ``reason``, …; with the
-            index of the table.
+            A row for each pair: ``sentence_good``, ``sentence_bad``, ``logprob_good`` and ``logprob_bad``
+            (nats), ``tokens_good``, ``tokens_bad``, ``outcome`` (right, wrong, tie, unscorable), ``correct``,
+            ``margin_bits``, ``reason``, and, of each sentence, what ``strings.parquet`` of ``pdtools
+            eval-blimp`` has; with the index of the table.
 
         Raises:
             InputError: for a table without these columns, or what is no pair of sentences.
@@ -239,7 +240,7 @@ class Model:
             Pair(paradigm="pairs", phenomenon=None, field=None, number=str(number), good=good, bad=bad)
             for number, (good, bad) in enumerate(_pairs(pairs), start=1)
         ]
-        found: pd.DataFrame = evaluate_blimp(made, self._scorer()).table("items").to_pandas()
+        found = _of_pairs(evaluate_blimp(made, self._scorer()))
         return found if (index := _index(pairs)) is None else found.set_axis(index)
 
     def evaluate(self, benchmark: str, data: str | Path, *, limit: int | None = None) -> Results:
@@ -263,7 +264,7 @@ class Model:
             if limit is not None:
                 raise PdtoolsError("test suites have no limit")
             return evaluate_sg(SuiteFiles(data), self._scorer())
-        return evaluate_benchmark(Items(data, known, limit), self._scorer())
+        return evaluate_items(Items(data, known, limit), self._scorer())
 
     def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:
         """The distribution of the next token after the beginning of a sentence.
@@ -462,6 +463,22 @@ def _pairs(given: Any) -> list[list[str]]:
             raise InputError(reason, file="pairs", line=number, hint=_about_missing(texts))
         found.append(texts)
     return found
+
+
+def _of_pairs(results: Results) -> pd.DataFrame:
+    """A row for each pair, with what is known of each sentence; nothing if only one has a score."""
+    found = results.table(ITEMS).to_pandas()
+    found = found[found["prediction"] == 1].drop(columns=["prediction", "formula"]).set_index("item")
+    strings = results.table(STRINGS_TABLE).to_pandas().set_index("item")
+    strings["logprob"] = -math.log(2) * strings["bits"]
+    known = ["read", "logprob", "tokens", "dropped", "surprisals"]
+    strings.loc[found.index[found["outcome"] == "unscorable"], known] = None
+    for role in ("good", "bad"):
+        of_role = strings[strings["string"] == role][["text", *known]]
+        found = found.join(
+            of_role.rename(columns={"text": "sentence", "read": "text"}).add_suffix(f"_{role}")
+        )
+    return found.reset_index(names="pair")
 
 
 def _check_number(name: str, value: Any) -> None:

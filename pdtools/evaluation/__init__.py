@@ -7,7 +7,7 @@ from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.external.scorer import ExternalScorer
-from pdtools.evaluation.external.sentence_files import blimp_sentences
+from pdtools.evaluation.external.sentence_files import item_strings
 from pdtools.evaluation.parsing.evaluate import evaluate_parse
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import Results, read_results, write_results
@@ -19,12 +19,12 @@ __all__ = [
     "PairFiles",
     "Results",
     "SuiteFiles",
-    "blimp_sentences",
     "compare",
     "evaluate_blimp",
     "evaluate_parse",
     "evaluate_perplexity",
     "evaluate_sg",
+    "item_strings",
     "read_results",
     "write_results",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -46,7 +46,7 @@ Progress = Callable[[Iterator[Any], "int | None"], Iterator[Any]]
 """Passes an iterator of so many items (None: unknown) through, and shows its progress."""
 
 RESULTS = "results.json"
-ITEMS = "items"
+ITEMS, STRINGS_TABLE = "items", "strings"
 FORMAT = 2
 """The form of ``results.json``: since 2 it has ``evaluation``, with data of its record."""
 _LARGEST = 1e300
@@ -72,6 +72,14 @@ class Batches:
         with pa.ipc.new_stream(sink, self.schema, options=packed) as stream:
             stream.write_batch(batch)
         self._packed.append(sink.getvalue())
+
+    def append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Add rows, each with a value for every column."""
+        import pyarrow as pa
+
+        if rows:
+            columns = zip(zip(*rows, strict=True), self.schema.types, strict=True)
+            self.append(pa.record_batch([pa.array(*each) for each in columns], schema=self.schema))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -114,7 +122,7 @@ class Results:
         scores: by name; None if there was nothing to score.
         counts: numbers of items by kind.
         settings: the evaluation's settings and units.
-        tables: ``items`` (one row per item) and further ones, each a Parquet file.
+        tables: ``items`` (one row per item, or prediction of it) and further ones, each a Parquet file.
         record: the evaluation's record; by default the one that ``settings.task`` names.
     """
 
@@ -143,8 +151,8 @@ class Results:
                 in percent).
             counts: excluded items, ties, unknown words; ``counts.dropped`` has mean and maximum.
             settings: beam, counting of end-of-sentence, text style; ``unit`` of the scores; ``log_base`` of
-                all logarithms: ``nats``, or ``bits`` for the surprisals of ``eval-sg``. With
-                ``--surprisals``, ``scorer.unit_of_file``.
+                all logarithms: ``nats``, or ``bits`` for items and their strings. With ``--surprisals``,
+                ``scorer.unit_of_file``.
             evaluation: how ``compare`` and ``view`` read the results, also without the evaluation's package.
             provenance: command, code, versions, hardware, SHA-256 of model and data. ``provenance.code``,
                 also in manifests and ``run.json``, has ``version``, ``commit`` (of the checkout that it ran
@@ -320,8 +328,8 @@ def check_columns(
 
     Args:
         items: the table from :func:`read_results`.
-        columns: the required content of each: ``strings``, ``integers``, ``numbers``, ``booleans`` or
-            ``tokens`` (lists of tokens with their surprisals).
+        columns: the required content of each: ``strings``, ``integers``, ``names`` (one of these two),
+            ``numbers``, ``booleans`` or ``tokens`` (lists of tokens with their surprisals).
         folder: the folder to name.
         what: the name of the table's rows.
 
@@ -334,12 +342,13 @@ def check_columns(
     is_type: dict[str, Callable[[pa.DataType], bool]] = {
         "strings": lambda found: types.is_string(found) or types.is_large_string(found),
         "integers": types.is_integer,
+        "names": lambda found: is_type["strings"](found) or types.is_integer(found),
         "numbers": lambda found: types.is_integer(found) or types.is_floating(found),
         "booleans": types.is_boolean,
         "tokens": lambda found: (
             types.is_list(found)
             and types.is_struct(found.value_type)
-            and {"token", "surprisal"} <= {field.name for field in found.value_type}
+            and {"token", "bits"} <= {field.name for field in found.value_type}
         ),
     }
     if missing := [name for name in columns if items.column_names.count(name) != 1]:

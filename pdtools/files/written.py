@@ -23,7 +23,7 @@ from pdtools.files.manifest import (
     read_manifest,
 )
 
-_TABLES = "items|observations|regions|scores"
+_TABLES = "items|observations|regions|scores|strings"
 _TOKENIZER = r"tokenizer\.json|tokenizer_config\.json"
 _OF_RUN = r"best|last|step-\d+"  # checkpoints in the folder of a run
 _STATE = r"trainer(/(state\.(json|safetensors)|SHA256SUMS))?"

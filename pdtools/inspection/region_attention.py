@@ -9,24 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
+from pdtools.evaluation.benchmark.item_set import String
 from pdtools.evaluation.bootstrap import bootstrap, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
-from pdtools.evaluation.sg.evaluate import Presented, present, regions_of
+from pdtools.evaluation.sg.evaluate import present
 from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
 from pdtools.inspection.predictions import Prediction, Predictions
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
 from pdtools.search.scorer import load_model
 from pdtools.search.scores import Unscorable
+from pdtools.search.spans import span_at
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from pdtools.tokenization import Sentence
 
 # Names for the rest of the attention when all regions are inspected.
 ROOT_REGION, STRUCTURE = "(root)", "(structure)"
@@ -114,7 +118,8 @@ def evaluate_attention(
                 style = loaded.tokenizer.text_style
                 presented = [present(one.condition, style) for one in asked]
                 found = predictions.at(
-                    (each.sentence, each.spans[one.at][0]) for one, each in zip(asked, presented, strict=True)
+                    (cast("Sentence", each.words), each.spans[one.at][0])
+                    for one, each in zip(asked, presented, strict=True)
                 )
                 for one, each, prediction in zip(asked, presented, found, strict=True):
                     by_region = _by_region(one, each, prediction, everything=not question.regions)
@@ -201,12 +206,12 @@ def _names(suite: Suite, condition: Condition) -> list[str]:
 
 
 def _by_region(
-    one: _InspectedSentence, presented: Presented, prediction: Prediction | Unscorable, *, everything: bool
+    one: _InspectedSentence, presented: String, prediction: Prediction | Unscorable, *, everything: bool
 ) -> _ByRegion | str:
     """Attention to the regions that have tokens; or the reason why there is none."""
     if isinstance(prediction, Unscorable):
         return prediction.reason
-    places = np.array(regions_of(presented.sentence.text, presented.spans, prediction.starts))
+    places = span_at(presented.text, presented.spans, prediction.starts, "visible")
     weights = prediction.weights[:, :, 1:]  # (L, H, tokens before)
     found = {name: weights[:, :, places == i].sum(2) for i, name in one.regions.items() if i in places}
     if everything:

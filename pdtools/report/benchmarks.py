@@ -1,61 +1,79 @@
-"""Tables of benchmarks, as their command prints them."""
+"""Tables of evaluations of items, as their commands print them."""
 
 from __future__ import annotations
 
-from typing import Any
+from pdtools.evaluation.benchmark.outcomes import Tally
+from pdtools.evaluation.record import MARGIN
+from pdtools.evaluation.results import ITEMS, Results
+from pdtools.report.evaluations import print_scores
+from pdtools.report.tables import Cell, percent, print_note, print_table
 
-from pdtools.evaluation.record import Outcomes
-from pdtools.evaluation.results import Results
-from pdtools.report.evaluations import percent, print_scores
-from pdtools.report.tables import Cell, print_table
-
-
-def _named(outcomes: Outcomes) -> list[str]:
-    """Names of scores, as opposed to groups that items have as flags."""
-    levels = [f"by_{level}" for level in (*outcomes.levels, outcomes.unit)]
-    of_labels = [f"{name}_by_{outcomes.unit}" for name in ("mcc", "auc")]
-    return ["overall", "mean_of_items", "by_prediction", "mcc", "auc", *levels, *of_labels]
+_COUNTS = ("items", "scored", "ties")
 
 
 def print_benchmark(results: Results, *, details: bool = False) -> None:
-    """Print accuracy overall and by level; the finest groups with ``details``, or if there is one level."""
-    scores, counts = results.scores, results.counts
-    assert results.evaluation is not None
-    outcomes = results.evaluation.outcomes
+    """Print accuracy overall and by level; the finest groups with ``details``, or if no other has a name."""
+    scores, counts, record = results.scores, results.counts, results.evaluation
+    assert record is not None
+    outcomes = record.outcomes
     if outcomes is None:
         print_scores(results)
         return
-    overall = (percent(scores["overall"]), *(counts[key] for key in ("items", "items_scored", "ties")))
-    columns = ["accuracy", "items", "scored", "ties"]
-    groups = len(counts[f"by_{outcomes.unit}"])
-    of_groups = f" (mean of {groups:,} groups)" if groups > 1 else ""
-    rows: list[tuple[Cell, ...]] = [(f"overall{of_groups}", *overall)]
-    rows.append(("mean of items", percent(scores["mean_of_items"]), None, None, None))
+    by_unit = scores[f"by_{outcomes.unit}"]
+    of = [name for name, score in by_unit.items() if score is not None and name not in outcomes.outside]
+    said = f" (mean of {len(of):,} {_plural(outcomes.unit)})" if len(of) > 1 else ""
+    overall = (counts[key] for key in ("items", "items_scored", "ties"))
+    rows: list[tuple[Cell, ...]] = [(f"overall{said}", percent(scores["overall"]), *overall)]
+    single = {name: score for name, score in scores.items() if not isinstance(score, dict)}
+    single |= {
+        f"overall, {name}": score
+        for name, score in [*scores["by_prediction"].items()][1:]
+        if not isinstance(score, dict)
+    }
     rows += [
-        (name.upper(), percent(scores[name]), None, None, None) for name in ("mcc", "auc") if name in scores
+        (name.upper() if name in ("mcc", "auc") else name.replace("_", " "), percent(score), None, None, None)
+        for name, score in single.items()
+        if name != "overall"
     ]
-    others = [*scores["by_prediction"].items()][1:]
-    rows += [(f"overall, {name}", percent(score), None, None, None) for name, score in others]
-    print_table([f"{results.evaluation.title} (percent)", *columns], rows)
-    flagged = [name.removeprefix("by_") for name in scores if name not in _named(outcomes)]
-    for level in outcomes.levels:
-        if scores[f"by_{level}"]:
-            print()
-            by_level = scores[f"by_{level}"].items()
-            over = " over items" if level in outcomes.over_items else ""
-            print_table([level, f"accuracy{over}"], [(name, percent(score)) for name, score in by_level])
-
-    def print_groups(level: str) -> None:
+    columns = ["accuracy", *_COUNTS]
+    print_table([f"{record.title} (percent)", *columns], rows)
+    if MARGIN in scores and (margin := scores[MARGIN]["overall"]) is not None:
+        print_note(f"mean margin: {margin:+.3f} bits")
+    named = [
+        name.removeprefix("by_") for name, of_level in scores.items() if name.startswith("by_") and of_level
+    ]
+    above = [name for name in named if name not in ("prediction", outcomes.unit)]
+    is_alone = not {*above} & {*outcomes.levels}
+    for level in [*above, outcomes.unit] if details or is_alone else above:
+        groups = _counts(results, level)
+        over = " over items" if level in outcomes.over_items else ""
         print()
-        by_group: dict[str, Any] = counts[f"by_{level}"]
-        groups: list[tuple[Cell, ...]] = [
-            (name, percent(score), *(by_group[name][key] for key in ("items", "scored", "ties")))
-            for name, score in scores[f"by_{level}"].items()
-        ]
-        print_table([level, *columns], groups)
+        print_table(
+            [level, f"accuracy{over}", *_COUNTS],
+            [
+                (name, percent(score), *groups[name].counts.values())
+                for name, score in scores[f"by_{level}"].items()
+            ],
+        )
+    several = [(unit, of) for unit, of in scores["by_prediction"].items() if isinstance(of, dict)]
+    if details and several:
+        print()
+        print_table(
+            [outcomes.unit, "prediction", "accuracy"],
+            [(unit, name, percent(score)) for unit, of in several for name, score in of.items()],
+        )
 
-    for level in flagged:
-        if scores[f"by_{level}"]:
-            print_groups(level)
-    if details or not any(scores[f"by_{level}"] for level in outcomes.levels):
-        print_groups(outcomes.unit)
+
+def _plural(unit: str) -> str:
+    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
+
+
+def _counts(results: Results, level: str) -> dict[str, Tally]:
+    """The counts of the first prediction, by group of a level."""
+    columns = results.table(ITEMS).select([level, "prediction", "outcome"]).to_pydict()
+    found: dict[str, Tally] = {}
+    for groups, prediction, outcome in zip(*columns.values(), strict=True):
+        if prediction == 1:
+            for group in groups if isinstance(groups, list) else [groups]:  # flags are several
+                found.setdefault(group, Tally()).add(outcome)
+    return found

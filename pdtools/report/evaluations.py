@@ -7,15 +7,9 @@ from typing import Any
 
 from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few
 from pdtools.evaluation.perplexity import record as perplexity
-from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.scores import CONVENTIONS
-from pdtools.report.tables import Cell, print_note, print_table
-
-
-def percent(score: float | None) -> float | None:
-    """A fraction of 1 as a percentage."""
-    return None if score is None else 100 * score
+from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.report.tables import Cell, percent, print_note, print_table
 
 
 def with_bound(name: str, bound: str | None) -> str:
@@ -49,78 +43,6 @@ def print_parse(results: Results) -> None:
     factor = results.settings["binarize"]
     title = f"Bracketing, {kind}" + ("" if factor == "none" else f", {factor}-binarized") + " (percent)"
     print_table(["score", "all", f"up to {cutoff} words"], rows, title=title)
-
-
-def print_blimp(results: Results, *, details: bool = False) -> None:
-    """Print accuracy overall, by field and phenomenon; by paradigm with ``details``, or without phenomena."""
-    scores, counts = results.scores, results.counts
-    overall = (percent(scores["overall"]), *(counts[key] for key in ("pairs", "pairs_scored", "ties")))
-    columns = ["accuracy", "pairs", "scored", "ties"]
-    rows: list[tuple[Cell, ...]] = [("overall", *overall)]
-    rows.append(("overall, per token", percent(scores["overall_per_token"]), None, None, None))
-    print_table(["BLiMP (percent)", *columns], rows)
-    _print_margin(scores)
-    for level in _shown(("field", "phenomenon"), "paradigm", scores, details):
-        groups = [
-            (
-                name,
-                percent(scores[f"by_{level}"][name]),
-                [counts["by_paradigm"][member] for member in members],
-            )
-            for name, members in _members(results, level, "paradigm").items()
-        ]
-        print()
-        print_table(
-            [level, *columns],
-            [
-                (name, accuracy, *(sum(one[key] for one in found) for key in ("pairs", "scored", "ties")))
-                for name, accuracy, found in groups
-            ],
-        )
-
-
-def _print_margin(scores: Mapping[str, Any]) -> None:
-    """Print the mean margin, if the search was as wide for all items, and some of them count."""
-    if MARGIN in scores and (margin := scores[MARGIN]["overall"]) is not None:
-        print_note(f"mean margin: {margin:+.3f} bits")
-
-
-def _shown(levels: tuple[str, ...], finest: str, scores: Mapping[str, Any], details: bool) -> list[str]:
-    """The levels that have names, and the finest if requested or alone."""
-    named = [level for level in levels if scores[f"by_{level}"]]
-    return [*named, finest] if details or not named else named
-
-
-def _members(results: Results, level: str, unit: str) -> dict[str, list[str]]:
-    """The units of each group, sorted by the groups' names."""
-    items = results.table("items").select(list(dict.fromkeys((level, unit)))).to_pydict()
-    members: dict[str, dict[str, None]] = {}
-    for name, member in zip(items[level], items[unit], strict=True):
-        if name is not None:  # a user's own pairs may have no phenomenon or field
-            members.setdefault(name, {})[member] = None
-    return {name: list(members[name]) for name in sorted(members)}
-
-
-def print_sg(results: Results, *, details: bool = False) -> None:
-    """Print SG scores in their conventions, then by circuit; with ``details`` by suite and prediction too."""
-    scores = results.scores
-    rows = [(name.replace("_", " "), percent(scores[name])) for name in CONVENTIONS]
-    print_table(["Syntactic generalization (percent)", "score"], rows)
-    _print_margin(scores)
-    for level in _shown(("circuit",), "suite", scores, details):
-        print()
-        by_name = scores[f"by_{level}"].items()
-        print_table([level, "score"], [(name, percent(score)) for name, score in by_name])
-    if details and scores["by_prediction"]:
-        print()
-        print_table(
-            ["suite", "prediction", "score"],
-            [
-                (suite, prediction, percent(score))
-                for suite, predictions in scores["by_prediction"].items()
-                for prediction, score in predictions.items()
-            ],
-        )
 
 
 def print_sg_runs(results: Results) -> None:

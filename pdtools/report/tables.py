@@ -40,6 +40,11 @@ def latex_tables(wanted: bool = True) -> Iterator[None]:
         _IS_LATEX.reset(token)
 
 
+def percent(score: float | None) -> float | None:
+    """A fraction of 1 as a percentage."""
+    return None if score is None else 100 * score
+
+
 def print_note(text: str) -> None:
     """Print a line that belongs to a table, in lines no wider than one."""
     mark = "% " if _IS_LATEX.get() else ""

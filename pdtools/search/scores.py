@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
@@ -22,6 +23,15 @@ Dtype = Literal["float32", "bf16"]
 # tokens, the ranks of the actual ones, corrections of words for the spaces before them, and a search's
 # values of the structure.
 Measure = Literal["entropy", "rank", "spaces", "structure"]
+
+
+# <unk>, [UNK], UNK, and the classes of rare words that parsers use, such as UNK-LC-ing.
+_UNKNOWN = re.compile(r"(?i)[<\[]?unk(nown)?([-_]\w+)*[>\]]?")
+
+
+def is_unknown(token: str) -> bool:
+    """Return whether a token replaces an unknown word."""
+    return _UNKNOWN.fullmatch(token) is not None
 
 
 @dataclass(frozen=True, slots=True)

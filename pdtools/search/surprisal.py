@@ -15,6 +15,7 @@ from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.contexts import documents_of, joined, parts_of
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Measure, Scorer, SentenceScore, Unscorable
+from pdtools.search.spans import By, read_spans
 from pdtools.tokenization import Sentence
 
 Unit = Literal["bits", "nats"]
@@ -112,26 +113,29 @@ def word_rows(
         incremental: see :func:`token_rows`.
     """
     rows = list(token_rows(score, unit, incremental))
-    words = score.words
-    if score.text == written.text:  # otherwise the model reads the same words in another spelling
-        starts = zip(words, score.starts, strict=True)
-        words = tuple(written.word_at(start) if word >= 0 else word for word, start in starts)
-    edges = [i for i in range(len(rows)) if i == 0 or words[i] != words[i - 1]]
-    for first, stop in zip(edges, [*edges[1:], len(rows)], strict=True):
-        word = words[first]
-        if word < 0:
-            number, start, end = len(written.words) + 1, len(written.text), len(written.text)
-        else:
-            number, start, end = word + 1, written.starts[word], written.ends[word]
+    # A model that reads another text reads the same words in another spelling.
+    by: By = "following" if score.text == written.text else "words"
+    found = read_spans(score, list(zip(written.starts, written.ends, strict=True)), by, end_span=True)
+    spans = zip(
+        [*written.starts, len(written.text)],
+        [*written.ends, len(written.text)],
+        found.first.tolist(),
+        found.last.tolist(),
+        (found.surprisal() * PER_NAT[unit]).tolist(),
+        strict=True,
+    )
+    for number, (start, end, first, last, surprisal) in enumerate(spans, start=1):
+        if first < 0:
+            continue
         if first == 0 and score.first_token > 1:
-            start = max(start, end - (rows[stop - 1].end - rows[first].start))
+            start = max(start, end - (rows[last].end - rows[first].start))
         yield SurprisalRow(
             number=number,
-            text=rows[first].text if word < 0 else written.text[start:end],
+            text=rows[first].text if number > len(written.words) else written.text[start:end],
             start=start,
             end=end,
-            surprisal=sum(row.surprisal for row in rows[first:stop]),
-            parse=rows[stop - 1].parse,
+            surprisal=surprisal,
+            parse=rows[last].parse,
             seen=rows[first].seen,
             entropy=rows[first].entropy,
         )

@@ -11,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.evaluation.external.word_alignment import is_unknown
-from pdtools.evaluation.sg.evaluate import regions_of
 from pdtools.files import Rejects
 from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import DOCUMENT, Context, joined, parts_of, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.spans import read_spans
 from pdtools.search.surprisal import PER_NAT, Unit
 from pdtools.stimuli.sentences import Stimuli
 from pdtools.tokenization import Sentence, split_spaces
@@ -27,9 +26,7 @@ Source = Literal["text", "tokens"]
 
 
 def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[str, Float]:
-    """Sum a sentence's scores over its units, which cover all of it.
-
-    A token belongs to the unit of its first character that is no space; end-of-sentence to none.
+    """Sum a sentence's scores over its units, by the rules of :mod:`pdtools.search.spans`.
 
     Args:
         score: the sentence's score.
@@ -40,50 +37,17 @@ def unit_values(score: SentenceScore, spans: Sequence[tuple[int, int]]) -> dict[
         no token begins in it; ``n_tokens``; ``unknown``: number of unknown words among them; ``crossing``:
         number that reach beyond its end; ``last``: the row of its last token, −1 if there is none. As far as
         the score has them ``attachment`` (nats) and ``closed``, summed too, and ``entropy`` (nats) and
-        ``seen`` of the unit's first token. With the measures ``begins`` and ``ends`` surprisals are
-        corrected: they include the space after a word, and not the one before
-        (:func:`pdtools.evaluation.reading.alignment.align`).
+        ``seen`` of the unit's first token. Surprisals are corrected for spaces if the score has the measures
+        for it.
     """
-    n = len(spans)
-    starts, ends = np.array(score.starts, np.int64), np.array(score.ends, np.int64)
-    own = np.flatnonzero((np.array(score.words, np.int64) >= 0) & (starts < len(score.text)))
-    unit = np.array(regions_of(score.text, spans, starts[own].tolist()), np.int64)
-    bounds = [spans[place][1] for place in unit.tolist()]
-    crossing = [
-        bool(score.text[bound:end].strip()) for bound, end in zip(bounds, ends[own].tolist(), strict=True)
-    ]
-    unknown = [
-        score.n_unknown > 0
-        and is_unknown(score.tokens[i])
-        and score.tokens[i] != score.text[starts[i] : ends[i]]
-        for i in own.tolist()
-    ]
-
-    def summed(values: Any) -> Float:
-        return np.bincount(unit, np.asarray(values, np.float64), minlength=n).astype(np.float64)
-
-    found = {"surprisal": -summed(score.logprobs[own]), "n_tokens": summed(np.ones(len(own)))}
-    found |= {"unknown": summed(unknown), "crossing": summed(crossing)}
-    measures = score.measures
-    found |= {name: summed(measures[name][own]) for name in ("attachment", "closed") if name in measures}
-    begins = np.flatnonzero(np.diff(unit, prepend=-1))
-    for name, values in (("entropy", measures.get("entropy")), ("seen", score.seen)):
-        if values is not None:
-            found[name] = np.full(n, np.nan)
-            found[name][unit[begins]] = np.asarray(values, np.float64)[own][begins]
-    finishes = np.append(begins[1:], len(unit))[: len(begins)] - 1
-    if "begins" in measures:
-        spaces = measures["begins"][own]
-        # A unit that ends within a word has no space after it.
-        ended = np.where(np.append(spaces[finishes[:-1] + 1], 1) != 0, measures["ends"][own][finishes], 0.0)
-        found["surprisal"][unit[begins]] += spaces[begins] - ended
-    found["last"] = np.full(n, -1.0)
-    found["last"][unit[finishes]] = own[finishes]
-    empty = np.array([end > start for start, end in spans], bool) & (found["n_tokens"] == 0)
-    for name in ("surprisal", "attachment", "closed"):
-        if name in found:
-            found[name][empty] = np.nan
-    return found
+    read, measures = read_spans(score, spans, "visible", empty=np.nan, until=len(score.text)), score.measures
+    unknown = np.bincount(read.span[read.unknown], minlength=len(spans))
+    found: dict[str, Any] = {"surprisal": read.surprisal("parts"), "n_tokens": read.n_tokens}
+    found |= {"unknown": unknown, "crossing": read.crossing, "last": read.last}
+    found |= {name: read.sum(measures[name]) for name in ("attachment", "closed") if name in measures}
+    firsts = {"entropy": measures.get("entropy"), "seen": score.seen}
+    found |= {name: read.first_of(values) for name, values in firsts.items() if values is not None}
+    return {name: values.astype(np.float64) for name, values in found.items()}
 
 
 @dataclass

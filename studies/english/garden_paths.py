@@ -33,13 +33,13 @@ def rows(model: str, regions: pd.DataFrame) -> Iterator[dict[str, object]]:
 
     Args:
         model: its name.
-        regions: ``regions.parquet`` of results.
+        regions: ``strings.parquet`` of results.
     """
     for suite in (name + kind for name in CONDITIONS for kind in ("", "_mod")):
         conditions = CONDITIONS[suite.removesuffix("_mod")]
         critical = 6 if suite.endswith("_mod") else 5
         chosen = regions[(regions.suite == suite) & (regions.region == critical)]
-        bits = chosen.pivot(index="item", columns="condition", values="surprisal")[[*conditions]].to_numpy()
+        bits = chosen.pivot(index="item", columns="string", values="bits")[[*conditions]].to_numpy()
         if np.isnan(bits).any():
             raise SystemExit(f"{model}: items of {suite} without a surprisal")
         weighed = dict(zip(conditions, np.eye(4), strict=True))
@@ -68,7 +68,7 @@ def main() -> None:
     found: list[dict[str, object]] = []
     for each in options.results:
         model, _, folder = each.partition("=")
-        found += rows(model, pd.read_parquet(Path(folder) / "regions.parquet"))
+        found += rows(model, pd.read_parquet(Path(folder) / "strings.parquet"))
     pd.DataFrame(found).to_csv(options.output, index=False, lineterminator="\n")
 
 

@@ -31,7 +31,7 @@ from pdtools.files import write_json
 EVALUATIONS = ("sg", "blimp")
 _COLUMNS = {
     "sg": {"suite": "unit", "circuit": "group", "item": "item"},
-    "blimp": {"paradigm": "unit", "phenomenon": "group", "pair": "item"},
+    "blimp": {"paradigm": "unit", "phenomenon": "group", "item": "item"},
 }
 
 
@@ -81,9 +81,12 @@ def collect(results: Path) -> pd.DataFrame:
 
 
 def _rows(folder: Path, evaluation: str) -> pd.DataFrame:
-    items = pq.read_table(folder / "items.parquet").to_pandas()
+    # Copies of before the two tables of items have one row for each pair.
+    items = pq.read_table(folder / "items.parquet").to_pandas().rename(columns={"pair": "item"})
+    if "prediction" in items:
+        items = items[items["prediction"] == 1]
     if evaluation == "sg":
-        items = items[(items["prediction"] == 1) & ~items["suite"].isin(EXCLUDED)]
+        items = items[~items["suite"].isin(EXCLUDED)]
     if items["margin_bits"].isna().any():
         raise SystemExit(f"{folder}: an item without a margin")
     kept = items[list(_COLUMNS[evaluation])].rename(columns=_COLUMNS[evaluation])

@@ -64,7 +64,7 @@ COMPARED = tuple(task for task in EVALUATIONS if task != "particles")
 # Their counts of what a model could not score.
 LEFT_OUT = {
     "sg": "items_unscorable",
-    "blimp": "pairs_unscorable",
+    "blimp": "items_unscorable",
     "ppl": "sentences_left_out",
     "particles": "sentences_left_out",
     "parse": "left_out",

@@ -23,13 +23,12 @@ from hypothesis import strategies as st
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.scores import CONVENTIONS
+from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.comparisons import print_compared
 from pdtools.report.evaluations import (
-    print_blimp,
     print_parse,
     print_perplexity,
-    print_sg,
     print_sg_runs,
 )
 from pdtools.report.formal.dyck import print_closing
@@ -122,12 +121,13 @@ SUITES = tuple(words("s", 22, 21, 20, *[16] * 31))  # reflexive_orc_masc, subord
 
 
 def blimp_results(*, named: bool = True) -> Results:
-    by_paradigm = {name: {"pairs": 1000, "scored": 1000, "ties": 0} for name in PARADIGMS}
     rows = [
         {
             "paradigm": name,
             "phenomenon": PHENOMENA[i % 12] if named else None,
             "field": "syntax_semantics" if named else None,
+            "prediction": 1,
+            "outcome": "right",
         }
         for i, name in enumerate(PARADIGMS)
     ]
@@ -135,13 +135,14 @@ def blimp_results(*, named: bool = True) -> Results:
     return Results(
         scores={
             "overall": 0.8,
-            "overall_per_token": 1.0,
+            "mean_of_items": 1.0,
+            "by_prediction": {"main": 0.8, "per_token": 1.0},
             "by_field": {"syntax_semantics": 1.0} if named else {},
             "by_phenomenon": dict.fromkeys(phenomena, 1.0),
             "by_paradigm": dict.fromkeys(PARADIGMS, 1.0),
         },
-        counts={"pairs": 67000, "pairs_scored": 67000, "ties": 1234, "by_paradigm": by_paradigm},
-        settings={},
+        counts={"items": 67000, "items_scored": 67000, "ties": 1234},
+        settings={"task": "blimp"},
         tables={"items": pa.Table.from_pylist(rows)},
     )
 
@@ -153,7 +154,13 @@ def sg_results() -> Results:
         "by_suite": dict.fromkeys(SUITES, 1.0),
         "by_prediction": {SUITES[0]: {"1": 1.0, "2": 0.5}},
     }
-    return Results(scores=scores, counts={}, settings={})
+    rows = [
+        {"suite": name, "circuit": CIRCUITS[i % 6], "prediction": 1, "outcome": "right"}
+        for i, name in enumerate(SUITES)
+    ]
+    counts = {"items": 800, "items_scored": 800, "ties": 0}
+    tables = {"items": pa.Table.from_pylist(rows)}
+    return Results(scores=scores, counts=counts, settings={"task": "sg"}, tables=tables)
 
 
 def sg_runs() -> Results:
@@ -255,11 +262,11 @@ def closing_results() -> Results:
 
 
 SHOWN: dict[str, Callable[[], None]] = {
-    "eval-blimp": lambda: print_blimp(blimp_results()),
-    "eval-blimp --details": lambda: print_blimp(blimp_results(), details=True),
-    "eval-blimp own pairs": lambda: print_blimp(blimp_results(named=False)),
-    "eval-sg": lambda: print_sg(sg_results()),
-    "eval-sg --details": lambda: print_sg(sg_results(), details=True),
+    "eval-blimp": lambda: print_benchmark(blimp_results()),
+    "eval-blimp --details": lambda: print_benchmark(blimp_results(), details=True),
+    "eval-blimp own pairs": lambda: print_benchmark(blimp_results(named=False)),
+    "eval-sg": lambda: print_benchmark(sg_results()),
+    "eval-sg --details": lambda: print_benchmark(sg_results(), details=True),
     "eval-sg --from-items": lambda: print_sg_runs(sg_runs()),
     "eval-ppl": lambda: print_perplexity(perplexity_results()),
     "eval-parse": lambda: print_parse(parse_results()),

@@ -20,18 +20,15 @@ from toy_workbooks import rows_of, write_workbook
 
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
+from pdtools.evaluation.blimp.evaluate import PairItems
 from pdtools.evaluation.blimp.pairs import read_pairs
 from pdtools.evaluation.external.scorer import ExternalScorer
-from pdtools.evaluation.external.sentence_files import (
-    SG_COLUMNS,
-    blimp_sentences,
-    sg_sentences,
-    write_sentences,
-)
+from pdtools.evaluation.external.sentence_files import write_sentences
 from pdtools.evaluation.parsing.evaluate import read_excluded
 from pdtools.evaluation.parsing.prm import read_parameters
+from pdtools.evaluation.sg.evaluate import SuiteItems
 from pdtools.evaluation.sg.formula import Formula, FormulaError
-from pdtools.evaluation.sg.items import item_results, read_item_results
+from pdtools.evaluation.sg.items import read_item_results, tallies_of
 from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import Rejects, read_json, read_lines
 from pdtools.files.sheets import read_sheet
@@ -169,7 +166,7 @@ def test_suites(content: bytes, zipped: bool, tmp_path: Path) -> None:
             for formula in suite.formulas:
                 formula.holds(lambda region, condition: 1.0)
         for style in ("ptb", "raw"):
-            write_sentences(sg_sentences(suites, style), SG_COLUMNS, tmp_path / "out.tsv")
+            write_sentences(SuiteItems(suites).written(style), tmp_path / "out.tsv")
 
 
 @fuzz
@@ -179,7 +176,7 @@ def test_pairs(contents: list[bytes], zipped: bool, tmp_path: Path) -> None:
     lines = b"\n".join(contents)
     file.write_bytes(archive("x.jsonl", lines) if zipped else lines)
     with refusing():
-        write_sentences(blimp_sentences(read_pairs(file)), ("paradigm", "pair", "side"), tmp_path / "out.tsv")
+        write_sentences(PairItems(read_pairs(file)), tmp_path / "out.tsv")
 
 
 @fuzz
@@ -215,7 +212,7 @@ def test_tables_of_items(content: bytes, tmp_path: Path) -> None:
     file.write_bytes(content)
     with refusing():
         for correct in read_item_results([file]).values():
-            item_results(correct)
+            tallies_of(correct)
 
 
 @fuzz

@@ -15,11 +15,11 @@ def judged(good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) ->
     """The results of the pair."""
 
     class Scorer:
-        settings: ClassVar[dict[str, Any]] = {"kind": "test"}
+        settings: ClassVar[dict[str, Any]] = {"kind": "surprisals"}
 
         def score(self, sentences: Iterable[Any]) -> Iterator[SentenceScore | Unscorable]:
             assert len(list(sentences)) == 2
             return iter((good, bad))
 
     pair = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="good one", bad="bad one")
-    return evaluate_blimp([pair], Scorer(), in_order=True)  # type: ignore[arg-type]
+    return evaluate_blimp([pair], Scorer())  # type: ignore[arg-type]

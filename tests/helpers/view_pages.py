@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from wide_items import pair_tables
 
-from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
 from pdtools.inspection.trace import Hypothesis, Parse, Trace, TraceStep
 
 
@@ -84,7 +86,7 @@ def write_blimp(
             sides = [(good, -20.0), (bad, -20.0 - margin)]
             tokens = [
                 [
-                    {"token": t, "start": 0, "end": 1, "surprisal": -total / len(text.split())}
+                    {"token": t, "start": 0, "end": 1, "bits": -total / math.log(2) / len(text.split())}
                     for t in text.split()
                 ]
                 for text, total in sides
@@ -94,22 +96,18 @@ def write_blimp(
                     "paradigm": f"paradigm_{i:02}_with_a_long_name",
                     "phenomenon": f"phenomenon_{i % 12}",
                     "field": ("morphology", "semantics", "syntax")[i % 3],
-                    "pair": str(j),
-                    "sentence_good": good,
-                    "sentence_bad": bad,
-                    "logprob_good": sides[0][1],
-                    "logprob_bad": sides[1][1],
+                    "item": str(j),
+                    "good": good,
+                    "bad": bad,
                     "correct": bool(right[i, j]),
                     "surprisals_good": tokens[0],
                     "surprisals_bad": tokens[1],
                 }
             )
     scores = {"overall": float(right.mean())}
-    counts = {"pairs": right.size, "pairs_scored": right.size}
+    counts = {"items": right.size, "items_scored": right.size}
     settings = {"task": "blimp", "scorer": {"kind": "derivation", "beam": 10}}
-    found = Results(
-        scores=scores, counts=counts, settings=settings, tables={ITEMS: pa.Table.from_pylist(rows)}
-    )
+    found = Results(scores=scores, counts=counts, settings=settings, tables=pair_tables(rows))
     made = {
         "inputs": {
             "model": {
@@ -134,7 +132,7 @@ def write_sg(folder: Path, right: np.ndarray[Any, Any], seed: int = 0) -> None:
                 {
                     "suite": name,
                     "circuit": circuit,
-                    "item": i + 1,
+                    "item": str(i + 1),
                     "prediction": 1,
                     "formula": formula,
                     "correct": bool(right[s, i]),
@@ -148,21 +146,23 @@ def write_sg(folder: Path, right: np.ndarray[Any, Any], seed: int = 0) -> None:
                     regions.append(
                         {
                             "suite": name,
-                            "item": i + 1,
-                            "condition": condition,
+                            "item": str(i + 1),
+                            "string": condition,
                             "region": number,
-                            "region_name": "Verb" if number == 3 else None,
-                            "content": content,
-                            "surprisal": bits,
+                            "name": "Verb" if number == 3 else None,
+                            "context": None,
+                            "text": content,
+                            "bits": bits,
                             "tokens": 1,
-                            "text": f"The dog that left {content}",
+                            "surprisals": None,
+                            "read": f"The dog that left {content}",
                         }
                     )
     found = Results(
         scores={"overall": float(right.mean())},
         counts={"items": right.size, "items_scored": right.size},
         settings={"task": "sg", "scorer": {"kind": "derivation", "beam": 10}},
-        tables={ITEMS: pa.Table.from_pylist(items), "regions": pa.Table.from_pylist(regions)},
+        tables={ITEMS: pa.Table.from_pylist(items), STRINGS_TABLE: pa.Table.from_pylist(regions)},
     )
     write_results(folder, found, {})
 

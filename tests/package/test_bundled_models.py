@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from wide_items import wide_items
 
 import pdtools
 from pdtools.cli.main import run
@@ -44,7 +45,7 @@ def pairs(name: str, blimp: Path, folder: Path) -> list[list[float]]:
     """The log-probabilities of the first two pairs of each of BLiMP's paradigms, good and bad."""
     command = ["eval-blimp", str(blimp), "--limit", "2", "--beam", str(BEAM), "--device", "cpu", "--quiet"]
     assert run([*command, "--model", name, "-o", str(folder)]) == 0
-    items = pd.read_parquet(folder / "items.parquet").sort_values(["paradigm", "pair"])
+    items = wide_items(folder).sort_values(["paradigm", "item"])
     return items[["logprob_good", "logprob_bad"]].to_numpy(float).tolist()
 
 

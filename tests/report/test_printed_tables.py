@@ -14,9 +14,10 @@ from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.scores import CONVENTIONS
+from pdtools.evaluation.sg.evaluate import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
+from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.formal import transduction
 from pdtools.report.formal.dyck import print_closing
 from pdtools.report.plots import Curve
@@ -117,30 +118,34 @@ PARADIGMS = {
 }
 
 
+def items_of(unit: str, groups: dict[str, dict[str, str | None]], counts: dict[str, Any]) -> pa.Table:
+    """Items of first predictions: ``counts`` has how many of each unit there, scored, and ties."""
+    rows = []
+    for name, above in groups.items():
+        n, scored, ties = counts[name]
+        outcomes = ["tie"] * ties + ["right"] * (scored - ties) + ["unscorable"] * (n - scored)
+        rows += [{unit: name, **above, "prediction": 1, "outcome": outcome} for outcome in outcomes]
+    return pa.Table.from_pylist([*rows, {**rows[0], "prediction": 2}])
+
+
 def test_blimp(capsys: pytest.CaptureFixture[str]) -> None:
     by = {
-        "by_field": {"syntax": 0.52, "morphology": 0.84},
-        "by_phenomenon": {"island": 0.51, "agreement": 0.83, "case": 0.86},
-        "by_paradigm": {name: each[2] for name, each in PARADIGMS.items()},
+        "by_field": {"morphology": 0.84, "syntax": 0.52},
+        "by_phenomenon": {"agreement": 0.83, "case": 0.86, "island": 0.51},
+        "by_paradigm": {name: PARADIGMS[name][2] for name in sorted(PARADIGMS)},
     }
-    counts = {
-        name: dict(zip(("pairs", "scored", "ties"), each[3:], strict=True))
-        for name, each in PARADIGMS.items()
-    }
-    items = [
-        {"paradigm": name, "phenomenon": each[0], "field": each[1]}
-        for name, each in [*PARADIGMS.items(), *PARADIGMS.items()]
-    ]
+    groups = {name: {"phenomenon": each[0], "field": each[1]} for name, each in PARADIGMS.items()}
     found = results(
-        {"overall": 0.685, "overall_per_token": 0.655, **by},
-        {"pairs": 116, "pairs_scored": 111, "ties": 12, "by_paradigm": counts},
-        {},
-        items=pa.Table.from_pylist(items),
+        {"overall": 0.685, "mean_of_items": 0.7, "by_prediction": {"main": 0.685, "per_token": 0.655}, **by},
+        {"items": 116, "items_scored": 111, "ties": 12},
+        {"task": "blimp"},
+        items=items_of("paradigm", groups, {name: each[3:] for name, each in PARADIGMS.items()}),
     )
-    columns = ["accuracy", "pairs", "scored", "ties"]
+    columns = ["accuracy", "items", "scored", "ties"]
     expected: list[Any] = [
         ["BLiMP (percent)", *columns],
-        ["overall", 68.5, 116, 111, 12],
+        ["overall (mean of 6 paradigms)", 68.5, 116, 111, 12],
+        ["mean of items", 70.0, None, None, None],
         ["overall, per token", 65.5, None, None, None],
         ["field", *columns],
         ["morphology", 84.0, 68, 66, 9],
@@ -150,30 +155,50 @@ def test_blimp(capsys: pytest.CaptureFixture[str]) -> None:
         ["case", 86.0, 5, 5, 4],
         ["island", 51.0, 41, 39, 3],
     ]
-    check(lambda: printers.print_blimp(found), capsys, expected)
+    check(lambda: print_benchmark(found), capsys, expected)
     rows = [[name, 100 * each[2], *each[3:]] for name, each in sorted(PARADIGMS.items())]
     details = [*expected, ["paradigm", *columns], *rows]
-    check(lambda: printers.print_blimp(found, details=True), capsys, details)
+    check(lambda: print_benchmark(found, details=True), capsys, details)
     unnamed = replace(found, scores={**found.scores, "by_field": {}, "by_phenomenon": {}})
-    check(lambda: printers.print_blimp(unnamed), capsys, [*expected[:3], ["paradigm", *columns], *rows])
+    check(lambda: print_benchmark(unnamed), capsys, [*expected[:4], ["paradigm", *columns], *rows])
 
 
 def test_sg(capsys: pytest.CaptureFixture[str]) -> None:
     scores = {
         **dict(zip(CONVENTIONS, (0.61, 0.62, None, 0.64, 0.65), strict=True)),
-        "by_circuit": {"Licensing": 0.7, "Agreement": 0.8},
-        "by_suite": {"npi": 0.71, "agr": 0.81, "fgd": 0.21},
+        "by_circuit": {"Agreement": 0.8, "Licensing": 0.7},
+        "by_suite": {"agr": 0.81, "fgd-embed3": 0.21, "npi": 0.71},
         "by_prediction": {"npi": {"1": 0.73, "2": 0.33}, "agr": {"1": 0.83}},
     }
-    rows = zip((name.replace("_", " ") for name in CONVENTIONS), (61.0, 62.0, None, 64.0, 65.0), strict=True)
-    expected: list[Any] = [["Syntactic generalization (percent)", "score"], *map(list, rows)]
-    expected += [["circuit", "score"], ["Licensing", 70.0], ["Agreement", 80.0]]
-    check(lambda: printers.print_sg(results(scores, {}, {})), capsys, expected)
-    expected += [["suite", "score"], ["npi", 71.0], ["agr", 81.0], ["fgd", 21.0]]
-    unnamed = {**scores, "by_prediction": {}}
-    check(lambda: printers.print_sg(results(unnamed, {}, {}), details=True), capsys, expected)
-    expected += [["suite", "prediction", "score"], ["npi", "1", 73.0], ["npi", "2", 33.0], ["agr", "1", 83.0]]
-    check(lambda: printers.print_sg(results(scores, {}, {}), details=True), capsys, expected)
+    groups: dict[str, dict[str, str | None]] = {
+        "agr": {"circuit": "Agreement"},
+        "npi": {"circuit": "Licensing"},
+    }
+    groups["fgd-embed3"] = {"circuit": None}
+    items = items_of("suite", groups, {"agr": (5, 4, 1), "npi": (7, 7, 0), "fgd-embed3": (2, 1, 0)})
+    counts = {"items": 14, "items_scored": 12, "ties": 1}
+    columns = ["accuracy", "items", "scored", "ties"]
+    expected: list[Any] = [
+        ["Syntactic generalization (percent)", *columns],
+        ["overall (mean of 2 suites)", 61.0, 14, 12, 1],  # of the two that it counts
+        *(
+            [name, score, None, None, None]
+            for name, score in zip(
+                ("sg 31", "sg 33", "mean of circuits", "mean of items"), (62.0, None, 64.0, 65.0), strict=True
+            )
+        ),
+        ["circuit", *columns],
+        ["Agreement", 80.0, 5, 4, 1],
+        ["Licensing", 70.0, 7, 7, 0],
+    ]
+    found = results(scores, counts, {"task": "sg"}, items=items)
+    check(lambda: print_benchmark(found), capsys, expected)
+    expected += [["suite", *columns], ["agr", 81.0, 5, 4, 1], ["fgd-embed3", 21.0, 2, 1, 0]]
+    expected += [["npi", 71.0, 7, 7, 0]]
+    unnamed = replace(found, scores={**scores, "by_prediction": {}})
+    check(lambda: print_benchmark(unnamed, details=True), capsys, expected)
+    expected += [["suite", "prediction", "accuracy"], ["npi", "1", 73.0], ["npi", "2", 33.0]]
+    check(lambda: print_benchmark(found, details=True), capsys, [*expected, ["agr", "1", 83.0]])
 
 
 def test_sg_of_many_runs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -221,8 +246,8 @@ def test_perplexity_and_scores_of_any_evaluation(capsys: pytest.CaptureFixture[s
         ["words", 1234],
     ]
     check(lambda: printers.print_perplexity(found), capsys, expected)
-    of_any = results({"overall": 0.6325}, {"pairs": 51, "pairs_scored": 46}, {"task": "blimp"})
-    rows: list[Any] = [["BLiMP", "score", "over"], ["BLiMP accuracy (%)", 63.25, "46 pairs"]]
+    of_any = results({"overall": 0.6325}, {"items": 51, "items_scored": 46}, {"task": "blimp"})
+    rows: list[Any] = [["BLiMP", "score", "over"], ["BLiMP accuracy (%)", 63.25, "46 items"]]
     check(lambda: printers.print_scores(of_any), capsys, rows)
 
 

@@ -9,6 +9,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,17 @@ import pyarrow.parquet as pq
 import pytest
 from node_pages import evaluate, needs_node, number, program, save_page, shows
 from view_pages import write_blimp
+from wide_items import pair_tables
 
 from pdtools.errors import InputError
 from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.record import Outcomes
-from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
 from pdtools.report.view import results
-from pdtools.report.view.drawing import listed_items
 from pdtools.report.view.results import results_page
+from pdtools.report.view.strings import listed_items
 
 pytestmark = needs_node
 
@@ -105,34 +107,34 @@ GAINS = {
 }
 
 
-def write(folder: Path, model: str, seed: int, training: str) -> None:
-    """Results of one model under four evaluations."""
+def write(folder: Path, model: str, seed: int, training: str, *, margins: bool = False) -> None:
+    """Results of one model under four evaluations; pairs perhaps with margins, which are then compared."""
     made = {"inputs": {"model": {"path": f"runs/{model}'s", "training": {"seed": seed, "sha256": training}}}}
     blimp, items, regions = [], [], []
     for (paradigm, pair), right in BLIMP[model].items():
         phenomenon, field, _ = PARADIGMS[paradigm]
         key = (paradigm, pair)
         margin = MARGINS[model][key] * (1 if right else -1)
-        row = {"paradigm": paradigm, "phenomenon": phenomenon, "field": field, "pair": str(pair)}
-        row |= {"sentence_good": f"good {paradigm} {pair}", "sentence_bad": f"bad {paradigm} {pair}"}
-        row |= {"correct": right, "logprob_good": None if right is None else -20.0}
-        row |= {"logprob_bad": None if right is None else -20.0 - margin}
+        row = {"paradigm": paradigm, "phenomenon": phenomenon, "field": field, "item": str(pair)}
+        row |= {"good": f"good {paradigm} {pair}", "bad": f"bad {paradigm} {pair}", "correct": right}
+        row |= {"margin_bits": None if right is None else margin / math.log(2)} if margins else {}
         for side in ("good", "bad"):
-            scored = [{"token": t, "surprisal": bits * math.log(2)} for t, bits in TOKENS[model, key, side]]
+            scored = [{"token": t, "bits": bits} for t, bits in TOKENS[model, key, side]]
             row[f"surprisals_{side}"] = None if right is None else scored
         blimp.append(row)
     for (suite, item, prediction), right in SG[model].items():
-        row = {"suite": suite, "circuit": SUITES[suite][0], "item": item, "prediction": prediction}
+        row = {"suite": suite, "circuit": SUITES[suite][0], "item": str(item), "prediction": prediction}
         items.append({**row, "formula": FORMULAS[prediction - 1], "correct": right})
     for (of, suite, item, condition, region), bits in BITS.items():
         if of == model:
-            row = {"suite": suite, "item": item, "condition": condition, "region": region}
+            row = {"suite": suite, "item": str(item), "string": condition, "region": region}
             name = "Verb" if model == "one" else "another name"  # that of the first is shown
             row |= {
-                "region_name": name if region == 2 else None,
-                "content": words_of(condition, item)[region - 1],
+                "name": name if region == 2 else None,
+                "context": None,
+                "text": words_of(condition, item)[region - 1],
             }
-            regions.append({**row, "surprisal": bits})
+            regions.append({**row, "bits": bits, "surprisals": None})
     parsed = [
         dict(zip(("line", "matched", "gold", "predicted"), (line, *map(int, row)), strict=True))
         | {"gold_tree": f"(S gold {line})", "predicted_tree": f"(S {model} {line})"}
@@ -141,16 +143,16 @@ def write(folder: Path, model: str, seed: int, training: str) -> None:
     overall = {"blimp": fmean(accuracy(BLIMP[model], p) for p in PARADIGMS)}
     overall["sg"] = fmean(first_predictions(model, suite) for suite in SUITES)
     for task, rows in (("blimp", blimp), ("sg", items), ("parse", parsed)):
-        tables = {ITEMS: pa.Table.from_pylist(rows)}
+        tables = pair_tables(rows) if task == "blimp" else {ITEMS: pa.Table.from_pylist(rows)}
         if task == "sg":
-            tables["regions"] = pa.Table.from_pylist(regions)
+            tables[STRINGS_TABLE] = pa.Table.from_pylist(regions)
         settings: dict[str, Any] = {"task": task}
         scores: dict[str, Any] = {"overall": overall.get(task)}
         if task == "parse":
             settings |= {"labeled": False, "binarize": "none"}
             scores = {"f1": f1(*BRACKETS[model].sum(0))}
         scored = sum(row.get("correct") is not None for row in rows)
-        counts = {"scored": len(rows), "pairs_scored": scored, "items_scored": scored}
+        counts = {"scored": len(rows), "items_scored": scored}
         found = Results(scores=scores, counts=counts, settings=settings, tables=tables)
         write_results(folder / task, found, made)
     by_model = {
@@ -450,10 +452,10 @@ def test_suites_by_region(two: Any) -> None:
 
 def test_sentences_without_surprisals_are_in_no_mean(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder / "one" / "sg", tmp_path / "sg")
-    file = tmp_path / "sg" / "regions.parquet"
+    file = tmp_path / "sg" / "strings.parquet"
     table = pq.read_table(file)
     rows = [
-        {**row, "surprisal": None if row["condition"] == "gap" and row["item"] < 3 else row["surprisal"]}
+        {**row, "bits": None if row["string"] == "gap" and int(row["item"]) < 3 else row["bits"]}
         for row in table.to_pylist()
     ]
     pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
@@ -502,8 +504,11 @@ def test_items_that_are_chosen(task: str, two: Any, seeds: Any) -> None:
         }
 
 
-def test_margins_of_pairs(two: Any) -> None:
-    items = two["blimp-items"]
+def test_margins_of_pairs(tmp_path: Path) -> None:
+    for model in ("one", "two-1"):
+        write(tmp_path / model, model, 1, model, margins=True)
+    page = results_page([str(tmp_path / "one"), str(tmp_path / "two-1")])
+    items = evaluate(save_page(page, tmp_path / "two.html"), PROGRAM)["blimp-items"]
     keys = list(BLIMP["one"])
     bits = {
         model: {
@@ -791,7 +796,7 @@ def test_all_of_many_groups_are_listed(tmp_path: Path) -> None:
 def test_what_three_models_are_told_apart_by(three: Any) -> None:
     scored = {
         "BLiMP accuracy (%)": [
-            f"{sum(x is not None for x in BLIMP[m].values())} pairs" for m in ("one", "two-1", "two-2")
+            f"{sum(x is not None for x in BLIMP[m].values())} items" for m in ("one", "two-1", "two-2")
         ],
         "unlabeled F1 (%)": ["6 sentences"] * 3,
     }
@@ -824,7 +829,7 @@ def test_items_that_are_looked_for(three: Any) -> None:
         "good binding 8": ["binding 8"],
         "nothing": [],
     }
-    assert three["pager"] == ["page 2 of 3", "Margin: bits of the bad sentence − bits of the good one."]
+    assert three["pager"] == ["page 2 of 3"]
     assert three["gold"] == "(S gold 1)"
     trees = {"gold tree": "gold 4", "one": "one 4", "two-1": "two-1 4", "three": "two-2 4"}
     assert three["trees"] == [[name, f"(S {tree})"] for name, tree in trees.items()]
@@ -905,7 +910,8 @@ def test_items_without_a_drawing_of_their_own() -> None:
     rows = {"kind": ["y", "x", "y"], "item": [3, 1, 2], "k": ["b", "a", "c"]}
     rows |= {"q@0": ["q1", "q2", "q3"], "a@0": ["a1", "a2", "a3"], "q@1": [None] * 3, "a@1": [None] * 3}
     rows |= {"correct@0": [True, None, False], "correct@1": [float("nan"), 1.0, 0.0]}
-    found = listed_items(outcomes, pd.DataFrame(rows), [None, None])  # type: ignore[list-item]
+    other: Any = SimpleNamespace(strings=None)  # of another package
+    found = listed_items(outcomes, pd.DataFrame(rows), [other, other])
     assert found == {
         "groups": ["x", "y"],
         "group": [1, 0, 1],
@@ -914,7 +920,7 @@ def test_items_without_a_drawing_of_their_own() -> None:
         "listed": 2,
         "outcomes": [[1, None, 0], [None, 1, 0]],
     }
-    alone = listed_items(replace(outcomes, key=("kind",)), pd.DataFrame(rows), [None])  # type: ignore[list-item]
+    alone = listed_items(replace(outcomes, key=("kind",)), pd.DataFrame(rows), [other])
     assert alone["id"] == rows["kind"]
 
 
@@ -940,32 +946,32 @@ def test_groups_of_seeds_beside_a_model_of_their_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("without", ["a", "b"])
 def test_tokens_of_the_models_that_have_them(without: str, tmp_path: Path) -> None:
-    """An older pdtools kept no surprisals of tokens; a sentence without a score has none."""
+    """Published scores have no surprisals of tokens; nor has a sentence without a score."""
     for name in "ab":
         write_blimp(tmp_path / name / "blimp", np.ones((1, 2), dtype=bool))
-    file = tmp_path / without / "blimp" / "items.parquet"
-    columns = ["surprisals_good", "surprisals_bad"]
-    pq.write_table(pq.read_table(file).drop_columns(columns), file)
-    other = tmp_path / ("b" if without == "a" else "a") / "blimp" / "items.parquet"
+    file = tmp_path / without / "blimp" / "strings.parquet"
+    table = pq.read_table(file)
+    at = table.column_names.index("surprisals")
+    pq.write_table(table.set_column(at, "surprisals", pa.nulls(len(table))), file)
+    other = tmp_path / ("b" if without == "a" else "a") / "blimp" / "strings.parquet"
     rows = pq.read_table(other).to_pylist()
-    rows[1]["surprisals_bad"] = None
-    rows[0]["surprisals_good"][2]["surprisal"] = None
+    rows[3]["surprisals"] = None
+    rows[0]["surprisals"][2]["bits"] = None
     pq.write_table(pa.Table.from_pylist(rows), other)
     items = results_page([str(tmp_path / name) for name in "ab"]).packed["items-blimp"]
     assert list(items["tokens"]) == [str("ab".index(other.parts[-3]))]
     ((first, second),) = items["tokens"].values()
-    words = [token["token"] for token in rows[0]["surprisals_good"]]
-    bits = [token["surprisal"] for token in rows[0]["surprisals_good"]]
+    words = [token["token"] for token in rows[0]["surprisals"]]
+    bits = [token["bits"] for token in rows[0]["surprisals"]]
     assert first[0][0] == words
-    expected = [None if nats is None else round(nats / math.log(2), 2) for nats in bits]
+    expected = [None if each is None else round(each, 2) for each in bits]
     assert first[0][1] == expected
     assert expected.count(None) == 1
     assert second[1] is None
-    assert "note" not in items
 
 
 def test_the_first_items_have_their_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.report.view.drawing.MOST_WITH_TOKENS", 2)
+    monkeypatch.setattr("pdtools.report.view.strings.MOST_WITH_TOKENS", 2)
     write_blimp(tmp_path / "a" / "blimp", np.ones((1, 3), dtype=bool))
     items = results_page([str(tmp_path / "a")]).packed["items-blimp"]
     assert [" ".join(good[0]) for good, _ in items["tokens"]["0"]] == items["texts"]["good"][:2]
@@ -1014,7 +1020,7 @@ def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "b" / "blimp" / "items.parquet"
     table = pq.read_table(file)
     pq.write_table(pa.concat_tables([table, table.slice(4, 1)]), file)
-    with pytest.raises(InputError, match="items: two with the same paradigm, pair") as caught:
+    with pytest.raises(InputError, match="items: two with the same paradigm, item, prediction") as caught:
         results_page([str(tmp_path / name) for name in "ab"])
     assert caught.value.file == str(file.parent)
 
@@ -1074,7 +1080,7 @@ def test_figures_of_results(folder: Path) -> None:
     models = [model for name in names for model in find_models(folder / name)]
     for task, coarse, title in (
         ("blimp", "field", "accuracy"),
-        ("sg", "circuit", "items whose prediction holds"),
+        ("sg", "circuit", "accuracy"),
     ):
         for level, groups in UNITS[task].items():
             chart = figures.charts[f"{task}-runs-{level}"]

@@ -19,7 +19,7 @@ from view_pages import write_blimp, write_run, write_sg
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.results import ITEMS, Results, write_results
+from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.export import training_of
 from pdtools.report.model_card import model_card
@@ -119,26 +119,28 @@ def test_what_pages_need_of_an_evaluation(task: str, path: str, value: Any, tmp_
 
 WRONG = {
     "integers": [1.5, 2.5],
+    "names": [1.5, 2.5],
     "strings": [1, 2],
     "numbers": ["a", "b"],
     "booleans": [3, 4],
     "tokens": [[1], [2]],
 }
 COLUMNS = [
-    *(("blimp", ITEMS, name, "strings") for name in ("paradigm", "pair", "field", "sentence_bad")),
-    *(("blimp", ITEMS, name, "numbers") for name in ("logprob_good", "logprob_bad")),
-    *(("blimp", ITEMS, name, "tokens") for name in ("surprisals_good", "surprisals_bad")),
+    *(("blimp", ITEMS, name, "strings") for name in ("paradigm", "field", "formula")),
+    ("blimp", STRINGS_TABLE, "surprisals", "tokens"),
     ("blimp", ITEMS, "correct", "booleans"),
     *(("sg", ITEMS, name, "strings") for name in ("suite", "circuit", "formula")),
-    *(("sg", ITEMS, name, "integers") for name in ("item", "prediction")),
+    ("sg", ITEMS, "item", "names"),
+    ("sg", ITEMS, "prediction", "integers"),
     ("sg", ITEMS, "correct", "booleans"),
-    *(("sg", "regions", name, "strings") for name in ("suite", "condition", "region_name", "content")),
-    *(("sg", "regions", name, "integers") for name in ("item", "region")),
-    ("sg", "regions", "surprisal", "numbers"),
+    *(("sg", STRINGS_TABLE, name, "strings") for name in ("suite", "string", "name", "context", "text")),
+    ("sg", STRINGS_TABLE, "item", "names"),
+    ("sg", STRINGS_TABLE, "region", "integers"),
+    ("sg", STRINGS_TABLE, "bits", "numbers"),
     *(("parse", ITEMS, name, "integers") for name in ("line", "matched", "gold", "predicted")),
     *(("parse", ITEMS, name, "strings") for name in ("gold_tree", "predicted_tree")),
 ]
-MAY_LACK = ("surprisals_good", "surprisals_bad", "region_name", "gold_tree", "predicted_tree")
+MAY_LACK = ("gold_tree", "predicted_tree")
 
 
 @pytest.mark.parametrize(("task", "table", "name", "kind"), COLUMNS, ids=lambda part: str(part))
@@ -191,12 +193,19 @@ def test_blimp_most_of_whose_pairs_have_no_score(scored: int, tmp_path: Path) ->
         file = tmp_path / name / "blimp" / "items.parquet"
         rows = pq.read_table(file).to_pylist()
         for row in rows[scored:]:
-            unscored = ("correct", "logprob_good", "logprob_bad", "surprisals_good", "surprisals_bad")
-            row |= dict.fromkeys(unscored)
+            row |= {"correct": None}
         pq.write_table(pa.Table.from_pylist(rows, pq.read_table(file).schema), file)
+        file = file.with_name("strings.parquet")
+        strings = pq.read_table(file).to_pylist()
+        for row in strings[2 * scored :]:
+            row |= dict.fromkeys(("bits", "surprisals"))
+        pq.write_table(pa.Table.from_pylist(strings, pq.read_table(file).schema), file)
         change(tmp_path / name / "blimp", "scores.overall", None)
     page = results_page([str(tmp_path / name / "blimp") for name in "ab"])
-    assert page.packed["items-blimp"]["tokens"]["1"][scored:] == [[None, None]] * (12 - scored)
+    items = page.packed["items-blimp"]
+    assert items["outcomes"][1][scored:] == [None] * (12 - scored)
+    if scored:
+        assert items["tokens"]["1"][scored:] == [[None, None]] * (12 - scored)
     if NODE:
         program = """
             const items = all("details").find((each) => each.firstChild.textContent.startsWith("Items"));
@@ -205,7 +214,8 @@ def test_blimp_most_of_whose_pairs_have_no_score(scored: int, tmp_path: Path) ->
             for (const button of items.querySelectorAll("tbody button.link")) button.click();
             return document.body.textContent;"""
         said = evaluate(save_page(page, tmp_path / "page.html"), program)
-        assert "bad: no score" in said
+        assert ("bad: no score" in said) == bool(scored)
+        assert "no score" in said
         assert "undefined" not in said
         assert "NaN" not in said
         assert "Infinity" not in said

@@ -180,7 +180,7 @@ def test_surprisals_and_pairs_and_suites(marks: Path, tmp_path: Path) -> None:
     write_pairs(tmp_path / "pairs.jsonl")
     call("eval-blimp", tmp_path / "pairs.jsonl", "--model", marks, "-o", tmp_path / "blimp")
     items = pq.read_table(tmp_path / "blimp" / "items.parquet").to_pylist()
-    for item, pair in zip(items, PAIRS, strict=True):
+    for item, pair in zip(items[::2], PAIRS, strict=True):  # first predictions
         good, bad = (plain_marginal(model, ids_of(text)) for text in pair)
         assert item["correct"] == (good > bad)
 

@@ -183,7 +183,7 @@ def test_minimal_pairs(toy: Path, tmp_path: Path) -> None:
     assert run(["eval-blimp", str(tmp_path / "pairs.jsonl"), "--model", str(toy), "-o", str(out), "-q"]) == 0
     model = toy_model()
     items = pq.read_table(out / "items.parquet").to_pylist()
-    for item, pair in zip(items, PAIRS, strict=True):
+    for item, pair in zip(items[::2], PAIRS, strict=True):  # first predictions
         good, bad = (plain_marginal(model, [3 + WORDS.index(w) for w in text.split()]) for text in pair)
         assert item["correct"] == (good > bad)
 

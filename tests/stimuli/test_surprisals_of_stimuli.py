@@ -238,15 +238,16 @@ def test_wide_long_and_suite_are_the_same(name: str, models: dict[str, Path], tm
     sg = ["eval-sg", tmp_path / "suite.json", *common, "--device", "cpu", "-o", tmp_path / "sg"]
     assert run(list(map(str, sg))) == 0
     key = ["item", "condition", "region"]
-    regions = pd.read_parquet(tmp_path / "sg" / "regions.parquet").dropna(subset="region").sort_values(key)
+    regions = pd.read_parquet(tmp_path / "sg" / "strings.parquet").dropna(subset="region")
+    regions = regions.rename(columns={"string": "condition"}).astype({"item": int}).sort_values(key)
     of_wide = pd.read_csv(tmp_path / "w.csv").sort_values(key)
     of_long = pd.read_parquet(tmp_path / "l.parquet")
     assert of_long[[*key, "text"]].to_numpy().tolist() == long.to_numpy().tolist()  # the order of its rows
     for found in (of_wide, of_long.sort_values(key)):
         assert found[key].to_numpy().tolist() == regions[key].to_numpy().tolist()
-        assert found.surprisal.to_numpy() == pytest.approx(regions.surprisal.to_numpy(), rel=2e-6, abs=1e-5)
+        assert found.surprisal.to_numpy() == pytest.approx(regions.bits.to_numpy(), rel=2e-6, abs=1e-5)
         assert found.n_tokens.tolist() == regions.tokens.tolist()
-    assert of_wide.region_text.tolist() == regions.content.tolist()
+    assert of_wide.region_text.tolist() == regions.text.tolist()
 
 
 # --- command and Python -----------------------------------------------------------------------

@@ -135,14 +135,18 @@ def test_keys_of_tasks() -> None:
 
 
 def test_columns_are_those_that_are_written() -> None:
+    from pdtools.evaluation.benchmark.outcomes import JudgedItems
     from pdtools.evaluation.reading.effects import effects_table
-    from pdtools.evaluation.sg import evaluate as sg
+    from pdtools.evaluation.sg.evaluate import SuiteItems
     from pdtools.inspection import region_attention
     from pdtools.search.surprisal import columns
 
+    of_items, groups = JudgedItems(SuiteItems(())), {"circuit", "suite"}
     written = {
-        "pdtools.evaluation.sg.evaluate._region_rows": sg._region_rows([], [], []).schema.names,
-        "pdtools.evaluation.sg.evaluate._item_rows": sg._item_rows([], []).schema.names,
+        "pdtools.evaluation.benchmark.outcomes.JudgedItems.items_schema": {*of_items.items_schema().names}
+        - groups,
+        "pdtools.evaluation.benchmark.outcomes.JudgedItems.strings_schema": {*of_items.strings_schema().names}
+        - groups,
         "pdtools.evaluation.reading.effects.effects_table": effects_table([]).schema.names,
         "pdtools.inspection.region_attention._Rows.table": region_attention._COLUMNS,
         "pdtools.search.surprisal.columns": [

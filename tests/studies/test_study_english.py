@@ -26,7 +26,7 @@ SUITES = {
 def regions() -> pd.DataFrame:
     """Critical regions of 10, 6, 5 and 4 bits, the first of them with its item's number more."""
     rows = [
-        {"suite": suite + kind, "item": item, "condition": condition, "region": region, "surprisal": bits}
+        {"suite": suite + kind, "item": item, "string": condition, "region": region, "bits": bits}
         for suite, conditions in SUITES.items()
         for kind, critical in (("", 5), ("_mod", 6))
         for item in (1, 2, 3)
@@ -39,7 +39,7 @@ def regions() -> pd.DataFrame:
 def test_effects_of_garden_paths(regions: pd.DataFrame, tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        regions.to_parquet(tmp_path / name / "regions.parquet")
+        regions.to_parquet(tmp_path / name / "strings.parquet")
     command = [
         sys.executable,
         SCRIPT,
@@ -67,8 +67,8 @@ def test_effects_of_garden_paths(regions: pd.DataFrame, tmp_path: Path) -> None:
 
 
 def test_an_item_without_a_surprisal(regions: pd.DataFrame, tmp_path: Path) -> None:
-    regions.loc[(regions.suite == "mvrr") & (regions.item == 2) & (regions.region == 5), "surprisal"] = np.nan
-    regions.to_parquet(tmp_path / "regions.parquet")
+    regions.loc[(regions.suite == "mvrr") & (regions.item == 2) & (regions.region == 5), "bits"] = np.nan
+    regions.to_parquet(tmp_path / "strings.parquet")
     command = [sys.executable, SCRIPT, f"a={tmp_path}", "-o", tmp_path / "out.csv"]
     refused = subprocess.run(command, capture_output=True, text=True)
     assert refused.returncode == 1

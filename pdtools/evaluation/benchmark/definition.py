@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from pdtools.evaluation.benchmark.item_set import Score
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 
@@ -17,8 +18,6 @@ SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
 """The divisor of a string's log-probability: one, its tokens, …; slln: tokens to a power."""
 RIGHT, OTHERS = "right", "others"
 RIGHT_IS_HIGHEST = f"{RIGHT} > max({OTHERS})"
-# Prefixes of a string's name in the columns of items.parquet about it.
-OF_STRINGS = ("start_", "logprob_", "tokens_", "dropped_", "surprisals_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +107,6 @@ class Value:
     correlation: str
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A score of strings that predictions compare: one of ``SCORES``; ``alpha`` is the power of slln."""
-
-    kind: str = "sum"
-    alpha: float = 1.0
-
-    @property
-    def described(self) -> str:
-        """The score in words."""
-        if self.kind == "sum":
-            return "log-probability"
-        if self.kind == "slln":
-            return f"log-probability over tokens to the power of {self.alpha:g}"
-        return f"log-probability {self.kind.replace('_', ' ')}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
     """A benchmark: its items, their formulas, and its scores.
@@ -196,9 +178,13 @@ class Benchmark:
             return "chance one in as many as there are options"
         return None
 
-    def formulas(self, right: int | None = None, options: int = 0) -> list[Formula]:
+    def formulas(self, right: int | None = None, options: int = 0) -> dict[str, Formula]:
         """The predictions for items with this number of options, of which ``right``, from 0, is right."""
-        return [formula_of(text, tuple(self.strings), right, options) for text in self.predictions.values()]
+        strings, number = tuple(self.strings), self.label is not None or self.value is not None
+        return {
+            name: formula_of(of, strings, right, options, number=number)
+            for name, of in self.predictions.items()
+        }
 
 
 def option_name(number: int) -> str:
@@ -207,10 +193,12 @@ def option_name(number: int) -> str:
 
 
 @lru_cache(maxsize=256)
-def formula_of(text: str, strings: tuple[str, ...], right: int | None, options: int) -> Formula:
-    """Parse a prediction about strings and options, of which ``right``, from 0, is right."""
-    names = [option_name(i) for i in range(options)]
+def formula_of(
+    text: str, strings: tuple[str, ...], right: int | None, options: int, *, number: bool = False
+) -> Formula:
+    """Parse a prediction, or a number, about strings and options, of which ``right``, from 0, is right."""
+    names, written = [option_name(i) for i in range(options)], text
     if right is not None:
         others = ", ".join(name for i, name in enumerate(names) if i != right)
         text = re.sub(rf"\b{OTHERS}\b", others, re.sub(rf"\b{RIGHT}\b", names[right], text))
-    return Formula.parse(text, (*strings, *names))
+    return replace(Formula.parse(text, (*strings, *names), number=number), text=written)

@@ -1,88 +1,77 @@
-"""Evaluation of benchmarks: test each item's prediction about the scores of its strings."""
+"""Evaluation of items: score their different strings once, and test each prediction about the scores."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.evaluation.benchmark.definition import Benchmark, Score
-from pdtools.evaluation.benchmark.items import Item, Items, String
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search.adaptive_beam import Comparer
 
 if TYPE_CHECKING:
-    from pdtools.search.adaptive_beam import MaybeScore
+    from pdtools.search.adaptive_beam import MaybeScore, SentenceOrBeginning
     from pdtools.search.scores import Scorer
 
 BLOCK = 4096
 """Number of items whose strings are sorted together, and whose scores are in memory at the same time."""
 
 
-def evaluate_benchmark(
-    items: Items, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
-) -> Results:
-    """Score a benchmark with a model.
+def evaluate_items(items: ItemSet, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
+    """Score items with a model, and judge the predictions about them.
 
     Items are scored in blocks, each different string once and in lexicographic order, so that strings with
-    equal beginnings reach a scorer together. Only an item's rows in the table stay in memory.
+    equal beginnings reach a scorer together. Only rows of the tables stay in memory. A scorer that reads
+    surprisals from a file (:class:`pdtools.evaluation.ExternalScorer`) is asked for the strings as the items
+    have them, repeated ones again.
 
     Args:
         items: read three times.
         scorer: any scorer; it is handed the strings as they are. A comparer (``--beam auto``) scores each
             item by itself, as far as its outcomes need it.
         progress: wraps the iterator over scores of strings; of a comparer over items.
-        in_order: the scorer is asked for the strings as the items have them, repeated ones again
-            (:class:`pdtools.evaluation.ExternalScorer`).
 
     Returns:
-        Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), and an ``items`` table with a row
-        for each prediction of each item.
+        Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), an ``items`` table with a row for
+        each prediction of each item, and a ``strings`` table with a row for each scored part of each string
+        (:class:`pdtools.evaluation.benchmark.outcomes.JudgedItems`).
     """
-    is_graded = items.benchmark.label is not None or items.benchmark.value is not None
-    if is_graded and isinstance(scorer, Comparer):
-        raise items.refused("--beam auto needs predictions, and it has none: give a number")
-    return judge_all(_judged(items), scorer, progress, in_order=in_order)
-
-
-def judge_all(
-    rows: JudgedItems, scorer: Scorer | Comparer, progress: Progress = no_progress, *, in_order: bool = False
-) -> Results:
-    """Score items and judge them, see :func:`evaluate_benchmark`.
-
-    Args:
-        rows: the empty table of judged items, with the items.
-    """
-    items = rows.items
+    items = items.written(scorer.settings.get("text_style"))
+    rows = judged_items(items)
     if isinstance(scorer, Comparer):
+        if rows.more:
+            raise items.refused("--beam auto needs predictions, and it has none: give a number")
         _compare(items, scorer, progress, rows)
         return rows.results(scorer.settings)
-    texts_of = _in_order if in_order else _sorted
-    total = sum(len(texts_of(block)) for block in _blocks(items))
-    texts = (text for block in _blocks(items) for text in texts_of(block))
-    scores = iter(progress(scorer.score(texts), total))
+    in_order = scorer.settings["kind"] == "surprisals"
+    strings_of = _in_order if in_order else _sorted
+    total = sum(len(strings_of(block)) for block in _blocks(items))
+    strings = (string for block in _blocks(items) for string in strings_of(block))
+    scores = iter(progress(scorer.score(strings), total))
     for block in _blocks(items):
-        asked = texts_of(block)
+        asked = strings_of(block)
         found = list(islice(scores, len(asked)))
-        by_text, of_items = dict(zip(asked, found, strict=True)), iter(found)
+        by_string, of_items = dict(zip(asked, found, strict=True)), iter(found)
         parts = [
             {
-                name: part_of(string, next(of_items) if in_order else by_text[string.text])
-                for name, string in item.strings.items()
+                role: part_of(string, next(of_items) if in_order else by_string[string.asked])
+                for role, string in item.strings.items()
             }
             for item in block
         ]
         rows.add(block, parts)
-        rows.count(by_text.values())
+        rows.count(by_string.values())
     _expect_end(scores)
     return rows.results(scorer.settings)
 
 
 def evaluate_published(
-    items: Items, given: Callable[[Item, str], float], settings: Mapping[str, Any]
+    items: ItemSet, given: Callable[[Item, str], float], settings: Mapping[str, Any]
 ) -> Results:
     """Judge a benchmark by published scores, one per string, the higher the better.
 
@@ -92,20 +81,19 @@ def evaluate_published(
         given: the score of an item's string, by its name.
         settings: the source of the scores.
     """
-    rows = _judged(items, tokens=False)
+    rows = judged_items(items, tokens=False)
     for block in _blocks(items):
         rows.add(block, [{name: Part(given(item, name), None) for name in item.strings} for item in block])
     return rows.results(dict(settings))
 
 
-def _judged(items: Items, *, tokens: bool = True) -> JudgedItems:
-    if items.benchmark.label is None and items.benchmark.value is None:
+def judged_items(items: ItemSet, *, tokens: bool = True) -> JudgedItems:
+    """The empty tables of items, by their kind, see :class:`JudgedItems`."""
+    if items.label is None and items.value is None:
         return JudgedItems(items, tokens=tokens)
     from pdtools.evaluation.benchmark.graded import JudgedLabels, JudgedValues  # numpy takes its time
 
-    if items.benchmark.label is not None:
-        return JudgedLabels(items, tokens=tokens)
-    return JudgedValues(items, tokens=tokens)
+    return (JudgedValues if items.label is None else JudgedLabels)(items, tokens=tokens)
 
 
 def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -114,13 +102,14 @@ def _blocks(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield block
 
 
-def _sorted(block: Iterable[Item]) -> list[str]:
+def _sorted(block: Iterable[Item]) -> list[Any]:
     """The different strings of these items."""
-    return sorted({string.text for item in block for string in item.strings.values()})
+    different = {string.asked: string.text for item in block for string in item.strings.values()}
+    return sorted(different, key=lambda asked: different[asked])
 
 
-def _in_order(block: Iterable[Item]) -> list[str]:
-    return [string.text for item in block for string in item.strings.values()]
+def _in_order(block: Iterable[Item]) -> list[Any]:
+    return [string.asked for item in block for string in item.strings.values()]
 
 
 def _expect_end(scores: Iterator[Any]) -> None:
@@ -137,7 +126,7 @@ class ItemComparison:
     """An item (:class:`pdtools.search.adaptive_beam.Comparison`), decided by its predictions.
 
     Attributes:
-        strings: by name.
+        strings: by role, as far as predictions need them.
         formulas: the predictions, and the score that each compares.
     """
 
@@ -145,27 +134,29 @@ class ItemComparison:
     formulas: tuple[tuple[Formula, Score], ...]
 
     @classmethod
-    def of(cls, item: Item, benchmark: Benchmark) -> ItemComparison:
-        """Return the comparison of an item of a benchmark."""
-        formulas = benchmark.formulas(item.right, item.options)
-        scores = benchmark.scores.values()
-        return cls(tuple(item.strings.items()), tuple(zip(formulas, scores, strict=True)))
+    def of(cls, item: Item, items: ItemSet) -> ItemComparison:
+        """Return the comparison of an item."""
+        formulas = ((formula, items.score(name)) for name, formula in item.formulas.items())
+        return cls(tuple(item.needed.items()), tuple(formulas))
 
     @property
-    def sums(self) -> Literal["totals"]:
+    def sums(self) -> Literal["regions", "totals"]:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
-        return "totals"
+        return "regions" if any(string.regions for _, string in self.strings) else "totals"
 
     @property
-    def sentences(self) -> tuple[str, ...]:
+    def sentences(self) -> tuple[SentenceOrBeginning, ...]:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
-        return tuple(string.text for _, string in self.strings)
+        return tuple(string.asked for _, string in self.strings)
+
+    def parts(self, found: Sequence[MaybeScore]) -> Parts:
+        """The scores of the strings' scored parts, from the scores of the strings."""
+        pairs = zip(self.strings, found, strict=True)
+        return {role: part_of(string, score) for (role, string), score in pairs}
 
     def decided(self, found: Sequence[MaybeScore], error_bound: float) -> bool:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
-        strings = dict(self.strings)
-        pairs = zip(self.strings, found, strict=True)
-        parts = {name: part_of(string, score) for (name, string), score in pairs}
+        strings, parts = dict(self.strings), self.parts(found)
         return all(self._decided(*each, strings, parts, error_bound) for each in self.formulas)
 
     @staticmethod
@@ -175,37 +166,37 @@ class ItemComparison:
         values = values_of(formula, score, strings, parts)
         if not isinstance(values, dict):
             return True
-        known = {name: each for name, each in parts.items() if isinstance(each, Part)}
-        if len({known[name].as_read for name in values}) == 1:  # a tie at any beam
+        known = {name: part for name, part in parts.items() if isinstance(part, Part)}
+        read = {known[name].as_read for _, name in values}
+        if len(read) == 1 and None not in read:  # a tie at any beam
             return True
         # A score per token has a smaller error than a sum.
-        shortest = min(_length(known[name], strings[name], score) for name in values)
-        return formula.truth(lambda _, name: values[name], error_bound / shortest) is not None
+        shortest = min((_length(known[name], strings[name], score) for _, name in values), default=1.0)
+        bound = error_bound / math.log(2) / score.bits / shortest
+        return formula.truth(lambda *place: values[place], bound) is not None
 
 
 def _length(part: Part, string: String, score: Score) -> float:
     """The divisor of a log-probability."""
+    if score.kind == "surprisal":
+        return 1.0
     return 1 / abs(Part(1.0, part.tokens).value(string.scored, score) or 1.0)
 
 
-def _compare(items: Items, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
+def _compare(items: ItemSet, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
     blocks = (block for block in _blocks(items))
-    comparisons = (ItemComparison.of(block[i], items.benchmark) for block in blocks for i in _alike(block))
+    comparisons = (ItemComparison.of(block[i], items) for block in blocks for i in _alike(block))
     found = iter(progress(comparer.compare(comparisons), sum(1 for _ in items)))
     for block in _blocks(items):
         compared = dict(zip(_alike(block), islice(found, len(block)), strict=True))
         in_order = [compared[i] for i in range(len(block))]
-        parts = [
-            {
-                name: part_of(string, score)
-                for (name, string), score in zip(item.strings.items(), each.scores, strict=True)
-            }
-            for item, each in zip(block, in_order, strict=True)
-        ]
-        rows.add(block, parts, in_order)
-        texts = [string.text for item in block for string in item.strings.values()]
+        of_items = [ItemComparison.of(item, items) for item in block]
+        rows.add(
+            block, [of.parts(each.scores) for of, each in zip(of_items, in_order, strict=True)], in_order
+        )
+        asked = [sentence for of in of_items for sentence in of.sentences]
         scores = [score for each in in_order for score in each.scores]
-        rows.count(dict(zip(texts, scores, strict=True)).values())
+        rows.count(dict(zip(asked, scores, strict=True)).values())
     _expect_end(found)
 
 

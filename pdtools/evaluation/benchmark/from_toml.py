@@ -39,7 +39,6 @@ import hashlib
 import json
 import re
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -48,7 +47,6 @@ from typing import Any, NoReturn
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import (
     KINDS,
-    OF_STRINGS,
     OTHERS,
     RIGHT,
     RIGHT_IS_HIGHEST,
@@ -57,14 +55,15 @@ from pdtools.evaluation.benchmark.definition import (
     Label,
     Options,
     Rows,
-    Score,
     Text,
     Value,
     formula_of,
     option_name,
 )
+from pdtools.evaluation.benchmark.item_set import Score
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
+from pdtools.evaluation.record import MARGIN
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.files import decode_utf8, read_bytes
 from pdtools.search.adaptive_beam import Width
@@ -74,20 +73,11 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-# Columns of items.parquet whose names no level and no string may have.
+# Columns of the tables of results, whose names no level may have.
 _TAKEN = {
-    "item",
-    "prediction",
-    "group",
-    "formula",
-    "outcome",
-    "correct",
-    "reason",
-    *Width._fields,
-    "overall",
-    "score",
-    "acceptable",
-    "value",
+    *("item", "prediction", "group", "formula", "outcome", "correct", MARGIN, "reason", *Width._fields),
+    *("string", "region", "name", "context", "text", "read", "tokens", "bits", "surprisals", "dropped"),
+    *("overall", "score", "acceptable", "value"),
 }
 _LARGEST = sys.float_info.max
 _LARGEST_POWER = 10  # papers take powers below 1
@@ -154,7 +144,7 @@ def benchmark_of_columns(name: str, good: str, bad: str, levels: Sequence[str]) 
     named: dict[str, str] = {}
     for level in levels:
         key = re.sub(r"^(?=[\W\d])|\W+", "_", level).strip("_") or "level"
-        if not _may_be_called(key) or key in ("good", "bad"):
+        if not _NAME.fullmatch(key) or key in _TAKEN:
             key = f"level_{key}"
         if key in named:
             raise PdtoolsError(f"--level {named[key]} and --level {level} are both called {key}")
@@ -194,9 +184,6 @@ class _Reading:
             _refuse('no strings: [strings] has templates such as good = "{sentence_good}", or options')
         label, value = self.label(strings), self.value(strings)
         levels, flags = self.levels(), self.flags()
-        columns = [*levels, *flags, *strings, *(before + name for before in OF_STRINGS for name in strings)]
-        if twice := next((name for name, times in Counter(columns).items() if times > 1), None):
-            _refuse(f"two columns of the results would be called {twice!r}: another name is needed")
         if label is not None or value is not None:
             if label is not None and value is not None:
                 _refuse("either label or value")
@@ -324,7 +311,7 @@ class _Reading:
         found: dict[str, Text] = {}
         for name, given in self.part("strings").items():
             where = f"strings.{name}"
-            if name in (RIGHT, OTHERS, "max", "min"):
+            if name in (RIGHT, OTHERS, "max", "min") or name.startswith(option_name(0)[:-1]):
                 _refuse(f"{where}: a string cannot be called that, which formulas have in another sense")
             _check_name(name, where, "a string")
             if isinstance(given, str):
@@ -427,6 +414,9 @@ class _Reading:
         given = self.part("levels")
         for name in given:
             _check_name(name, f"levels.{name}", "a level")
+            if name in _TAKEN:
+                reason = "a level cannot be called that, as a column of the results is"
+                _refuse(f"levels.{name}: {reason}: another name is needed, such as my_{name}")
         plain = {name: each for name, each in given.items() if not isinstance(each, dict)} or {
             "file": "{file}"
         }
@@ -459,17 +449,9 @@ def _score(given: Any, where: str) -> Score:
     return Score(given)
 
 
-def _may_be_called(name: str) -> bool:
-    """Return whether a string or level can have this name."""
-    return bool(_NAME.fullmatch(name)) and name not in _TAKEN and not name.startswith(option_name(0)[:-1])
-
-
 def _check_name(name: str, where: str, what: str) -> None:
     if not _NAME.fullmatch(name):
         _refuse(f"{where}: {what} is called by a letter, and letters, digits and _ after it")
-    if not _may_be_called(name):
-        reason = f"{what} cannot be called that, as a column of items.parquet is"
-        _refuse(f"{where}: {reason}: another name is needed, such as my_{name}")
 
 
 def _is_number(given: Any, low: float = -_LARGEST, high: float = _LARGEST) -> bool:

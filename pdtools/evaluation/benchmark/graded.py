@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.evaluation.benchmark.items import Item, Items
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet
 from pdtools.evaluation.benchmark.outcomes import NO_TOKENS, JudgedItems, Outcome, Part, Parts, values_of
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.formula import Formula
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Judged = Iterator[tuple[str, "Outcome | None", "str | None", tuple[Any, ...]]]
+Judged = Iterator[tuple[str, "tuple[Outcome | None, float | None, str | None]", tuple[Any, ...]]]
 MAIN = "main"
 
 
@@ -64,12 +63,12 @@ def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> fl
 class JudgedLabels(JudgedItems):
     """Strings that are acceptable or not, as a threshold of their scores predicts."""
 
-    def __init__(self, items: Items, *, tokens: bool = True) -> None:
+    def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         self._train: list[tuple[float, bool]] = []
         self._excluded = 0  # excluded items among those that the threshold is chosen on
         self._found: list[tuple[tuple[str | None, ...], float, bool]] = []
-        assert items.benchmark.label is not None
-        self._threshold = items.benchmark.label.threshold
+        assert items.label is not None
+        self._threshold = items.label.threshold
         super().__init__(items, tokens=tokens)
 
     @property
@@ -84,16 +83,14 @@ class JudgedLabels(JudgedItems):
         ((name, string),) = item.strings.items()
         part, label = parts[name], item.label
         assert label is not None
-        score = (
-            part.value(string.scored, self.items.benchmark.scores[MAIN]) if isinstance(part, Part) else None
-        )
+        score = part.value(string.scored, self.items.scores[MAIN]) if isinstance(part, Part) else None
         if item.trains:
             self._train += [] if score is None else [(score, label)]
             self._excluded += score is None
             return
         if score is None:
             reason = NO_TOKENS if isinstance(part, Part) else part.reason
-            yield MAIN, "unscorable", reason, (None, label)
+            yield MAIN, ("unscorable", None, reason), (None, label)
             return
         if self._threshold is None:
             if not self._train:
@@ -101,7 +98,8 @@ class JudgedLabels(JudgedItems):
             scores, labels = (np.array(column) for column in zip(*self._train, strict=True))
             self._threshold = best_threshold(labels, scores)
         self._found.append((item.levels, score, label))
-        yield MAIN, "right" if (score > self._threshold) == label else "wrong", None, (score, label)
+        outcome: Outcome = "right" if (score > self._threshold) == label else "wrong"
+        yield MAIN, (outcome, None, None), (score, label)
 
     def results(self, scorer: dict[str, Any]) -> Results:
         """See :class:`JudgedItems`: ``mcc`` and ``auc`` too, for all items and by finest group."""
@@ -132,10 +130,9 @@ class JudgedLabels(JudgedItems):
 class JudgedValues(JudgedItems):
     """Items with a number given by people, with which a formula of scores is correlated."""
 
-    def __init__(self, items: Items, *, tokens: bool = True) -> None:
-        assert items.benchmark.value is not None
-        self._value = items.benchmark.value
-        self._formula = Formula.parse(self._value.against, tuple(items.benchmark.strings), number=True)
+    def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
+        assert items.value is not None
+        self._value = items.value
         self._found: list[tuple[tuple[str | None, ...], float, float]] = []
         super().__init__(items, tokens=tokens)
 
@@ -149,13 +146,14 @@ class JudgedValues(JudgedItems):
     def judged(self, item: Item, parts: Parts) -> Judged:
         """See :class:`JudgedItems`."""
         assert item.value is not None
-        values = values_of(self._formula, self.items.benchmark.scores[MAIN], item.strings, parts)
+        (formula,) = item.formulas.values()
+        values = values_of(formula, self.items.scores[MAIN], item.strings, parts)
         if not isinstance(values, dict):
-            yield MAIN, "unscorable", values, (None, item.value)
+            yield MAIN, ("unscorable", None, values), (None, item.value)
             return
-        found = self._formula.value(lambda _, name: values[name])
+        found = formula.value(lambda *place: values[place])
         self._found.append((item.levels, found, item.value))
-        yield MAIN, None, None, (found, item.value)
+        yield MAIN, (None, None, None), (found, item.value)
 
     def results(self, scorer: dict[str, Any]) -> Results:
         """See :class:`JudgedItems`: correlations, overall and by finest group."""

@@ -7,7 +7,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
+from pdtools.evaluation.benchmark.record import record_of
 from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.files import is_stream
@@ -22,56 +24,23 @@ from pdtools.files.sheets import cell_text
 
 _YES, _NO = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0", "")
 _INDEX = re.compile(r"([0-9]{1,9})(\.0+)?")
-_NONE = "none"  # the name of a finest group without a name in the data
 
 
 @dataclass(frozen=True, slots=True)
-class String:
-    """A string of an item.
+class ReadItem(Item):
+    """An item, and what its file says of it.
 
     Attributes:
-        text: the whole string.
-        start: the end of its context, in characters; None: all of it is scored, and its end.
-    """
-
-    text: str
-    start: int | None = None
-
-    @property
-    def scored(self) -> str:
-        """The scored part."""
-        return self.text if self.start is None else self.text[self.start :].lstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """An item of a benchmark: its strings, and its levels.
-
-    Attributes:
-        number: from 1, in the order of files and rows.
         file: its file.
-        strings: by name; options are ``option_1``, …
-        levels: its groups, the finest last; None: not named in the data.
-        flags: its further groups, for each of the benchmark's ``flags``.
         right: the index of the right option; None: there are no options.
         options: number of options.
         is_doubtful: whether the index of the right option is also the text of another one.
-        label: whether it is acceptable; None: not in the data.
-        value: a number given by people; None: not in the data.
-        trains: whether a threshold is chosen on it.
     """
 
-    number: int
-    file: str
-    strings: dict[str, String]
-    levels: tuple[str | None, ...]
-    flags: tuple[tuple[str, ...], ...] = ()
+    file: str = ""
     right: int | None = None
     options: int = 0
     is_doubtful: bool = False
-    label: bool | None = None
-    value: float | None = None
-    trains: bool = False
 
 
 @dataclass(slots=True)
@@ -91,7 +60,7 @@ class FileCounts:
         seen.add(mark)
 
 
-class Items:
+class Items(ItemSet):
     """The items of a benchmark in a file, a folder or a zip archive.
 
     The files are read once to check them, and again at each iteration.
@@ -102,11 +71,8 @@ class Items:
         limit: only the first ``limit`` items of each finest group; None: all.
 
     Attributes:
+        benchmark: their definition.
         by_file: counts for each file, by its path.
-        names: names of all strings.
-        nested: whether a finest group belongs to one group of each level, so that its name is unique.
-        crossing: levels whose groups lie across another level's: their scores are over items, not groups.
-        notes: doubts about the items, a line each.
 
     Raises:
         InputError: for a missing source, one without items, or a row that makes no item.
@@ -114,6 +80,11 @@ class Items:
 
     def __init__(self, source: str | Path, benchmark: Benchmark, limit: int | None = None) -> None:
         self.benchmark, self.limit = benchmark, limit
+        self.task, self.title = benchmark.task, benchmark.title
+        self.names, self.flags = tuple(benchmark.levels), tuple(benchmark.flags)
+        self.predictions, self.scores = benchmark.predictions, benchmark.scores
+        self.settings = {"benchmark": benchmark.title, "definition_sha256": benchmark.digest}
+        self.label, self.value = benchmark.label, benchmark.value
         found = data_files(source, benchmark)
         self._files = sorted(found, key=lambda file: not _trains(file.name, benchmark))  # training first
         if (
@@ -123,13 +94,13 @@ class Items:
         ):
             reason = f"no files to choose a threshold on ({benchmark.label.source})"
             raise InputError(reason, file=source)
-        self._kept: list[Item] | None = [] if is_stream(source) else None  # a stream cannot be read again
+        self._kept: list[ReadItem] | None = [] if is_stream(source) else None  # a stream cannot be read again
         self.by_file: dict[str, FileCounts] = {}
-        self.notes: list[str] = []
+        notes: list[str] = []
         groups: dict[tuple[str | None, ...], str] = {}  # each with its first file
         there: set[int] = set()
         options, chance, total, doubtful = 0, 0.0, 0, 0
-        for item in self._within_limit(self._read(self.notes)):
+        for item in self._within_limit(self._read(notes)):
             total += 1
             if item.file not in self.by_file:
                 there.clear()
@@ -148,71 +119,46 @@ class Items:
                 self._kept.append(item)
         if not groups:
             raise InputError(f"no items of {benchmark.title} in it", file=source)
-        self.names = [*benchmark.strings, *map(option_name, range(options))]
         self.nested = len({group[-1] for group in groups}) == len(groups)
         names: dict[str, Sequence[str | None]] = {}
         for group in groups:
             if names.setdefault(name := self.named(group), group) != group:
                 reason = f"two groups are called {name}: {names[name]} and {group} (levels, None: not named)"
                 raise InputError(reason, file=source)
-        self._chance = chance / total if benchmark.options is not None else None
         self.crossing = () if self.nested else _crossing([*benchmark.levels], groups)
         if self.crossing:
             named = " and ".join(self.crossing)
-            self.notes.append(
+            notes.append(
                 f"the levels {named} cross: their scores are over items, and overall is the mean of the"
                 f" {len(groups)} combinations ({' / '.join(benchmark.levels)})"
             )
         if benchmark.options is not None and options < len(benchmark.options.texts):
             written = len(benchmark.options.texts)
-            self.notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
+            notes.append(f"no item has all {written} options: is a column of options.texts misspelt?")
         if doubtful:
-            self.notes.append(
+            notes.append(
                 f"{doubtful} items: the right option's index (from 0) is also another option's text;"
                 " if the text is meant, options.labels has to be what options.texts is"
             )
-
-    @property
-    def chance(self) -> float | None:
-        """The share of right items by guessing; None: not known."""
-        main = next(iter(self.benchmark.predictions))
-        return self.benchmark.chance.get(main, self._chance)
-
-    @property
-    def levels(self) -> tuple[str, ...]:
-        """Columns of the groups above the finest."""
-        names = tuple(self.benchmark.levels)
-        return names[:-1] if self.nested else names
-
-    @property
-    def unit(self) -> str:
-        """The column of the finest groups: the last level, or ``group`` for all levels together."""
-        return [*self.benchmark.levels][-1] if self.nested else "group"
-
-    def named(self, levels: Sequence[str | None]) -> str:
-        """The name of a finest group."""
-        return levels[-1] or _NONE if self.nested else " / ".join(each or _NONE for each in levels)
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of all groups of an item."""
-        names = tuple(self.benchmark.levels)
-        return names if self.nested else ("group", *names)
-
-    def groups(self, levels: Sequence[str | None]) -> list[str | None]:
-        """The cells of these columns."""
-        above = [*levels[:-1]] if self.nested else [*levels]
-        return [*above, self.named(levels)] if self.nested else [self.named(levels), *above]
+        self.notes = notes
+        of_files = [*self.by_file.values()]
+        self.counts = {
+            "identical": sum(each.identical for each in of_files),
+            "repeated": sum(each.repeated for each in of_files),
+            "files": {path: asdict(each) for path, each in self.by_file.items()},
+        }
+        by_options = chance / total if benchmark.options is not None else None
+        self.record = record_of(self, benchmark.chance.get(next(iter(benchmark.predictions)), by_options))
 
     def refused(self, reason: str) -> InputError:
         """An error with the reason why the benchmark cannot be evaluated."""
         return InputError(reason, file=self._files[0].name)
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[ReadItem]:
         """The items, in the order of file names and rows."""
         return iter(self._kept) if self._kept else self._within_limit(self._read())
 
-    def _within_limit(self, items: Iterator[Item]) -> Iterator[Item]:
+    def _within_limit(self, items: Iterator[ReadItem]) -> Iterator[ReadItem]:
         """The first ``limit`` items of each group, after all that a threshold is chosen on."""
         taken: Counter[tuple[str | None, ...]] = Counter()
         for item in items:
@@ -220,7 +166,7 @@ class Items:
             if self.limit is None or taken[item.levels] <= self.limit:
                 yield item
 
-    def _read(self, notes: list[str] | None = None) -> Iterator[Item]:
+    def _read(self, notes: list[str] | None = None) -> Iterator[ReadItem]:
         rows = (row for file in self._files for row in items_of(file, self.benchmark, notes))
         return (_item(row, number, self.benchmark) for number, row in enumerate(rows, start=1))
 
@@ -265,7 +211,7 @@ def _begins_with_an_item(file: DataFile, benchmark: Benchmark) -> bool:
     return False
 
 
-def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
+def _item(row: Row, number: int, benchmark: Benchmark) -> ReadItem:
     strings = {
         name: _string(write(of.text, row), None if of.context is None else write(of.context, row), of.blank)
         for name, of in benchmark.strings.items()
@@ -278,14 +224,16 @@ def _item(row: Row, number: int, benchmark: Benchmark) -> Item:
             option_name(i): _string(text, context, benchmark.options.blank) for i, text in enumerate(texts)
         }
     levels = tuple(write(level, row) or None for level in benchmark.levels.values())
-    return Item(
-        number=number,
+    options = len(strings) - len(benchmark.strings)
+    return ReadItem(
+        name=str(number),
         file=row.file,
         strings=strings,
+        formulas=benchmark.formulas(right, options),
         levels=levels,
         flags=tuple(_flags(row, columns) for columns in benchmark.flags.values()),
         right=right,
-        options=len(strings) - len(benchmark.strings),
+        options=options,
         is_doubtful=is_doubtful,
         label=None if benchmark.label is None else _label(row, benchmark.label),
         value=None if benchmark.value is None else _value(row, benchmark.value),

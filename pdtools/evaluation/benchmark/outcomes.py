@@ -1,16 +1,17 @@
-"""Outcomes of a benchmark's items: scores of their strings, predictions judged by these, and counts."""
+"""Outcomes of items: scores of their strings, predictions judged by these, counts, and the two tables."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pdtools.evaluation.benchmark.definition import Score
-from pdtools.evaluation.benchmark.items import Item, Items, String
-from pdtools.evaluation.benchmark.record import record_of
-from pdtools.evaluation.results import ITEMS, Batches, MeanAndMax, Results, mean
-from pdtools.evaluation.sg.formula import Formula
+from pdtools.errors import PdtoolsError
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
+from pdtools.evaluation.record import MARGIN
+from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Batches, MeanAndMax, Results, mean
+from pdtools.evaluation.sg.formula import Formula, Region
 from pdtools.search.adaptive_beam import Width
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -21,18 +22,34 @@ if TYPE_CHECKING:
 
 Outcome = Literal["right", "wrong", "tie", "unscorable"]
 
-_EQUAL = 5e-324  # nats: two numbers that are no further apart are equal
+_EQUAL = 5e-324  # two numbers that are no further apart are equal
 _NOTHING = "nothing in it is scored"
+_NOT_NEEDED = "no prediction needs it: not searched by --beam auto"
 NO_TOKENS = "it has no tokens to divide by"
 
 
 TokenRows = list[tuple[str, int, int, float]]
-"""For each token: its text, first character in the string, the one after its last, surprisal in nats."""
+"""For each token: its text, first character in the string, the one after its last, surprisal in bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanScore:
+    """The score of a region, of the end of a string with regions, or of the scored part of another string.
+
+    Attributes:
+        bits: its surprisal; None: not needed, or not known.
+        tokens: number of its tokens; None: not known.
+        surprisals: the tokens'; None: not known.
+    """
+
+    bits: float | None
+    tokens: int | None
+    surprisals: TokenRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The score of a string's scored part.
+    """The score of a string's scored part: of its regions, if it has some.
 
     Attributes:
         logprob: its log-probability, nats; or the score of another program.
@@ -40,7 +57,8 @@ class Part:
         dropped: for the whole string, :attr:`pdtools.search.SentenceScore.dropped`.
         as_read: differs if tokens do; None: not known.
         text: the whole string as the model reads it; None: not known.
-        surprisals: the tokens'; None: not known.
+        regions: surprisals of the regions, bits, by number.
+        spans: a score for each region and the end if it is counted, or one for the scored part.
     """
 
     logprob: float
@@ -48,14 +66,20 @@ class Part:
     dropped: float | None = None
     as_read: int | None = None
     text: str | None = None
-    surprisals: TokenRows | None = None
+    regions: Mapping[int, float | None] | None = None
+    spans: tuple[SpanScore, ...] = (SpanScore(None, None),)
 
-    def value(self, text: str, score: Score) -> float | None:
+    def value(self, text: str, score: Score, region: int | None = None) -> float | None:
         """The number that predictions compare; None if unknown.
 
         Args:
             text: the scored part.
+            region: the number of a region; None: all of it.
         """
+        if score.kind == "surprisal":
+            regions = self.regions or {}
+            found = regions.values() if region is None else [regions[region]]
+            return math.fsum(bits for bits in found if bits is not None)
         if score.kind == "sum":
             return self.logprob
         if score.kind in ("per_token", "slln"):
@@ -74,34 +98,57 @@ Parts = Mapping[str, "Part | Unscorable"]
 def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     """The score of a string's scored part, from the score of the whole.
 
-    After a context, a token that reaches beyond the context belongs to the scored part, as does the blank
-    before it. The end of the sentence is scored only in whole strings.
+    After a context, the tokens that reach beyond it are scored; of a string with regions, each region
+    (:mod:`pdtools.search.spans`). The end of the sentence is scored only in whole strings.
     """
+    from pdtools.search.spans import read_spans  # numpy takes its time
+
     if isinstance(score, Unscorable):
         return score
+    bits = (0.0 - score.logprobs / math.log(2)).tolist()
+    rows = list(zip(score.tokens, score.starts, score.ends, bits, strict=True))
+    if string.regions:
+        return _part_in_regions(string, score, rows)
+    text = string.text if score.text == string.text else score.text  # one string, not two equal ones
     before = (0, *score.ends[:-1])
     tokens = zip(score.tokens, score.starts, before, strict=True)
     as_read = hash((string.start, *((token, start > end) for token, start, end in tokens)))
-    text = string.text if score.text == string.text else score.text  # one string, not two equal ones
-    nats = (0.0 - score.logprobs).tolist()
-    rows = list(zip(score.tokens, score.starts, score.ends, nats, strict=True))
     logprob = score.total
     if string.start is not None:
-        spans = list(zip(score.starts, score.ends, strict=True))[: len(score.tokens) - score.eos]
-        taken = [
-            i
-            for i, (start, end) in enumerate(spans)
-            if end > string.start or start == end == string.start  # a lone blank may have nothing left
-        ]
-        if not (taken and string.scored):
+        read = read_spans(score, [(string.start, len(score.text))], "reach", line_feeds=True)
+        if not (len(read.rows) and string.scored):
             return Unscorable(score.text, _NOTHING)
-        logprob, rows = float(score.logprobs[taken].sum()), [rows[i] for i in taken]
-    return Part(logprob, len(rows), score.dropped, as_read, text, rows)
+        logprob, rows = float(read.sum(score.logprobs)[0]), [rows[i] for i in read.rows.tolist()]
+    whole = SpanScore(0.0 - logprob / math.log(2), len(rows), rows)
+    return Part(logprob, len(rows), score.dropped, as_read, text, spans=(whole,))
 
 
-def judge(
-    formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts
-) -> tuple[Outcome, str | None]:
+def _part_in_regions(string: String, score: SentenceScore, rows: TokenRows) -> Part:
+    from pdtools.search.spans import read_spans
+
+    if score.text != string.text:
+        raise PdtoolsError(f"the scorer changed the sentence {string.text!r} into {score.text!r}")
+    read = read_spans(score, string.spans, "visible")
+    taken: list[TokenRows] = [[] for _ in string.regions]
+    for region, row in zip(read.span.tolist(), read.rows.tolist(), strict=True):
+        taken[region].append(rows[row])
+    bits = (read.surprisal() / math.log(2)).tolist()
+    spans = [SpanScore(x, len(of), of) for x, of in zip(bits, taken, strict=True)]
+    if string.needed is not None:
+        spans[string.needed :] = [SpanScore(None, None)] * (len(spans) - string.needed)
+    regions = {region.number: of.bits for region, of in zip(string.regions, spans, strict=True)}
+    n_tokens = sum(of.tokens or 0 for of in spans)
+    if score.eos:
+        spans.append(SpanScore(rows[-1][3], 1, rows[-1:]))
+    logprob = -math.log(2) * math.fsum(x for x in regions.values() if x is not None)
+    return Part(logprob, n_tokens, score.dropped, None, score.text, regions, tuple(spans))
+
+
+Judgement = tuple[Outcome, "float | None", "str | None"]
+"""An outcome, the amount in bits by which the prediction holds, and the reason why both are unknown."""
+
+
+def judge(formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts) -> Judgement:
     """Judge whether a prediction holds, or give the reason why that is unknown.
 
     Strings that are the same tokens to the model have the same score: any difference is rounding. A
@@ -109,48 +156,57 @@ def judge(
     """
     values = values_of(formula, score, strings, parts)
     if not isinstance(values, dict):
-        return "unscorable", values
-    truth = formula.truth(lambda _, name: values[name], _EQUAL)
-    return "tie" if truth is None else "right" if truth else "wrong", None
+        return "unscorable", None, values
+
+    def value(region: int | None, name: str) -> float:
+        return values[region, name]
+
+    truth = formula.truth(value, _EQUAL)
+    outcome: Outcome = "tie" if truth is None else "right" if truth else "wrong"
+    return outcome, formula.margin(value) * score.bits, None
 
 
 def values_of(
     formula: Formula, score: Score, strings: Mapping[str, String], parts: Parts
-) -> dict[str, float] | str:
-    """The numbers that a prediction compares, by name; or the reason why they are unknown."""
-    values: dict[str, float] = {}
+) -> dict[Region, float] | str:
+    """The numbers that a prediction compares, by region and name; or the reason why they are unknown."""
+    values: dict[Region, float] = {}
     same: dict[int, float] = {}
     reasons = []
-    for _, name in formula.regions:
+    for region, name in formula.regions:
         part = parts[name]
         if isinstance(part, Unscorable):
             reasons.append(f"{name}: {part.reason}")
             continue
-        value = part.value(strings[name].scored, score)
+        value = part.value(strings[name].scored, score, region)
         if value is None:
             reasons.append(
                 f"{name}: {NO_TOKENS if part.tokens == 0 else 'its number of tokens is not known'}"
             )
             continue
-        values[name] = value if part.as_read is None else same.setdefault(part.as_read, value)
-    return "; ".join(reasons) or values
+        values[region, name] = value if part.as_read is None else same.setdefault(part.as_read, value)
+    return "; ".join(dict.fromkeys(reasons)) or values
 
 
 @dataclass(kw_only=True, slots=True)
 class Tally:
-    """Counts of one prediction for one finest group's items: all, scored, right, ties."""
+    """Counts of one prediction for a group's items: all, scored, right, ties; and the margins known."""
 
     items: int = 0
     scored: int = 0
     right: int = 0
     ties: int = 0
+    bits: float = 0.0
+    margins: int = 0
 
-    def add(self, outcome: Outcome | None) -> None:
+    def add(self, outcome: Outcome | None, margin: float | None = None) -> None:
         """Count one more item."""
         self.items += 1
         self.scored += outcome != "unscorable"
         self.right += outcome == "right"
         self.ties += outcome == "tie"
+        self.bits += margin or 0.0
+        self.margins += margin is not None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -162,50 +218,72 @@ class Tally:
         """The share of right ones among the scored; None if there are none."""
         return self.right / self.scored if self.scored else None
 
+    @property
+    def margin(self) -> float | None:
+        """The mean margin, in bits; None if none is known."""
+        return self.bits / self.margins if self.margins else None
+
 
 Tallies = Mapping[tuple[str | None, ...], Tally]
 """Tallies by the groups of all levels, the finest last."""
+_Mean = Callable[[Tally], "float | None"]
 
 
-def scores_of(tallies: Mapping[str, Tallies], items: Items) -> dict[str, Any]:
+def scores_of(tallies: Mapping[str, Tallies], items: ItemSet) -> dict[str, Any]:
     """Shares of items whose prediction holds, as fractions of 1; None if no item has a score.
 
     Args:
         tallies: for each prediction, the main one first.
 
     Returns:
-        ``overall``: the unweighted mean of the finest groups; ``mean_of_items``: over all items; ``by_…``:
-        for each level, means of the finest groups in it, or over the items for levels that cross;
-        ``by_prediction``: the ``overall`` of each.
+        ``overall``: the unweighted mean of the finest groups, without those outside; ``mean_of_items``: over
+        all their items; ``by_…``: for each level, means of the finest groups in it, or over the items for
+        levels that cross; ``by_prediction``: the ``overall`` of each; ``margin_bits``: the same means of
+        margins, in bits, if any is known; and further scores of these items.
     """
-    by_prediction = {name: _overall(of) for name, of in tallies.items()}
     main = next(iter(tallies.values()))
-    names = list(items.benchmark.levels)
     scores: dict[str, Any] = {
-        "overall": next(iter(by_prediction.values())),
-        "mean_of_items": _over_items(main),
-        "by_prediction": by_prediction,
+        "overall": None,
+        "mean_of_items": _over_items(_counted(main, items), lambda tally: tally.share),
+        "by_prediction": {
+            name: _overall(_counted(of, items), lambda tally: tally.share) for name, of in tallies.items()
+        },
+        **_means(main, items, lambda tally: tally.share),
     }
+    if any(tally.margins for tally in main.values()):
+        scores[MARGIN] = _means(main, items, lambda tally: tally.margin)
+    return {**scores, **items.further_scores(scores, tallies)}
+
+
+def _means(main: Tallies, items: ItemSet, of: _Mean) -> dict[str, Any]:
+    """Means of shares or margins: overall, and by the groups of each level."""
+    counted = _counted(main, items)
+    found: dict[str, Any] = {"overall": _overall(counted, of)}
     for level in items.levels:
-        at = names.index(level)
+        at = items.names.index(level)
         groups: dict[str, dict[tuple[str | None, ...], Tally]] = {}
-        for key, tally in main.items():
+        for key, tally in counted.items():
             if (group := key[at]) is not None:
                 groups.setdefault(group, {})[key] = tally
-        share = _over_items if level in items.crossing else _overall
-        scores[f"by_{level}"] = {group: share(groups[group]) for group in sorted(groups)}
-    scores[f"by_{items.unit}"] = {items.named(key): main[key].share for key in _ordered(main)}
-    return scores
+        over = _over_items if level in items.crossing else _overall
+        found[f"by_{level}"] = {group: over(groups[group], of) for group in sorted(groups)}
+    found[f"by_{items.unit}"] = {items.named(key): of(main[key]) for key in _ordered(main)}
+    return found
 
 
-def _overall(tallies: Tallies) -> float | None:
-    shares = (tallies[key].share for key in _ordered(tallies))
-    return mean([share for share in shares if share is not None])
+def _counted(tallies: Tallies, items: ItemSet) -> Tallies:
+    return {key: tally for key, tally in tallies.items() if items.named(key) not in items.outside}
 
 
-def _over_items(tallies: Tallies) -> float | None:
-    right, scored = (sum(getattr(each, name) for each in tallies.values()) for name in ("right", "scored"))
-    return Tally(right=right, scored=scored).share
+def _overall(tallies: Tallies, of: _Mean) -> float | None:
+    found = (of(tallies[key]) for key in _ordered(tallies))
+    return mean([each for each in found if each is not None])
+
+
+def _over_items(tallies: Tallies, of: _Mean) -> float | None:
+    names = ("right", "scored", "bits", "margins")
+    sums = {name: sum(getattr(each, name) for each in tallies.values()) for name in names}
+    return of(Tally(**sums))
 
 
 def _ordered(tallies: Tallies) -> list[tuple[str | None, ...]]:
@@ -217,20 +295,13 @@ def is_right(outcome: Outcome | None) -> bool | None:
     return None if outcome in (None, "unscorable") else outcome == "right"
 
 
-def surprisals_type() -> pa.DataType:
-    """The type of a column of ``TokenRows``."""
-    import pyarrow as pa
-
-    of_token = {"token": pa.string(), "start": pa.int32(), "end": pa.int32(), "surprisal": pa.float32()}
-    return pa.list_(pa.struct(of_token))
-
-
 class JudgedItems:
-    """Judged items: counted by group, and put into a table block by block.
+    """Judged items: counted by group, and put into two tables block by block.
 
     Args:
         items: the items.
-        tokens: whether numbers of tokens are known; otherwise predictions about these are excluded.
+        tokens: whether scores are log-probabilities of known numbers of tokens; otherwise predictions about
+            these are excluded, and there are no margins.
 
     Attributes:
         more: columns that kinds of benchmarks add, with their types, for the values of :meth:`judged`.
@@ -241,42 +312,31 @@ class JudgedItems:
         """Additional columns, see the class."""
         return {}
 
-    def __init__(self, items: Items, *, tokens: bool = True) -> None:
-        self.items = items
-        scores = items.benchmark.scores
+    def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
+        self.items, self.tokens = items, tokens
         by_tokens = ("per_token", "slln")
-        self.taken = [name for name in scores if tokens or scores[name].kind not in by_tokens]
-        if not self.taken or self.taken[0] != next(iter(scores)):
+        self.excluded = {name for name, of in items.scores.items() if not tokens and of.kind in by_tokens}
+        if next(iter(items.scores), None) in self.excluded:
             raise items.refused(
                 "its prediction is about tokens, but these scores do not say how many there are"
             )
-        self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {name: {} for name in self.taken}
-        self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.benchmark.flags}
-        self._numbers = {name: number for number, name in enumerate(items.benchmark.predictions, start=1)}
-        self.strings = 0
-        self.with_unknown = 0
+        self.tallies: dict[str, dict[tuple[str | None, ...], Tally]] = {}
+        self.by_flag: dict[str, dict[str, Tally]] = {name: {} for name in items.flags}
+        self.strings = self.unscorable = self.with_unknown = 0
         self.dropped = MeanAndMax()
-        self.schema = self._schema()
-        self.table = Batches(self.schema)
+        self.tables = {ITEMS: Batches(self.items_schema()), STRINGS_TABLE: Batches(self.strings_schema())}
 
     def add(
         self, block: Sequence[Item], parts: Sequence[Parts], compared: Sequence[Compared] | None = None
     ) -> None:
         """Add the items of a block, with the scores of their strings."""
-        import pyarrow as pa
-
-        rows = [
-            row
-            for i, (item, of) in enumerate(zip(block, parts, strict=True))
-            for row in self._rows(item, of, None if compared is None else compared[i])
-        ]
-        if not rows:
-            return
-        arrays = [
-            pa.array(column, kind)
-            for column, kind in zip(zip(*rows, strict=True), self.schema.types, strict=True)
-        ]
-        self.table.append(pa.record_batch(arrays, schema=self.schema))
+        rows: dict[str, list[tuple[Any, ...]]] = {ITEMS: [], STRINGS_TABLE: []}
+        for i, (item, of) in enumerate(zip(block, parts, strict=True)):
+            if judged := list(self._rows(item, of, None if compared is None else compared[i])):
+                rows[ITEMS] += judged
+                rows[STRINGS_TABLE] += self._strings(item, of)
+        for name, table in self.tables.items():
+            table.append_rows(rows[name])
 
     def count(self, scores: Collection[MaybeScore]) -> None:
         """Count the different strings of a block."""
@@ -285,97 +345,145 @@ class JudgedItems:
             if isinstance(score, SentenceScore):
                 self.with_unknown += score.n_unknown > 0
                 self.dropped.add(score.dropped)
+            else:
+                self.unscorable += 1
 
-    def _schema(self) -> pa.Schema:
+    def items_schema(self) -> pa.Schema:
+        """The columns of ``items.parquet``: a row for each prediction of each item.
+
+        Columns:
+            item: its name, or its number from 1 in the order of files and rows; with its finest group
+                (paradigm, suite, or the last level) it names an item.
+            prediction, formula: number of the prediction, from 1, and its formula; the first counts.
+            outcome, correct: right, wrong, tie or unscorable; whether it is right.
+            margin_bits: the amount in bits by which the prediction holds, negative where it does not
+                (:meth:`pdtools.evaluation.sg.formula.Formula.margin`); null with ``--beam auto``.
+            beam, margin: the values at which the item was decided with ``--beam auto``.
+            reason: the reason why there is no outcome.
+        """
         import pyarrow as pa
 
-        items = self.items
-        of_strings = {
-            "": pa.string(),
-            "start_": pa.int32(),
-            "logprob_": pa.float64(),
-            "tokens_": pa.int32(),
-            "dropped_": pa.float64(),
-            "surprisals_": surprisals_type(),
-        }
         return pa.schema(
             {
-                "item": pa.int64(),
+                **dict.fromkeys(self.items.columns, pa.string()),
+                **dict.fromkeys(self.items.flags, pa.list_(pa.string())),
+                "item": pa.string(),
                 "prediction": pa.int32(),
                 "formula": pa.string(),
-                **dict.fromkeys(items.columns, pa.string()),
-                **dict.fromkeys(items.benchmark.flags, pa.list_(pa.string())),
-                **{f"{of}{name}": kind for name in items.names for of, kind in of_strings.items()},
-                **Width.types(),
                 "outcome": pa.string(),
                 "correct": pa.bool_(),
+                MARGIN: pa.float64(),
+                **Width.types(),
                 "reason": pa.string(),
                 **self.more,
             }
         )
 
+    def strings_schema(self) -> pa.Schema:
+        """The columns of ``strings.parquet``: a row for each scored part of each string.
+
+        A string with regions has a row for each, and one for its end if that is counted; any other has one.
+
+        Columns:
+            item, string: the item, beside its finest group, and the string's role: good, bad, a condition.
+            region, name: number and name of the region; null for others, and for the end.
+            context: the text before it, if only what follows is scored.
+            text: the region, or the string, as in the data.
+            read: the whole string as the model read it.
+            tokens: number of its tokens.
+            bits: their surprisal; null if the string has no score, or with ``--beam auto`` if no prediction
+                needs the region or a later one (there is then no row for the end).
+            surprisals: the tokens of ``read``: ``token``, ``start``, ``end`` (characters), and ``bits``
+                (float32), with end-of-sentence last if it counts; they add up.
+            dropped: the share of p(x) of the string that the search is estimated to have lost.
+            reason: the reason why there is no surprisal.
+        """
+        import pyarrow as pa
+
+        of_token = {"token": pa.string(), "start": pa.int32(), "end": pa.int32(), "bits": pa.float32()}
+        return pa.schema(
+            {
+                **dict.fromkeys((self.items.unit, "item", "string"), pa.string()),
+                "region": pa.int32(),
+                **dict.fromkeys(("name", "context", "text", "read"), pa.string()),
+                "tokens": pa.int32(),
+                "bits": pa.float64(),
+                "surprisals": pa.list_(pa.struct(of_token)),
+                "dropped": pa.float64(),
+                "reason": pa.string(),
+            }
+        )
+
     def _rows(self, item: Item, parts: Parts, searched: Compared | None) -> Iterator[tuple[Any, ...]]:
         """The rows of an item, one for each prediction, with the columns of the schema."""
-        strings: list[Any] = []
-        for name in self.items.names:
-            string, part = item.strings.get(name), parts.get(name)
-            strings += [None, None] if string is None else [string.text, string.start]
-            strings += (
-                [part.logprob, part.tokens, part.dropped, part.surprisals]
-                if isinstance(part, Part)
-                else [None] * 4
-            )
         groups = self.items.groups(item.levels)
-        for name, outcome, reason, more in self.judged(item, parts):
-            self.tally(name, item, outcome)
-            about = (item.number, self._numbers[name], self.items.benchmark.predictions[name])
+        numbers = {name: number for number, name in enumerate(item.formulas, start=1)}
+        for name, (outcome, margin, reason), more in self.judged(item, parts):
+            if searched is not None or not self.tokens:
+                margin = None  # a search that is as wide as the decision needs it says little of the amount
+            self.tally(name, item, outcome, margin)
             yield (
-                *about,
                 *groups,
                 *map(list, item.flags),
-                *strings,
+                *(item.name, numbers[name], item.formulas[name].text),
+                *(outcome, is_right(outcome), margin),
                 *Width.of(searched),
-                outcome,
-                is_right(outcome),
                 reason,
                 *more,
             )
 
-    def tally(self, prediction: str, item: Item, outcome: Outcome | None) -> None:
+    def _strings(self, item: Item, parts: Parts) -> Iterator[tuple[Any, ...]]:
+        """The rows of an item's strings, with the columns of the schema."""
+        unit = self.items.named(item.levels)
+        for role, string in item.strings.items():
+            part = parts[role]
+            at = 0 if string.start is None else string.start
+            places: list[tuple[Any, ...]] = [
+                (region.number, region.name, None, region.text) for region in string.regions
+            ] or [(None, None, string.text[:at] if at else None, string.text[at:])]
+            known = (part.text, part.dropped) if isinstance(part, Part) else (None, None)
+            spans = part.spans if isinstance(part, Part) else [SpanScore(None, None)] * len(places)
+            places += [(None, None, None, "")] * (len(spans) - len(places))
+            for place, span in zip(places, spans, strict=True):
+                missing = part.reason if isinstance(part, Unscorable) else _NOT_NEEDED
+                has_score = span.bits is not None or not self.tokens
+                about = (span.tokens, span.bits, span.surprisals, known[1], None if has_score else missing)
+                yield (unit, item.name, role, *place, known[0], *about)
+
+    def tally(
+        self, prediction: str, item: Item, outcome: Outcome | None, margin: float | None = None
+    ) -> None:
         """Count the outcome of a prediction about an item."""
-        self.tallies[prediction].setdefault(item.levels, Tally()).add(outcome)
-        if prediction == self.taken[0]:
+        self.tallies.setdefault(prediction, {}).setdefault(item.levels, Tally()).add(outcome, margin)
+        if prediction == next(iter(item.formulas)):
             for tallies, flags in zip(self.by_flag.values(), item.flags, strict=True):
                 for flag in flags:
                     tallies.setdefault(flag, Tally()).add(outcome)
 
     def judged(
         self, item: Item, parts: Parts
-    ) -> Iterator[tuple[str, Outcome | None, str | None, tuple[Any, ...]]]:
-        """A row for each prediction: name, outcome, reason of a missing score, and ``more`` columns."""
-        benchmark = self.items.benchmark
-        formulas = dict(zip(benchmark.predictions, benchmark.formulas(item.right, item.options), strict=True))
-        for name in self.taken:
-            yield name, *judge(formulas[name], benchmark.scores[name], item.strings, parts), ()
+    ) -> Iterator[tuple[str, tuple[Outcome | None, float | None, str | None], tuple[Any, ...]]]:
+        """A row for each prediction: name, judgement, and ``more`` columns."""
+        for name, formula in item.formulas.items():
+            if name not in self.excluded:
+                yield name, judge(formula, self.items.score(name), item.strings, parts), ()
 
     def results(self, scorer: dict[str, Any]) -> Results:
         """The results of all items."""
-        items, benchmark = self.items, self.items.benchmark
-        main = self.tallies[self.taken[0]]
+        items = self.items
+        main = next(iter(self.tallies.values()))
         n, scored, ties = (
             sum(getattr(each, name) for each in main.values()) for name in ("items", "scored", "ties")
         )
-        by_file = items.by_file
         counts = {
             "items": n,
             "items_scored": scored,
             "items_unscorable": n - scored,
             "ties": ties,
-            "identical": sum(each.identical for each in by_file.values()),
-            "repeated": sum(each.repeated for each in by_file.values()),
             "strings": self.strings,
+            "strings_unscorable": self.unscorable,
             "strings_with_unknown_words": self.with_unknown,
-            "files": {path: asdict(each) for path, each in by_file.items()},
+            **items.counts,
             f"by_{items.unit}": {items.named(key): main[key].counts for key in _ordered(main)},
             **{
                 f"by_{level}": {flag: tallies[flag].counts for flag in sorted(tallies)}
@@ -383,14 +491,14 @@ class JudgedItems:
             },
             **self.dropped.as_count("dropped"),
         }
+        taken = [name for name in items.predictions if name not in self.excluded]
         settings = {
-            "task": benchmark.task,
-            "benchmark": benchmark.title,
+            "task": items.task,
             "unit": "fraction of 1",
-            "log_base": "nats",
-            "predictions": {name: benchmark.predictions[name] for name in self.taken},
-            "scores": {name: asdict(benchmark.scores[name]) for name in self.taken},
-            "definition_sha256": benchmark.digest,
+            "log_base": "bits",
+            **({"predictions": {name: items.predictions[name] for name in taken}} if taken else {}),
+            **({"scores": {name: asdict(items.scores[name]) for name in taken}} if taken else {}),
+            **items.settings,
             "limit": items.limit,
             **({"notes": items.notes} if items.notes else {}),
             "scorer": scorer,
@@ -403,6 +511,6 @@ class JudgedItems:
             },
             counts=counts,
             settings=settings,
-            tables={ITEMS: self.table},
-            record=record_of(items),
+            tables=self.tables,
+            record=items.record,
         )

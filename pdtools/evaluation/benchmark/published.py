@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.items import Item
+from pdtools.evaluation.benchmark.item_set import Item
 from pdtools.files import is_csv, read_table
 
 COLUMNS = ("item", "string", "score")
@@ -67,11 +67,11 @@ class PublishedScores:
         Raises:
             InputError: if there is no such score.
         """
-        key = item.number, string
+        key = int(item.name), string
         self._used.add(key)
         try:
             return self._scores[key]
         except KeyError:
             hint = "--write-sentences writes all items and strings"
-            reason = f"no score of {string} of item {item.number}"
+            reason = f"no score of {string} of item {item.name}"
             raise InputError(reason, file=self._source, hint=hint) from None

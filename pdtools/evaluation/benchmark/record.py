@@ -11,26 +11,32 @@ if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.items import Items
 
 
-def record_of(items: Items) -> Evaluation:
-    """The record of a benchmark whose items are right or wrong, or have a label, or a number."""
-    benchmark, title = items.benchmark, items.benchmark.title
+def record_of(items: Items, chance: float | None) -> Evaluation:
+    """The record of a benchmark whose items are right or wrong, or have a label, or a number.
+
+    Args:
+        chance: the share of right items by guessing; None: not known.
+    """
+    benchmark, title = items.benchmark, items.title
     return Evaluation(
         name=benchmark.task,
         title=title,
         in_text=title,
         printer="pdtools.report.benchmarks:print_benchmark",
-        read={"scores.overall": SCORE},
+        read={"scores.overall": SCORE, "scores.margin_bits.overall": SCORE},
+        may_be_missing="scores.",
         outcomes=None
         if benchmark.value is not None
         else Outcomes(
             score=f"{title}, accuracy (%)",
             counted="items",
-            key=("item", "prediction"),
-            content=("formula", *items.names),
+            key=(items.unit, "item", "prediction"),
+            content=("formula",),
             unit=items.unit,
             levels=items.levels,
             over_items=items.crossing,
-            chance=items.chance,
+            chance=chance,
+            margin=None if items.label or items.value else f"{title}, margin (bits)",
         ),
         scores=None if benchmark.label is None and benchmark.value is None else _scores(items),
     )

@@ -9,14 +9,21 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.record import MARGIN, Outcomes
-from pdtools.evaluation.results import check_columns
+from pdtools.evaluation.results import STRINGS_TABLE, check_columns, read_table
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from numpy.typing import NDArray
 
-_INTEGERS = ("item", "prediction")
+_KINDS = {"item": "names", "prediction": "integers"}
+_OF_STRINGS = {
+    "item": "names",
+    "string": "strings",
+    "region": "integers",
+    "context": "strings",
+    "text": "strings",
+}
 
 
 class ItemMismatchError(PdtoolsError):
@@ -31,7 +38,8 @@ class RunItems:
         folder: the folder of the results.
         places: the row of each item, by its key.
         columns: the items' columns, by name; ``correct`` is None for an item without a score, and
-            ``margin_bits``, of results that have it, for one without a margin.
+            ``margin_bits``, of results that have it, for one without a margin. ``strings``, of results that
+            have them: the texts of its strings.
     """
 
     folder: str | Path
@@ -50,7 +58,7 @@ def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> RunIt
     Raises:
         InputError: for items that are not in the evaluation's form.
     """
-    kinds = {name: "integers" if name in _INTEGERS else "strings" for name in outcomes.columns}
+    kinds = {name: _KINDS.get(name, "strings") for name in outcomes.columns}
     has_margins = outcomes.margin is not None and MARGIN in table.column_names
     kinds |= {"correct": "booleans"} | ({MARGIN: "numbers"} if has_margins else {})
     check_columns(table, kinds, folder)
@@ -64,6 +72,15 @@ def read_items(table: pa.Table, folder: str | Path, outcomes: Outcomes) -> RunIt
     places = {key: place for place, key in enumerate(keys)}
     if len(places) < len(keys):
         raise InputError(f"items: two with the same {', '.join(outcomes.key)}", file=folder)
+    if (strings := read_table(folder, STRINGS_TABLE, [outcomes.unit, *_OF_STRINGS])) is not None:
+        check_columns(strings, {outcomes.unit: "strings", **_OF_STRINGS}, folder, what="strings")
+        texts: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        listed = [strings[name].to_pylist() for name in (outcomes.unit, *_OF_STRINGS)]
+        for unit, item, role, region, context, text in zip(*listed, strict=True):
+            if region is not None or text:  # not the end, which only some models count
+                texts.setdefault((unit, item), []).append((role, region, context, text))
+        of_items = zip(columns[outcomes.unit], columns["item"], strict=True)
+        columns[STRINGS_TABLE] = [texts.get(each) for each in of_items]
     return RunItems(folder=folder, places=places, columns=columns)
 
 
@@ -78,9 +95,11 @@ def check_same(first: RunItems, other: RunItems, outcomes: Outcomes) -> None:
         raise ItemMismatchError(
             f"{first.folder} and {other.folder} are not about the same items: only one has {_named(key)}"
         )
+    both = first.columns.keys() & other.columns.keys() & {STRINGS_TABLE}
     for key, place in first.places.items():
         there = other.places[key]
-        if any(first.columns[name][place] != other.columns[name][there] for name in outcomes.content):
+        content = (*outcomes.content, *both)
+        if any(first.columns[name][place] != other.columns[name][there] for name in content):
             raise not_the_same(_named(key), first.folder, other.folder)
 
 

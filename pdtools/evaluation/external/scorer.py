@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -11,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.evaluation.external.word_alignment import align_tokens, is_edge, is_unknown
+from pdtools.evaluation.external.word_alignment import align_tokens, is_edge
 from pdtools.files import is_csv, read_table
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import SentenceScore, Unscorable, is_unknown
 
 if TYPE_CHECKING:
     from pdtools.tokenization import Sentence
@@ -145,7 +144,10 @@ class ExternalScorer:
         if total > _ROUNDING:
             raise _Unusable("the sum of its surprisals is below 0: are they log-probabilities?")
         self.settings["eos"] = eos
-        words = [max(0, bisect_right(sentence.starts, start) - 1) for start, _ in spans]
+        from pdtools.search.spans import span_at  # numpy takes its time
+
+        of_words = list(zip(sentence.starts, sentence.ends, strict=True))
+        words = span_at(sentence.text, of_words, [start for start, _ in spans], "preceding").tolist()
         if eos:
             words[-1] = -1
         return _score(sentence.text, rows, words, spans, logprobs, eos)

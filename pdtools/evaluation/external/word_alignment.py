@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from pdtools.search.scores import is_unknown
+
 # Tokens for the edges of a sentence.
 _EDGE = re.compile(
     r"(?i)</?s>|<\|?(bos|eos|sos|root|(start|begin|end)_?of_?(text|sentence))\|?>|\[(bos|eos|cls|sep)\]"
 )
-# <unk>, [UNK], UNK, and the classes of rare words that parsers use, such as UNK-LC-ing.
-_UNKNOWN = re.compile(r"(?i)[<\[]?unk(nown)?([-_]\w+)*[>\]]?")
 
 # How treebanks spell a double quote, whole or in two subwords.
 _QUOTES = ("``", "''", "`", "'")
@@ -19,11 +19,6 @@ _QUOTES = ("``", "''", "`", "'")
 def is_edge(token: str) -> bool:
     """Return whether a token marks the beginning or the end of a sentence."""
     return _EDGE.fullmatch(token) is not None
-
-
-def is_unknown(token: str) -> bool:
-    """Return whether a token replaces an unknown word."""
-    return _UNKNOWN.fullmatch(token) is not None
 
 
 def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | int:

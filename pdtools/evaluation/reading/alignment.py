@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pdtools.evaluation.external.word_alignment import is_unknown
 from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.spans import SpanTokens, read_spans
 from pdtools.tokenization import Sentence
 
 Float = NDArray[np.float64]
@@ -40,19 +40,17 @@ def align(
 ) -> WordValues:
     """Convert the scores of a text's parts to values of its words.
 
-    A word's surprisal is the sum of its tokens' surprisals, its entropy its first token's. A token without
-    characters of its own (a space) belongs to the next word. A word that shares a token with another
-    word, that is not covered by tokens, or whose tokens have no score, has no values.
+    A word's surprisal is the sum of its tokens' surprisals, its entropy its first token's
+    (:mod:`pdtools.search.spans`). A word that shares a token with another word, that is not covered by
+    tokens, or whose tokens have no score, has no values.
 
     Args:
         written: the text and its words.
         scored: each part's first character in the text, and its score, whose characters count from there.
-        spaces: whether surprisals are corrected with the measures ``begins`` and ``ends``: if the
-            model marks the space before a word, log p(word) lacks the end of the word, and includes the end
-            of the word before (Oh and Schuler 2024; Pimentel and Meister 2024, equation 9).
+        spaces: whether surprisals are corrected for spaces, if the model marks the space before a word.
     """
     starts, ends = np.array(written.starts), np.array(written.ends)
-    n = len(starts)
+    words, n = np.stack([starts, ends], 1), len(starts)
     reasons: dict[int, str] = {}
     covered = np.zeros(len(written.text) + 1, dtype=np.int64)
     sums: dict[str, Float] = {}
@@ -62,26 +60,19 @@ def align(
             inside = (starts >= at) & (ends <= at + len(score.text))
             reasons |= dict.fromkeys(np.flatnonzero(inside).tolist(), score.reason)
             continue
-        own = np.flatnonzero(np.array(score.words) >= 0)  # ends of sentences belong to no word
-        first, last = np.array(score.starts)[own] + at, np.array(score.ends)[own] + at
-        own, first, last = (each[first < len(written.text)] for each in (own, first, last))
-        word = np.searchsorted(starts, first, side="right") - 1
-        reach = np.searchsorted(starts, np.maximum(last - 1, first), side="right") - 1
+        read = read_spans(score, words - at, "preceding", empty=np.nan, until=len(written.text) - at)
+        word, reach = read.span, read.reach
         for i in np.flatnonzero(reach > word).tolist():
             reasons |= dict.fromkeys(range(int(word[i]), int(reach[i]) + 1), CROSSING)
-        for place, i in zip(word.tolist(), own.tolist(), strict=True):
-            token = score.tokens[i]
-            if score.n_unknown and is_unknown(token) and token != score.text[score.starts[i] : score.ends[i]]:
-                reasons.setdefault(place, UNKNOWN)
-        np.add.at(covered, first, 1)
-        np.add.at(covered, last, -1)
-        begins = np.flatnonzero(np.diff(word, prepend=-1))
-        finishes = np.append(begins[1:], len(word)) - 1
-        of = word[begins]
-        for name, values in _values(score, own, word, begins, finishes, n, spaces).items():
+        for place in word[read.unknown].tolist():
+            reasons.setdefault(place, UNKNOWN)
+        np.add.at(covered, np.array(score.starts, np.int64)[read.rows] + at, 1)
+        np.add.at(covered, np.array(score.ends, np.int64)[read.rows] + at, -1)
+        of = np.unique(word)
+        for name, values in _values(read, spaces).items():
             sums.setdefault(name, np.full(n, np.nan))[of] = values[of]
         if score.seen is not None:
-            seen[of] = np.array(score.seen)[own][begins]
+            seen[of] = np.array(score.seen)[read.first[of]]
     gaps = np.flatnonzero((covered.cumsum()[:-1] == 0) & ~_is_space(written.text))
     for place in np.unique(np.searchsorted(starts, gaps, side="right") - 1).tolist():
         reasons.setdefault(place, UNCOVERED)
@@ -91,36 +82,16 @@ def align(
     return WordValues(sums, reasons, seen)
 
 
-def _values(
-    score: SentenceScore,
-    own: NDArray[np.int64],
-    word: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    finishes: NDArray[np.int64],
-    n: int,
-    spaces: bool,
-) -> Mapping[str, Float]:
-    """A part's values for all n words, by predictor; 0 for words without tokens in it."""
-
-    def summed(values: Float) -> Float:
-        return np.bincount(word, values[own], minlength=n).astype(np.float64)
-
-    def of_words(values: Float, tokens: NDArray[np.int64]) -> Float:
-        found = np.zeros(n)
-        found[word[tokens]] = values[own][tokens]
-        return found
-
-    measures = score.measures
-    logprobs = summed(score.logprobs)
-    if spaces and "begins" in measures:
-        logprobs = logprobs + of_words(measures["ends"], finishes) - of_words(measures["begins"], begins)
-    found = {"surprisal": -logprobs * PER_NAT}
+def _values(read: SpanTokens, spaces: bool) -> Mapping[str, Float]:
+    """A part's values for all words, by predictor."""
+    measures = read.score.measures
+    found = {"surprisal": read.surprisal("words" if spaces else None) * PER_NAT}
     if "entropy" in measures:
-        found["entropy"] = of_words(measures["entropy"], begins) * PER_NAT
+        found["entropy"] = read.first_of(measures["entropy"]) * PER_NAT
     if "attachment" in measures:
-        found["attachment"] = summed(measures["attachment"]) * PER_NAT
+        found["attachment"] = read.sum(measures["attachment"]) * PER_NAT
     if "closed" in measures:
-        found["closed"] = summed(measures["closed"])
+        found["closed"] = read.sum(measures["closed"])
     return found
 
 

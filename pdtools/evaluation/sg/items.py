@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.outcomes import Tallies, Tally
 from pdtools.evaluation.sg.circuits import circuit_of
-from pdtools.evaluation.sg.scores import ItemResult
 from pdtools.files import decode_utf8, read_bytes
 from pdtools.files.names import has_ending
 from pdtools.files.source import ZipMember
@@ -85,9 +85,9 @@ def majority(models: Sequence[Mapping[tuple[str, int], bool]]) -> Correct:
     return {key: 2 * sum(found) > len(found) for key, found in votes.items()}
 
 
-def item_results(correct: Mapping[tuple[str, int], bool]) -> list[ItemResult]:
-    """The items of one model, with their circuits, ready for ``sg_scores``."""
-    return [
-        ItemResult(suite=suite, circuit=circuit_of(suite), item=item, correct=value)
-        for (suite, item), value in sorted(correct.items())
-    ]
+def tallies_of(correct: Mapping[tuple[str, int], bool]) -> dict[str, Tallies]:
+    """The counts of one model's items by circuit and suite, ready for ``sg_scores``."""
+    found: dict[tuple[str | None, ...], Tally] = {}
+    for (suite, _), is_right in correct.items():
+        found.setdefault((circuit_of(suite), suite), Tally()).add("right" if is_right else "wrong")
+    return {"1": found}

@@ -11,8 +11,8 @@ from typing import Any
 from pdtools.errors import InputError
 from pdtools.evaluation.results import ITEMS, Results, mean
 from pdtools.evaluation.sg.circuits import circuit_of
-from pdtools.evaluation.sg.items import Correct, item_results, majority, read_item_results
-from pdtools.evaluation.sg.scores import CONVENTIONS, sg_scores
+from pdtools.evaluation.sg.evaluate import CONVENTIONS, sg_scores
+from pdtools.evaluation.sg.items import Correct, majority, read_item_results, tallies_of
 
 # Hu et al. (2020) count the n-gram models of all seeds as one, by majority.
 MAJORITY_MODEL = "ngram"
@@ -38,7 +38,7 @@ def aggregate_items(sources: Iterable[str | Path]) -> Results:
 
     The seeds of an n-gram model (named ``ngram``) are first merged into one run, in which an item is right
     iff it is in more than half of them. Every run is scored by
-    :func:`pdtools.evaluation.sg.scores.sg_scores`. For a model and corpus with several seeds, the mean of
+    :func:`pdtools.evaluation.sg.evaluate.sg_scores`. For a model and corpus with several seeds, the mean of
     each score is added, as a run with the seed ``mean``.
 
     Args:
@@ -57,7 +57,7 @@ def aggregate_items(sources: Iterable[str | Path]) -> Results:
     if not named:
         raise InputError("there is no result of any item in the input")
     runs = _by_majority({Run.parse(name): correct for name, correct in named.items()})
-    scored = {run: sg_scores(item_results(runs[run])) for run in sorted(runs)}
+    scored = {run: sg_scores(tallies_of(runs[run])) for run in sorted(runs)}
     listed = [*scored.items(), *_means(scored)]
     every = {item for correct in named.values() for item in correct}
     counts = {

@@ -10,8 +10,7 @@ EVALUATIONS = (
         name="sg",
         title="Syntactic generalization",
         in_text="the SG test suites",
-        printer="pdtools.report.evaluations:print_sg",
-        drawing="pdtools.report.view.suites:SUITES",
+        printer="pdtools.report.benchmarks:print_benchmark",
         read={"scores.overall": SCORE, "scores.sg_31": SCORE, "scores.margin_bits.overall": SCORE},
         may_be_missing="scores.",
         outcomes=Outcomes(
@@ -24,7 +23,6 @@ EVALUATIONS = (
             outside=EXCLUDED,
             margin="SG margin, mean of suites (bits)",
         ),
-        same={"text_sha256": "other sentences"},
         ignores_end=True,  # end-of-sentence is in no region
         card={
             "sg_31": "SG score, mean of the 31 suites (%)",

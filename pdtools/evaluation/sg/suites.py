@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -202,11 +202,3 @@ def _check_references(suite: Suite, place: str) -> None:
                 raise InputError(
                     f"item {item.number}, condition {condition!r}: no region {region}", file=place
                 )
-
-
-def sentences(suites: Iterable[Suite]) -> Iterator[tuple[Suite, Item, Condition]]:
-    """Every sentence of these suites in a fixed order: by suite, item and condition, as they come."""
-    for suite in suites:
-        for item in suite.items:
-            for condition in item.conditions:
-                yield suite, item, condition

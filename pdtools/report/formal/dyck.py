@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pdtools.evaluation.results import Results
-from pdtools.report.evaluations import percent
-from pdtools.report.tables import Cell, print_note, print_table
+from pdtools.report.tables import Cell, percent, print_note, print_table
 
 
 def print_closing(results: Results) -> None:

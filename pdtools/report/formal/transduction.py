@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.results import Results, mean
-from pdtools.report.evaluations import percent
 from pdtools.report.plots import Curve, draw_lines
-from pdtools.report.tables import Cell, print_table
+from pdtools.report.tables import Cell, percent, print_table
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 

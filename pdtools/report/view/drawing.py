@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdtools.evaluation.record import Evaluation, Outcomes
+from pdtools.evaluation.record import Evaluation
 from pdtools.evaluation.results import check_columns
 
 if TYPE_CHECKING:
@@ -30,11 +29,6 @@ It has its ``groups``; for each item its ``group``, its ``id`` and its ``texts``
 numbers), and perhaps ``margins``, surprisals of ``tokens`` (of texts' ``sides``) or ``regions``, the ``pair``
 of compared texts, and a ``note``.
 """
-
-MOST_WITH_TOKENS = 5_000
-"""The number of items whose tokens' surprisals a page holds."""
-BITS = 1 / math.log(2)
-"""Bits in a nat."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +63,8 @@ class Drawing:
         Raises:
             InputError: see :func:`check_columns`.
         """
-        check_there(table, self.columns, self.optional, folder, "items")
+        there = {name: kind for name, kind in self.optional.items() if name in table.column_names}
+        check_columns(table, {**self.columns, **there}, folder)
 
 
 def drawing_of(record: Evaluation) -> Drawing:
@@ -80,58 +75,9 @@ def drawing_of(record: Evaluation) -> Drawing:
         return found
     if record.outcomes is None:
         return Drawing()
-    of_texts = dict.fromkeys((f"surprisals_{name}" for name in record.outcomes.content), "tokens")
-    return Drawing(items=partial(listed_items, record.outcomes), optional=of_texts)
+    from pdtools.report.view.strings import listed_items, regions
 
-
-def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:
-    """The list of items that are right or wrong: units are their groups, ``content`` are their texts."""
-    texts = {name: _texts(column_of(items, name)) for name in outcomes.content}
-    rest = [name for name in outcomes.key if name != outcomes.unit] or [outcomes.unit]
-    names = [column_of(items, name).astype(str).tolist() for name in rest]
-    return {
-        **grouped(column_of(items, outcomes.unit)),
-        "id": [" ".join(each) for each in zip(*names, strict=True)],
-        "texts": texts,
-        "listed": len(texts),
-        "outcomes": [outcomes_of(items[f"correct@{i}"]) for i in range(len(of_task))],
-        **tokens_of(items, of_task, outcomes.content),
-    }
-
-
-def _texts(column: pd.Series) -> list[str | None]:
-    return [str(text) if known else None for text, known in zip(column, column.notna(), strict=True)]
-
-
-def tokens_of(items: pd.DataFrame, of_task: Sequence[Loaded], names: Sequence[str]) -> Items:
-    """Surprisals of these texts' tokens, in bits, for models that have them; perhaps none."""
-    sides = [name for name in names if any(f"surprisals_{name}@{i}" in items for i in range(len(of_task)))]
-    with_tokens = [
-        i for i in range(len(of_task)) if sides and all(f"surprisals_{side}@{i}" in items for side in sides)
-    ]
-    if not with_tokens:
-        return {}
-    shown = items.head(MOST_WITH_TOKENS)
-    tokens = {
-        str(i): [
-            [*map(_token_bits, of_item)]
-            for of_item in zip(*(shown[f"surprisals_{side}@{i}"] for side in sides), strict=True)
-        ]
-        for i in with_tokens
-    }
-    return {"sides": sides, "tokens": tokens}
-
-
-def _token_bits(rows: Any) -> list[Any] | None:
-    """Tokens, and their surprisals in bits; None for a sentence without a score (pandas' NaN)."""
-    if not isinstance(rows, Iterable):
-        return None
-    listed = list(rows)
-    nats = [row["surprisal"] for row in listed]
-    return [
-        [str(row["token"]) for row in listed],
-        [None if each is None else rounded(each * BITS, 2) for each in nats],
-    ]
+    return Drawing(items=partial(listed_items, record.outcomes), parts=partial(regions, record.outcomes))
 
 
 def grouped(column: pd.Series) -> Items:
@@ -158,15 +104,3 @@ def numbers_of(column: pd.Series, digits: int) -> list[float | None]:
 def rounded(value: float, digits: int = 4) -> float:
     """A number rounded for a page."""
     return round(float(value), digits)
-
-
-def check_there(
-    table: pa.Table, columns: Mapping[str, str], optional: Mapping[str, str], folder: Path, what: str
-) -> None:
-    """Run :func:`check_columns` for required columns, and for optional ones that are there.
-
-    Raises:
-        InputError: see there.
-    """
-    there = {name: kind for name, kind in optional.items() if name in table.column_names}
-    check_columns(table, {**columns, **there}, folder, what=what)

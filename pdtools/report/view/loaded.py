@@ -13,7 +13,7 @@ from pdtools.errors import InputError
 from pdtools.evaluation.comparison.groups import is_collection
 from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.record import OBJECT, STRING, STRINGS
-from pdtools.evaluation.results import RESULTS, check_values, read_results
+from pdtools.evaluation.results import RESULTS, STRINGS_TABLE, check_values, read_results, read_table
 from pdtools.provenance.hub import name_of_snapshot
 from pdtools.report.tables import listed
 
@@ -44,6 +44,7 @@ class Loaded:
         folder: the folder of the results.
         document: the content of ``results.json``; its provenance is empty if it has none.
         items: the table of items.
+        strings: the table of their strings; None: there is none.
         group: the name shared by runs that differ only in seed; empty: not known yet.
     """
 
@@ -52,6 +53,7 @@ class Loaded:
     folder: Path
     document: dict[str, Any]
     items: pa.Table
+    strings: pa.Table | None = None
     group: str = ""
 
 
@@ -91,7 +93,14 @@ def load(paths: Sequence[str]) -> list[Loaded]:
     if len(names) == 1 and (_says_nothing(found[0][0]) or not is_collection(given[0])):
         names = {whose: _name_of_one(whose, [document for *_, document, _ in found]) for whose in names}
     return [
-        Loaded(model=names[whose], task=task, folder=folder, document=document, items=items)
+        Loaded(
+            model=names[whose],
+            task=task,
+            folder=folder,
+            document=document,
+            items=items,
+            strings=read_table(folder, STRINGS_TABLE),
+        )
         for (whose, folder, document, items), task in zip(found, tasks, strict=True)
     ]
 

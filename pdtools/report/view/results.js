@@ -127,7 +127,8 @@
     // Of groups of seeds their means, unless single runs are wanted.
     const grouped = benchmark.grouped && !state.get(`${benchmark.task}-runs`) ? benchmark.grouped : null;
     const { levels, models } = grouped ?? benchmark;
-    const of = (name, model) => levels.suite.find((row) => row.name === name && row.series === model)?.score ?? null;
+    const level = Object.keys(levels).at(-1), above = Object.keys(levels).at(-2);
+    const of = (name, model) => levels[level].find((row) => row.name === name && row.series === model)?.score ?? null;
     const place = make("div", { class: "item", "aria-live": "polite" });
     let buttons = {};
     const choose = async (name) => {
@@ -136,7 +137,7 @@
       const about = benchmark.suites[name];
       const regions = await packed("regions"), { columns } = regions, rows = grouped ? regions.grouped : regions.rows;
       const found = (rows[name] ?? []).map((row) => Object.fromEntries(row.map((value, i) => [columns[i], value]))).map((row) => ({ ...row, label: about.labels[row.region] }));
-      const shown = figure(`${name}: surprisal by region`, `sg-${name}`, [{ name: "model", number: false }, "condition", "region", "mean (bits)", "from", "to", "sentences"], () => found.map((row) => [row.series, row.condition, row.label, row.mean, row.low, row.high, row.n]));
+      const shown = figure(`${name}: surprisal by region`, `${benchmark.task}-${name}`, [{ name: "model", number: false }, "condition", "region", "mean (bits)", "from", "to", "sentences"], () => found.map((row) => [row.series, row.condition, row.label, row.mean, row.low, row.high, row.n]));
       place.replaceChildren(
         shown.element,
         make("p", {}, about.formulas.length > 1 ? "Predictions (the first is the scored one):" : "Prediction:"),
@@ -155,7 +156,7 @@
     const chosen = state.get("suite", first);
     const show = () => choose(names.includes(chosen) ? chosen : first);
     return [show, make("h3", {}, "Suites by region"), make("p", { class: "soft" }, "Choose a suite to see its surprisals, region by region."),
-      make("div", { class: "two" }, make("div", { class: "scroll suites", tabindex: 0, role: "region", "aria-label": "Suites" }, table(["circuit", "suite", ...models.map((name) => ({ name, number: true }))], rows)), place)];
+      make("div", { class: "two" }, make("div", { class: "scroll suites", tabindex: 0, role: "region", "aria-label": "Suites" }, table([above, level, ...models.map((name) => ({ name, number: true }))], rows)), place)];
   }
 
   /** The same in a place, made anew when other runs are wanted. */
@@ -261,7 +262,7 @@
           make("button", { disabled: at <= 0, click: () => move(at - 1) }, "← previous"),
           make("button", { disabled: at >= last, click: () => move(at + 1) }, "next →"),
           found.length ? make("span", { class: "soft" }, `page ${at + 1} of ${last + 1}`) : null,
-          items.margins ? make("span", { class: "soft" }, `Margin: bits of the bad sentence ${MINUS} bits of the good one.`) : null),
+          items.margins ? make("span", { class: "soft" }, "Margin: the bits by which the prediction holds.") : null),
         shown);
       if (focused) [...list.querySelectorAll("button")].find((button) => button.textContent === focused && !button.disabled)?.focus();
     }

@@ -154,7 +154,10 @@ def _joined(
         if record.outcomes:
             read_items(each.items, each.folder, record.outcomes)
         drawing.check(each.items, each.folder)
-        frames.append(each.items.to_pandas().set_index(key))
+        frame = each.items.to_pandas()
+        if "prediction" in key:  # predictions that only compare another score are not listed
+            frame = frame.drop_duplicates([name for name in (*key, "formula") if name != "prediction"])
+        frames.append(frame.set_index(key))
         if not frames[-1].index.is_unique:
             raise InputError(f"items: two with the same {', '.join(key)}", file=each.folder)
     joined = frames[0].add_suffix("@0")
@@ -207,13 +210,11 @@ def _scores(outcomes: Outcomes, items: pd.DataFrame, models: Sequence[str]) -> d
                 )
         levels[level] = rows
     above = _unique(counted, unit, f"{outcomes.levels[-1]}@0") if outcomes.levels else {}
-    label = "items whose prediction holds" if "prediction" in outcomes.key else "accuracy"
     return {
         "levels": levels,
         "above": above,
-        "chart": dots(series=models, title=label, chance=outcomes.chance),
+        "chart": dots(series=models, title="accuracy", chance=outcomes.chance),
         "chance": outcomes.chance,
-        "label": label,
     }
 
 
@@ -237,7 +238,7 @@ def _grouped(
         single = [row for row in rows if names[row["series"]] not in seeds]
         levels[level] = [*of_seeds.get(level, ()), *single]
     series = list(dict.fromkeys(names[model] for model in found["models"]))
-    chart = dots(series=series, title=found["label"], chance=found["chance"])
+    chart = dots(series=series, title="accuracy", chance=found["chance"])
     return {"models": series, "levels": levels, "chart": chart}
 
 

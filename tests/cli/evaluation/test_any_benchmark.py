@@ -515,7 +515,8 @@ def test_any_benchmark_means_what_its_keys_say(
     asked = [(item, string) for item in case.taken for string in item.strings]
     written = list(csv.reader(sentences.open(), delimiter="\t", quoting=csv.QUOTE_NONE))
     lines = [[case.group(item), str(item.number), each.name, each.text] for item, each in asked]
-    assert written == [["group", "item", "string", "text"], *lines]
+    unit = [*case.levels][-1] if case.nested else "group"
+    assert written == [[unit, "item", "string", "text"], *lines]
 
     by_scores = rng.random() < 0.3
     given = tmp_path / "given.tsv"
@@ -571,6 +572,8 @@ def test_any_benchmark_means_what_its_keys_say(
     results = json.loads((output / "results.json").read_text())
     kept = [name for name in case.named if not needs_tokens(name)]
     wanted = case.expected(values, kept)
+    margins = results["scores"].pop("margin_bits", None)
+    assert (margins is None) == (by_scores or wanted["overall"] is None)
     assert near(results["scores"], wanted), (results["scores"], wanted, case.table)
     counts = case.counts(values)
     assert {name: results["counts"][name] for name in counts} == counts
@@ -583,20 +586,25 @@ def check_printed(printed: str, results: dict[str, Any], case: Case, *, details:
     """The tables hold the scores and counts of results.json, level by level."""
     scores, counts = results["scores"], results["counts"]
     unit = [*case.levels][-1] if case.nested else "group"
-    groups = counts[f"by_{unit}"]
-    mean = f" (mean of {len(groups)} groups)" if len(groups) > 1 else ""
+    n = sum(score is not None for score in scores[f"by_{unit}"].values())
+    mean = f" (mean of {n} {unit[:-1] + 'ie' if unit.endswith('y') else unit}s)" if n > 1 else ""
     wanted = [["Toy (percent)", "accuracy", "items", "scored", "ties"]]
     of_all = [str(counts[name]) for name in ("items", "items_scored", "ties")]
     wanted.append([f"overall{mean}", percent(scores["overall"]), *of_all])
     wanted.append(["mean of items", percent(scores["mean_of_items"]), *"---"])
     others = [*scores["by_prediction"].items()][1:]
-    wanted += [[f"overall, {name}", percent(score), *"---"] for name, score in others]
+    wanted += [[f"overall, {name}".replace("_", " "), percent(score), *"---"] for name, score in others]
     levels = [*case.levels][:-1] if case.nested else [*case.levels]
     named = [level for level in levels if scores[f"by_{level}"]]
     for level in named:
         over = " over items" if not case.nested and level in case.crossing() else ""
-        wanted.append([level, f"accuracy{over}"])
-        wanted += [[name, percent(score)] for name, score in scores[f"by_{level}"].items()]
+        wanted.append([level, f"accuracy{over}", "items", "scored", "ties"])
+        at = [*case.levels].index(level)
+        for name, score in scores[f"by_{level}"].items():
+            inside = [item for item in case.taken if item.levels[at] == name]
+            own = [counts[f"by_{unit}"][group] for group in {case.group(item) for item in inside}]
+            sums = [str(sum(each[key] for each in own)) for key in ("items", "scored", "ties")]
+            wanted.append([name, percent(score), *sums])
     flags = ["marks"] if case.flags and scores["by_marks"] else []
     for level in [*flags, *([unit] if details or not named else [])]:
         wanted.append([level, "accuracy", "items", "scored", "ties"])

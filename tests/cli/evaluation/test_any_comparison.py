@@ -196,7 +196,7 @@ def test_any_two_results(seed: int, tmp_path: Path, capsys: pytest.CaptureFixtur
     )
     printed = capsys.readouterr().out
     shown = columns_of(printed)
-    for margin in (False, True) if study.is_blimp else (False,):
+    for margin in (False, True):
         a, b = (study.values(name, margin=margin) for name in study.names)
         for level in ("overall", *study.levels, study.finest):
             rows, groups = shown.pop((level, margin)), study.groups(level)
@@ -236,7 +236,7 @@ def test_any_groups_of_results(seed: int, tmp_path: Path, capsys: pytest.Capture
     if baseline:
         pairs = [("C", name) for name in names if name != "C"]
     found = [table for table in tables(printed) if table[0][0] in ("group", "pair") and "95%" in table[0]]
-    kinds = (False, True) if study.is_blimp else (False,)
+    kinds = (False, True)
     assert len(found) == 2 * len(kinds)
     kept = study.kept()
     for margin, (_, rows), (_, differences) in zip(kinds, found[::2], found[1::2], strict=True):
@@ -300,11 +300,7 @@ def test_any_groups_of_results(seed: int, tmp_path: Path, capsys: pytest.Capture
     rows_of = capsys.readouterr().out
     label = "BLiMP accuracy (%)" if study.is_blimp else "data, accuracy (%)"
     header = [f"{name} ({len(of)} runs)" if len(of) > 1 else name for name, of in of_groups.items()]
-    (cells,) = (
-        table_of(rows_of, "score", *header).values()
-        if not study.is_blimp
-        else [table_of(rows_of, "score", *header)[label]]
-    )
+    cells = table_of(rows_of, "score", *header)[label]
     for cell, of in zip(cells, of_groups.values(), strict=True):
         own = [
             study.mean(

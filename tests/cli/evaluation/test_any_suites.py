@@ -314,37 +314,59 @@ def test_any_suites_have_the_scores_of_their_formulas(
     }
     wanted = {
         "overall": shares["overall"],
+        "mean_of_items": mean(inside),
+        "by_prediction": by_prediction,
+        "by_circuit": shares["by_circuit"],
+        "by_suite": shares["by_suite"],
+        **({"margin_bits": means(1)} if any(t for (*_, n), t in judged.items() if n == 1) else {}),
         "sg_31": None,
         "sg_33": None,
         "mean_of_circuits": mean(circuits),
-        "mean_of_items": mean(inside),
-        "by_circuit": shares["by_circuit"],
-        "by_suite": shares["by_suite"],
-        "by_prediction": by_prediction,
-        **({"margin_bits": means(1)} if any(truth for truth in judged.values()) else {}),
     }
     document = json.loads((output / "results.json").read_text())
     assert near(document["scores"], wanted), (document["scores"], wanted)
     firsts = [truth for (_, _, place), truth in judged.items() if place == 1]
-    assert {key: document["counts"][key] for key in ("items", "items_scored", "sentences_unscorable")} == {
+    assert {key: document["counts"][key] for key in ("items", "items_scored", "strings_unscorable")} == {
         "items": len(firsts),
         "items_scored": sum(truth is not None for truth in firsts),
-        "sentences_unscorable": len(asked) - len(by_region),
+        "strings_unscorable": len(asked) - len(by_region),
     }
-    lines = [["Syntactic generalization (percent)", "score"]]
-    lines += [
-        [name.replace("_", " "), percent(wanted[name])]
-        for name in ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
+
+    def counted(names: set[str]) -> list[str]:
+        """The counts of these suites' items."""
+        of = [truth for (name, _, place), truth in judged.items() if place == 1 and name in names]
+        return [str(len(of)), str(sum(truth is not None for truth in of))]
+
+    columns = ["accuracy", "items", "scored", "ties"]
+    known = [
+        s.name for s in suites if s.name not in NOT_IN_THE_SCORE and shares["by_suite"][s.name] is not None
     ]
+    said = f"overall (mean of {len(known)} suites)" if len(known) > 1 else "overall"
+    ties = str(document["counts"]["ties"])
+    lines = [["Syntactic generalization (percent)", *columns]]
+    lines.append([said, percent(wanted["overall"]), *counted({s.name for s in suites}), ties])
+    lines += [
+        [name.replace("_", " "), percent(wanted[name]), *"---"]
+        for name in ("mean_of_items", "sg_31", "sg_33", "mean_of_circuits")
+    ]
+    circuit_of = {suite.name: suite.in_circuit for suite in suites}
     for level in ["circuit"] * bool(shares["by_circuit"]) + ["suite"] * bool(
         details or not shares["by_circuit"]
     ):
-        lines += [[level, "score"], *([name, percent(of)] for name, of in shares[f"by_{level}"].items())]
+        lines.append([level, *columns])
+        for name, of in shares[f"by_{level}"].items():
+            inside = {
+                s for s, circuit in circuit_of.items() if name == (circuit if level == "circuit" else s)
+            }
+            lines.append([name, percent(of), *counted(inside), "any"])
     if details and by_prediction:
-        lines.append(["suite", "prediction", "score"])
+        lines.append(["suite", "prediction", "accuracy"])
         lines += [[s, p, percent(of)] for s, each in by_prediction.items() for p, of in each.items()]
     printed = capsys.readouterr().out
-    assert [line for header, rows in tables(printed) for line in (header, *rows)] == lines
+    found = [line for header, rows in tables(printed) for line in (header, *rows)]
+    assert [a[: b.index("any") if "any" in b else None] for a, b in zip(found, lines, strict=True)] == [
+        [cell for cell in line if cell != "any"] for line in lines
+    ]
     margin = wanted.get("margin_bits", {"overall": None})["overall"]
     assert (f"mean margin: {margin:+.3f} bits" if margin is not None else "") in printed
     assert ("mean margin" in printed) == (margin is not None)
@@ -469,7 +491,7 @@ def test_any_pairs_have_the_scores_of_their_paradigms(
     wanted = {
         "overall": overall(total),
         "mean_of_items": mean([right for of in shares["total"].values() for right in of]),
-        "overall_per_token": overall(of_paradigm["token"]),
+        "by_prediction": {"main": overall(total), "per_token": overall(of_paradigm["token"])},
         "by_field": over(total, 0),
         "by_phenomenon": over(total, 1),
         "by_paradigm": total,
@@ -484,11 +506,14 @@ def test_any_pairs_have_the_scores_of_their_paradigms(
     assert near(document["scores"], wanted), (document["scores"], wanted)
     counts = document["counts"]
     scored = sum(map(len, shares["total"].values()))
-    assert (counts["pairs"], counts["pairs_scored"], counts["ties"]) == (len(taken), scored, ties)
-    columns = ["accuracy", "pairs", "scored", "ties"]
+    assert (counts["items"], counts["items_scored"], counts["ties"]) == (len(taken), scored, ties)
+    columns = ["accuracy", "items", "scored", "ties"]
     lines = [["BLiMP (percent)", *columns]]
-    lines.append(["overall", percent(wanted["overall"]), str(len(taken)), str(scored), str(ties)])
-    lines.append(["overall, per token", percent(wanted["overall_per_token"]), *"---"])
+    n = sum(score is not None for score in total.values())
+    said = f"overall (mean of {n} paradigms)" if n > 1 else "overall"
+    lines.append([said, percent(wanted["overall"]), str(len(taken)), str(scored), str(ties)])
+    lines.append(["mean of items", percent(wanted["mean_of_items"]), *"---"])
+    lines.append(["overall, per token", percent(wanted["by_prediction"]["per_token"]), *"---"])
     levels = [level for level in ("field", "phenomenon") if wanted[f"by_{level}"]]
     for level in [*levels, *(["paradigm"] if details or not levels else [])]:
         lines.append([level, *columns])
@@ -551,13 +576,13 @@ def test_any_results_of_items_have_the_scores_of_their_runs(seed: int, tmp_path:
         deeper = [by_suite.get(s) for s in SCORED_33]
         wanted[run_of] = {
             "overall": mean([*counted.values()]),
+            "mean_of_items": mean([float(v) for (s, _), v in items.items() if s not in NOT_IN_THE_SCORE]),
+            "by_prediction": {},
+            "by_circuit": by_circuit,
+            "by_suite": by_suite,
             "sg_31": None if None in paper else mean([v for v in paper if v is not None]),
             "sg_33": None if None in deeper else mean([v for v in deeper if v is not None]),
             "mean_of_circuits": mean([v for v in by_circuit.values() if v is not None]),
-            "mean_of_items": mean([float(v) for (s, _), v in items.items() if s not in NOT_IN_THE_SCORE]),
-            "by_circuit": by_circuit,
-            "by_suite": by_suite,
-            "by_prediction": {},
         }
     one, other = wanted["lm", "a", "1"], wanted["lm", "a", "2"]
     wanted["lm", "a", "mean"] = {

@@ -121,11 +121,11 @@ def blimp(folder: Path, pairs: int, *, limit: int | None = None, **scorer: Any) 
     rows = [
         {
             "paradigm": paradigm,
-            "pair": str(i),
+            "item": str(i),
+            "prediction": 1,
+            "formula": "good > bad",
             "phenomenon": None,
             "field": None,
-            "sentence_good": "a",
-            "sentence_bad": "b",
             "correct": i % 2 == 0,
         }
         for paradigm in ("one", "two")
@@ -228,7 +228,7 @@ def test_one_benchmark_that_cannot_be_compared_leaves_the_others(
         ppl(tmp_path / name / "ppl", eos=True)
     (good,), table = compared(tmp_path, capsys)
     (refused,) = good["excluded"]["blimp"]
-    assert refused.endswith("only one has one 10; most pairs or prefixes: all and 10")
+    assert refused.endswith("only one has one 10 1; most pairs or prefixes: all and 10")
     assert (good["score"], good["a"]) == ("perplexity per word, marginal", pytest.approx(20))
     assert "only one has one 10" in " ".join(table.split())
 
@@ -283,11 +283,11 @@ def change_settings(folder: Path, **settings: Any) -> None:
     ("column", "values", "reason"),
     [
         ("correct", ["yes", "no"] * 4, "column correct holds string, not booleans"),
-        ("pair", [[i] for i in range(8)], "column pair holds list<"),
+        ("item", [[i] for i in range(8)], "column item holds list<"),
         ("paradigm", [3] * 8, "column paradigm holds int64, not strings"),
         ("phenomenon", [1.5] * 8, "column phenomenon holds double, not strings"),
         ("paradigm", ["one"] * 7 + [None], "column paradigm has a null"),
-        ("pair", ["0"] * 8, "two with the same paradigm, pair"),
+        ("item", ["0"] * 8, "two with the same paradigm, item, prediction"),
     ],
 )
 def test_items_of_other_types_are_one_line(

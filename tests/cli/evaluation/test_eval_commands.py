@@ -11,6 +11,7 @@ import pandas
 import pyarrow.parquet
 import pytest
 from search_oracle import save_checkpoints
+from wide_items import wide_items
 
 from pdtools.cli.main import run
 from pdtools.files import Rejects
@@ -276,8 +277,8 @@ def test_eval_blimp(
     assert run([*arguments, "-o", str(out), "--details"]) == 0
     printed = capsys.readouterr()
     assert "paradigm" in printed.out
-    assert "1 pairs could not be scored" in printed.err
-    items = pandas.read_parquet(out / "items.parquet")
+    assert "1 items could not be scored" in printed.err
+    items = wide_items(out)
     assert items.outcome.tolist()[1:3] == ["tie", "unscorable"]
     assert "zebra" in items.reason[2]
     right = items.logprob_good > items.logprob_bad
@@ -287,7 +288,7 @@ def test_eval_blimp(
     assert document["settings"]["scorer"]["beam"] == (20 if model == "pushdown" else None)
     assert run([*arguments, "-o", str(tmp_path / "r2"), "--limit", "1", "--json"]) == 0
     limited = json.loads(capsys.readouterr().out)
-    assert limited["counts"]["pairs"] == 1
+    assert limited["counts"]["items"] == 1
     assert (document["settings"]["limit"], limited["settings"]["limit"]) == (None, 1)
 
 
@@ -312,14 +313,12 @@ def test_beams_as_wide_as_pairs_and_items_need_them(
         assert found["auto"]["counts"] == found["300"]["counts"]
         if command == "eval-sg":
             needed, every = (
-                pandas.read_parquet(tmp_path / command / beam / "regions.parquet") for beam in ("auto", "300")
+                pandas.read_parquet(tmp_path / command / beam / "strings.parquet") for beam in ("auto", "300")
             )
             every = every.dropna(subset=["region"]).reset_index(drop=True)  # without ends of sentences
-            known = needed.surprisal.notna()
+            known = needed.bits.notna()
             assert 0 < known.sum() < len(needed) == len(every)
-            assert needed.surprisal[known].to_numpy() == pytest.approx(
-                every.surprisal[known], rel=2e-6, abs=1e-4
-            )
+            assert needed.bits[known].to_numpy() == pytest.approx(every.bits[known], rel=2e-6, abs=1e-4)
             assert needed.reason[~known].unique().tolist() == [
                 "no prediction needs it: not searched by --beam auto"
             ]
@@ -382,7 +381,7 @@ def test_a_margin_is_in_the_results(models: dict[str, Path], blimp: Path, tmp_pa
         command = ["eval-blimp", str(blimp), "--model", str(models["pushdown"]), "--device", "cpu", "--quiet"]
         assert run([*command, "--margin", margin, "-o", str(tmp_path / margin)]) == 0
         found[margin] = json.loads((tmp_path / margin / "results.json").read_text())
-        items = pandas.read_parquet(tmp_path / margin / "items.parquet")
+        items = wide_items(tmp_path / margin)
         assert items.dropped_good.max() == found[margin]["counts"]["dropped"]["max"] or margin == "0"
         assert (items.dropped_bad[0] > 0.01) == (margin == "0")
     assert found["0"]["settings"]["scorer"]["margin"] == 0
@@ -397,7 +396,7 @@ def test_minimal_pairs_of_ones_own(
     for name in ("base", "pushdown"):
         arguments = ["--model", str(models[name]), "--device", "cpu", "-o", str(tmp_path / name / "my")]
         assert run(["eval-blimp", str(tmp_path / "my.tsv"), *arguments]) == 0
-        assert "\nparadigm  accuracy  pairs  scored  ties\nmy " in capsys.readouterr().out
+        assert "\nparadigm  accuracy  items  scored  ties\nmy " in capsys.readouterr().out
     assert run(["compare", *(str(tmp_path / name / "my") for name in ("base", "pushdown"))]) == 0
     assert "\nparadigm " in capsys.readouterr().out
     assert run(["compare", *(str(tmp_path / name) for name in ("base", "pushdown"))]) == 0
@@ -415,12 +414,12 @@ def test_eval_sg(
     document = json.loads((out / "results.json").read_text())
     assert document["scores"]["by_suite"] == {"toy": 1.0}
     assert document["scores"]["by_circuit"] == {"Agreement": 1.0}
-    regions = pandas.read_parquet(out / "regions.parquet")
-    assert regions.condition.tolist() == ["x"] * 3 + ["y"] * 3
+    regions = pandas.read_parquet(out / "strings.parquet")
+    assert regions.string.tolist() == ["x"] * 3 + ["y"] * 3
     assert regions.region.fillna(0).tolist() == [1, 2, 0] * 2
-    assert regions.content.tolist() == ["a b", "c", "", "b b", "c", ""]
+    assert regions.text.tolist() == ["a b", "c", "", "b b", "c", ""]
     assert regions.tokens.tolist() == [2, 1, 1] * 2
-    assert (regions.surprisal > 0).all()
+    assert (regions.bits > 0).all()
 
 
 def test_hugging_face_models_are_scored_too(
@@ -441,10 +440,10 @@ def test_hugging_face_models_are_scored_too(
     capsys.readouterr()
     common = ["--model", str(folder), "--device", "cpu", "--json", "--quiet"]
     assert run(["eval-blimp", str(blimp), *common, "-o", str(tmp_path / "b")]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"]["pairs_unscorable"] == 0
+    assert json.loads(capsys.readouterr().out)["counts"]["items_unscorable"] == 0
     assert run(["eval-sg", str(suite), *common, "-o", str(tmp_path / "s")]) == 0
     assert json.loads(capsys.readouterr().out)["scores"]["overall"] == 1.0
-    tokens = pandas.read_parquet(tmp_path / "s" / "regions.parquet").tokens
+    tokens = pandas.read_parquet(tmp_path / "s" / "strings.parquet").tokens
     assert tokens.tolist() == [3, 2, 3, 2]  # letters; a space belongs to what follows it
     assert run(["eval-ppl", str(shards), *common]) == 0
     found = json.loads(capsys.readouterr().out)

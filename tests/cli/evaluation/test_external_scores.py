@@ -12,6 +12,7 @@ import pandas
 import pytest
 from search_oracle import save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
+from wide_items import wide_items
 
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
@@ -149,12 +150,13 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     assert found["settings"]["scorer"]["alignment"] == "characters"
     assert found["settings"]["scorer"]["eos"] == (style != "gpt2")
     assert "sha256" in found["provenance"]["inputs"]["surprisals"]
-    mine, theirs = (pandas.read_parquet(tmp_path / name / "regions.parquet") for name in ("file", "model"))
-    pandas.testing.assert_frame_equal(mine.drop(columns="surprisal"), theirs.drop(columns="surprisal"))
-    assert mine.surprisal.tolist() == pytest.approx(theirs.surprisal.tolist(), rel=2e-6, abs=1e-5)
+    mine, theirs = (pandas.read_parquet(tmp_path / name / "strings.parquet") for name in ("file", "model"))
+    numbers = ["bits", "surprisals", "dropped"]  # nobody knows what scores that are read have lost
+    pandas.testing.assert_frame_equal(mine.drop(columns=numbers), theirs.drop(columns=numbers))
+    assert mine.bits.tolist() == pytest.approx(theirs.bits.tolist(), rel=2e-6, abs=1e-5)
     assert mine.region.isna().any() == (style != "gpt2")  # the rows of end-of-sentence
     items = [pandas.read_parquet(tmp_path / name / "items.parquet") for name in ("file", "model")]
-    searched = ["dropped", "beam", "margin"]  # which nobody knows of scores that are read
+    searched = ["beam", "margin", "margin_bits"]
     pandas.testing.assert_frame_equal(*(each.drop(columns=searched) for each in items))
     assert items[0].correct.nunique() == 2  # so that a mistake can show
 
@@ -170,8 +172,8 @@ def test_raw_sentences_can_be_written_too(suites: Path, model: tuple[str, Path],
     assert command("surprisal", text, *search, "-o", values) == 0
     common = ("--surprisals", values, "--text-style", "raw", "--quiet")
     assert command("eval-sg", suites, *common, "-o", tmp_path / "raw") == 0
-    regions = pandas.read_parquet(tmp_path / "raw" / "regions.parquet")
-    totals = regions.groupby(["suite", "item", "condition"], sort=False).surprisal.sum()
+    regions = pandas.read_parquet(tmp_path / "raw" / "strings.parquet")
+    totals = regions.groupby(["suite", "item", "string"], sort=False).bits.sum()
     by_sentence = table(values).groupby("sentence_id").surprisal.sum()
     assert totals.tolist() == pytest.approx(by_sentence.tolist(), rel=2e-6, abs=1e-5)
 
@@ -193,8 +195,8 @@ def test_minimal_pairs_score_as_with_the_model(
     assert_same_scores(found, expected)
     assert found["counts"] == without_search(expected["counts"])
     assert found["counts"]["ties"] == 1
-    mine, theirs = (pandas.read_parquet(tmp_path / name / "items.parquet") for name in ("file", "model"))
-    for column in ("outcome", "tokens_good", "tokens_bad", "text_good"):
+    mine, theirs = (wide_items(tmp_path / name) for name in ("file", "model"))
+    for column in ("outcome", "tokens_good", "tokens_bad", "read_good"):
         assert mine[column].tolist() == theirs[column].tolist()
     assert mine.logprob_good.tolist() == pytest.approx(theirs.logprob_good.tolist(), rel=2e-6, abs=1e-5)
     assert mine.logprob_bad.tolist() == pytest.approx(theirs.logprob_bad.tolist(), rel=2e-6, abs=1e-5)
@@ -213,8 +215,8 @@ def test_lm_zoo_tables_give_the_same_suites(suites: Path, model: tuple[str, Path
     first, second = results(tmp_path / "a"), results(tmp_path / "b")
     assert first["scores"] == second["scores"]
     assert second["settings"]["scorer"]["alignment"] == "words"
-    regions = [pandas.read_parquet(tmp_path / name / "regions.parquet") for name in ("a", "b")]
-    pandas.testing.assert_frame_equal(*regions)
+    regions = [pandas.read_parquet(tmp_path / name / "strings.parquet") for name in ("a", "b")]
+    pandas.testing.assert_frame_equal(*(each.drop(columns="surprisals") for each in regions))
 
 
 def test_sentences_that_a_model_cannot_score(
@@ -235,7 +237,7 @@ def test_sentences_that_a_model_cannot_score(
     capsys.readouterr()
     assert command("eval-blimp", data, "--surprisals", values, "-o", tmp_path / "file") == 1
     error = capsys.readouterr().err
-    assert "sentence 3 (paradigm toy, pair 1, side good): no surprisals" in error
+    assert "sentence 3 (paradigm toy, item 1, string good): no surprisals" in error
     assert not (tmp_path / "file").exists()
     skip = ("--surprisals", values, "--on-error", "skip")
     assert command("eval-blimp", data, *skip, "-o", tmp_path / "file") == 0
@@ -252,7 +254,7 @@ def test_written_sentences(
 ) -> None:
     assert command("eval-sg", suites, "--write-sentences", "-", "--quiet") == 0
     header, first, second, *others = capsys.readouterr().out.split("\n")
-    assert header == "suite\titem\tcondition\ttext"
+    assert header == "suite\titem\tstring\ttext"
     assert first == "a\t1\tx\tThe dogs did n't bark at all ."
     assert second == "a\t1\ty\tThe dogs can not bark ``at all'' ."
     assert len(others) == 2 * 10 - 2 + 1
@@ -260,7 +262,7 @@ def test_written_sentences(
     assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"sentences": 4}
     assert out.read_text().split("\n")[:3] == [
-        "paradigm\tpair\tside\ttext",
+        "paradigm\titem\tstring\ttext",
         "toy\t0\tgood\tThe dogs didn't bark.",
         "toy\t0\tbad\tThe dogs didn't barks.",
     ]

@@ -10,6 +10,7 @@ import pandas
 import pytest
 from toy_gpt2 import Reference
 from toy_tokenizers import save_kind
+from wide_items import wide_items
 
 from pdtools.cli.main import run
 
@@ -42,7 +43,7 @@ def test_a_pair_that_the_first_blank_decides(model: Path, reference: Reference, 
     command = ["eval-blimp", str(tmp_path / "flip.tsv"), "--model", str(model), "-q", "-o"]
     assert run([*command, str(tmp_path / "out")]) == 0
     assert json.loads((tmp_path / "out/results.json").read_text())["scores"]["overall"] == 1
-    items = pandas.read_parquet(tmp_path / "out/items.parquet")
+    items = wide_items(tmp_path / "out")
     assert items.logprob_bad.tolist() == pytest.approx([totals[bad] for _, bad in pairs], rel=2e-6, abs=1e-4)
     assert items.tokens_bad.tolist() == [len(right[bad]) for _, bad in pairs]
 
@@ -66,13 +67,13 @@ def test_a_region_has_the_blank_before_it(
     (tmp_path / "s.json").write_text(json.dumps(suite))
     command = ["eval-sg", str(tmp_path / "s.json"), "--model", str(model), "-q", "-o", str(tmp_path / "out")]
     assert run(command) == 0
-    regions = pandas.read_parquet(tmp_path / "out/regions.parquet")
-    found = regions[(regions.condition == "x") & (regions.region == 1)]
+    regions = pandas.read_parquet(tmp_path / "out/strings.parquet")
+    found = regions[(regions.string == "x") & (regions.region == 1)]
     # The words stand with single spaces between them, as regions are put together.
     of_first = len(reference.ids(first))
     right = reference.logprobs(f"{first} {rest}")
     assert found.tokens.item() == of_first
-    assert found.surprisal.item() == pytest.approx(-math.fsum(right[:of_first]) / math.log(2), abs=1e-3)
+    assert found.bits.item() == pytest.approx(-math.fsum(right[:of_first]) / math.log(2), abs=1e-3)
 
 
 @pytest.mark.parametrize(

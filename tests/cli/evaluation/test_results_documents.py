@@ -155,17 +155,17 @@ def test_eval_blimp(models: dict[str, Path], inputs: dict[str, Path], tmp_path: 
     document = evaluate(tmp_path / "r", "eval-blimp", inputs["pairs"], *with_model(models[model]))
     settings, counts = document["settings"], document["counts"]
     assert settings["unit"] == "fraction of 1"
-    assert settings["log_base"] == "nats"
+    assert settings["log_base"] == "bits"
     assert "tie is not right" in settings["decision"]
-    assert "mean log-probability of a token" in settings["per_token"]
-    assert document["scores"]["overall_per_token"] is not None
+    assert settings["scores"]["per_token"]["kind"] == "per_token"
+    assert document["scores"]["by_prediction"]["per_token"] is not None
     assert "final period" in settings["text"]
     check_scorer(settings["scorer"], model)
     unscorable = 0 if model == "gpt2" else 1
-    assert (counts["pairs"], counts["ties"], counts["pairs_unscorable"]) == (3, 1, unscorable)
-    assert counts["pairs_scored"] == 3 - unscorable
-    assert counts["by_paradigm"] == {"toy": {"pairs": 3, "scored": 3 - unscorable, "ties": 1}}
-    assert counts["sentences_with_unknown_words"] == 0
+    assert (counts["items"], counts["ties"], counts["items_unscorable"]) == (3, 1, unscorable)
+    assert counts["items_scored"] == 3 - unscorable
+    assert counts["by_paradigm"] == {"toy": {"items": 3, "scored": 3 - unscorable, "ties": 1}}
+    assert counts["strings_with_unknown_words"] == 0
     assert document["provenance"]["inputs"].keys() == {"data", "model"}
 
 
@@ -180,7 +180,7 @@ def test_eval_sg(models: dict[str, Path], inputs: dict[str, Path], tmp_path: Pat
     check_scorer(settings["scorer"], model)
     unscorable = 0 if model == "gpt2" else 1
     assert (counts["items"], counts["items_scored"]) == (2, 2 - unscorable)
-    assert (counts["items_unscorable"], counts["sentences_unscorable"]) == (unscorable, unscorable)
+    assert (counts["items_unscorable"], counts["strings_unscorable"]) == (unscorable, unscorable)
     assert document["provenance"]["inputs"].keys() == {"suites", "model"}
 
 

@@ -134,7 +134,7 @@ def test_minimal_pairs_by_workers_and_parts(
     command = ["eval-blimp", str(pairs), *options(models["pushdown"], trees)]
     assert run([*command, "-o", str(tmp_path / "one")]) == 0
     one = json.loads((tmp_path / "one" / "results.json").read_text())
-    assert (one["counts"]["pairs_scored"], one["counts"]["pairs_unscorable"]) == (2, 1)
+    assert (one["counts"]["items_scored"], one["counts"]["items_unscorable"]) == (2, 1)
     assert run([*command, "--workers", "2", "--resume", "-o", str(tmp_path / "two")]) == 0
     parts = [*command, "-o", str(tmp_path / "parts")]
     for part in ("0/2", "1/2"):

@@ -149,7 +149,7 @@ def test_a_folder_that_a_command_wrote_it_replaces(made: Path, capsys: pytest.Ca
     assert {"samples.jsonl", "step-1"} <= set(os.listdir(made / "run"))
     assert "training.json" in os.listdir(made / "exported")
     assert "scores.parquet" in os.listdir(made / "external")
-    assert "regions.parquet" in os.listdir(made / "sg")
+    assert "strings.parquet" in os.listdir(made / "sg")
 
 
 def test_every_command_is_among_these() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.suites import read_suites, sentences
+from pdtools.evaluation.sg.suites import read_suites
 from pdtools.trees import Tree
 
 TREES = (
@@ -109,10 +109,10 @@ def test_suites(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert found["counts"]["items"] == sum(len(suite.items) for suite in suites)
     assert found["scores"]["by_suite"].keys() == {suite.name for suite in suites}
     # The regions of a condition are those of a sentence by itself, without its end.
-    rows = pq.read_table(tmp_path / "sg/regions.parquet").to_pylist()
-    assert all(math.isfinite(row["surprisal"]) for row in rows)
-    _, _, condition = next(iter(sentences(suites)))
-    regions = sum(row["surprisal"] for row in rows[: len(condition.regions)])
+    rows = pq.read_table(tmp_path / "sg/strings.parquet").to_pylist()
+    assert all(math.isfinite(row["bits"]) for row in rows)
+    condition = suites[0].items[0].conditions[0]
+    regions = sum(row["bits"] for row in rows[: len(condition.regions)])
     text = ["--text", condition.text, "--model", trained, *searches, *CPU]
     capsys.readouterr()
     assert done("surprisal", *text) == 0

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2, transformers_losses
+from wide_items import wide_items
 
-from pdtools.evaluation.benchmark.definition import Score
-from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_benchmark
+from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
-from pdtools.evaluation.benchmark.items import Items, String
+from pdtools.evaluation.benchmark.item_set import Score, String
+from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_scorer
@@ -100,21 +101,21 @@ def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
         "".join(json.dumps(dict(zip("abc", row, strict=True))) + "\n" for row in cells)
     )
     items = Items(tmp_path / "a.jsonl", benchmark_from(CONDITIONAL, "toy.toml", "toy"))
-    table = evaluate_benchmark(items, load_scorer(folder)).table("items").to_pydict()
+    table = wide_items(evaluate_items(items, load_scorer(folder)))
     for side in ("good", "bad"):
-        texts = table[side]
-        contexts = [text[:start] for text, start in zip(texts, table[f"start_{side}"], strict=True)]
+        texts = table[side].tolist()
+        contexts = [text[: int(start)] for text, start in zip(texts, table[f"start_{side}"], strict=True)]
         whole, before = (np.array(transformers_losses(folder, of)) for of in (texts, contexts))
-        assert table[f"logprob_{side}"] == pytest.approx(before - whole, rel=2e-6, abs=1e-4)
+        assert table[f"logprob_{side}"].tolist() == pytest.approx(before - whole, rel=2e-6, abs=1e-4)
 
 
 def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]) -> None:
     items = items_of(tmp_path, "a,b,c\nx y,z,u v w\nx,zz,x\n")
-    results = evaluate_benchmark(items, word_scorer())
-    table = results.table("items").to_pydict()
-    assert table["outcome"] == ["tie", "tie"]
-    assert table["logprob_good"] == table["logprob_bad"] == [-1.0, -2.0]
-    assert table["start_bad"] == [5, 1]
+    results = evaluate_items(items, word_scorer())
+    table = wide_items(results)
+    assert table["outcome"].tolist() == ["tie", "tie"]
+    assert table["logprob_good"].tolist() == table["logprob_bad"].tolist() == [-1.0, -2.0]
+    assert table["start_bad"].tolist() == [5, 1]
 
 
 @pytest.mark.parametrize("name", ["base", "pushdown"])
@@ -123,13 +124,13 @@ def test_it_is_what_the_whole_has_less_what_the_context_has(tmp_path: Path, name
     models, _ = save_checkpoints(tmp_path / "models")
     scorer = load_scorer(models[name], SearchOptions(beam=EXHAUSTIVE if name == "pushdown" else 10))
     items = items_of(tmp_path, "a,b,c\na b,c,b\nb,c a,a c\n")
-    table = evaluate_benchmark(items, scorer).table("items").to_pydict()
+    table = wide_items(evaluate_items(items, scorer))
     for side in ("good", "bad"):
         for text, start, found in zip(
             table[side], table[f"start_{side}"], table[f"logprob_{side}"], strict=True
         ):
             assert found == pytest.approx(
-                logprob(scorer, text) - logprob(scorer, text[:start]), rel=2e-6, abs=1e-5
+                logprob(scorer, text) - logprob(scorer, text[: int(start)]), rel=2e-6, abs=1e-5
             )
 
 
@@ -139,8 +140,8 @@ def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
     corpus = ["the dog that chased the cats barks", "a box has the apple in it", "the cats sleep"]
     folder = save_gpt2(tmp_path / "gpt2", corpus)
     rows = "a,b,c\nthe dog,barks in it,a box\nthe cats that,chased the dog,the apple\n"
-    results = evaluate_benchmark(items_of(tmp_path, rows), load_scorer(folder, bos=bos))
-    table = results.table("items").to_pydict()
+    results = evaluate_items(items_of(tmp_path, rows), load_scorer(folder, bos=bos))
+    table = wide_items(results)
     theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
     for side, of_context in (("good", "a"), ("bad", "c")):
         contexts = [row.split(",")["abc".index(of_context)] for row in rows.splitlines()[1:]]
@@ -148,7 +149,7 @@ def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
         expected = theirs.conditional_score(
             contexts, texts, reduction=lambda scores: scores.sum(0).item(), bos_token=bos
         )
-        assert table[f"logprob_{side}"] == pytest.approx(expected, rel=2e-6, abs=1e-4)
+        assert table[f"logprob_{side}"].tolist() == pytest.approx(expected, rel=2e-6, abs=1e-4)
 
 
 OPTIONS: dict[str, Any] = {
@@ -160,11 +161,11 @@ OPTIONS: dict[str, Any] = {
 def test_options(tmp_path: Path, word_scorer: type[Any]) -> None:
     rows = "start,p,q,r,label\nx,a,bb,ccc,0\nx,a,bb,ccc,bb\nx,a,bb,a,0\nx,a,bb,bb,0\n"
     items = items_of(tmp_path, rows, **OPTIONS)
-    assert (items.names, items.chance) == (["option_1", "option_2", "option_3"], pytest.approx(1 / 3))
-    results = evaluate_benchmark(items, word_scorer())
-    table = results.table("items").to_pydict()
-    assert table["outcome"] == ["right", "wrong", "tie", "right"]
-    assert table["option_1"] == ["x a"] * 4
+    assert items.record.outcomes.chance == pytest.approx(1 / 3)
+    results = evaluate_items(items, word_scorer())
+    table = wide_items(results)
+    assert table["outcome"].tolist() == ["right", "wrong", "tie", "right"]
+    assert table["option_1"].tolist() == ["x a"] * 4
     letters = {**OPTIONS["options"], "labels": ["A", "B", "C"]}
     rows = rows.replace(",0\n", ",A\n").replace(",bb\n", ",B\n", 1)
     items = items_of(tmp_path, rows, options=letters, strings={})
@@ -201,7 +202,7 @@ def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer:
     of = benchmark_from({"strings": {"good": "{good}", "bad": "{bad}"}}, "toy.toml", "toy")
     rounding = iter((-1.0, -2.0, -1.0, -2.0 - 1e-9))
     (outcome,) = (
-        evaluate_benchmark(Items(tmp_path / "a.csv", of), word_scorer(lambda word: next(rounding)))
+        evaluate_items(Items(tmp_path / "a.csv", of), word_scorer(lambda word: next(rounding)))
         .table("items")["outcome"]
         .to_pylist()
     )
@@ -211,7 +212,7 @@ def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer:
 def test_empty_strings_are_counted(tmp_path: Path) -> None:
     models, _ = save_checkpoints(tmp_path / "models")
     items = items_of(tmp_path, "a,b,c\na,,b\n,b,a\n,,\n")
-    results = evaluate_benchmark(items, load_scorer(models["base"]))
+    results = evaluate_items(items, load_scorer(models["base"]))
     assert (results.counts["items"], results.counts["items_scored"]) == (3, 1)
     assert results.table("items")["reason"].to_pylist() == [
         "good: nothing in it is scored; bad: nothing in it is scored",
@@ -237,9 +238,9 @@ def test_transformers_alone_says_the_same(tmp_path: Path, test_data: Path, name:
     pytest.importorskip("transformers")
     folder = save_gpt2(tmp_path / "gpt2", ["the dog that chased the cats barks"], positions=512)
     items = Items(source, read_benchmark(name), limit=8)
-    table = evaluate_benchmark(items, load_scorer(folder)).table("items").to_pydict()
+    table = wide_items(evaluate_items(items, load_scorer(folder)))
     texts = [text for side in ("good", "bad") for text in table[side]]
-    starts = [start for side in ("good", "bad") for start in table[f"start_{side}"]]
+    starts = [int(start) for side in ("good", "bad") for start in table[f"start_{side}"].fillna(0)]
     found = [logprob for side in ("good", "bad") for logprob in table[f"logprob_{side}"]]
     expected = -np.array(transformers_losses(folder, texts))
     given = [i for i, start in enumerate(starts) if start]
@@ -269,14 +270,14 @@ def test_scores(tmp_path: Path, word_scorer: type[Any], score: str | float) -> N
     }
     items = Items(tmp_path / "a.csv", benchmark_from(of, "toy.toml", "toy"))
     scorer = word_scorer(lambda word: -2.0 if word == "éé" else -1.0)
-    (outcome,) = evaluate_benchmark(items, scorer).table("items")["outcome"].to_pylist()
+    (outcome,) = evaluate_items(items, scorer).table("items")["outcome"].to_pylist()
     good, bad = BY_HAND[score]
     assert outcome == ("right" if good > bad else "wrong")
     parts = {"good": Part(-3.0, 2), "bad": Part(-4.0, 4)}
     found = values_of(
-        Formula.parse("good > bad", parts), items.benchmark.scores["main"], next(iter(items)).strings, parts
+        Formula.parse("good > bad", parts), items.scores["main"], next(iter(items)).strings, parts
     )
-    assert found == {"good": pytest.approx(good), "bad": pytest.approx(bad)}
+    assert found == {(None, "good"): pytest.approx(good), (None, "bad"): pytest.approx(bad)}
 
 
 def test_words_are_what_stands_between_blanks_of_any_number() -> None:

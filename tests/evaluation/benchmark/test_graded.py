@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pdtools.cli.main import run
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.definition import Benchmark
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark
+from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.graded import best_threshold, matthews, roc_auc
 from pdtools.evaluation.benchmark.items import Items
@@ -70,7 +70,7 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     write(tmp_path, "a.tsv", "a\tyes\tx", "aaa\tno\tx", "aaaa\tyes\ty", "aaaaaa\tno\ty", "zebra\tno\ty")
     write(tmp_path, "train.tsv", "aa\tyes\tx", "aaaa\tno\tx", "zebra\tyes\tx")
     scorer = word_scorer(unknown=frozenset({"zebra"}))
-    results = evaluate_benchmark(Items(tmp_path, labelled()), scorer)
+    results = evaluate_items(Items(tmp_path, labelled()), scorer)
     assert results.settings["threshold"] == -4.0  # of aa and its end -3, of aaaa -5
     assert results.counts["items_for_threshold"] == 2
     assert (results.counts["items"], results.counts["items_scored"]) == (5, 4)
@@ -84,10 +84,10 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     assert results.scores["mcc_by_kind"] == {"x": 1.0, "y": None}  # aaa is at the threshold, not above it
     assert (results.scores["auc"], results.scores["auc_by_kind"]) == (0.75, {"x": 1.0, "y": 1.0})
     assert results.counts["items_for_threshold_unscorable"] == 1
-    limited = evaluate_benchmark(Items(tmp_path, labelled(), limit=1), scorer)
+    limited = evaluate_items(Items(tmp_path, labelled(), limit=1), scorer)
     assert (limited.settings["threshold"], limited.counts["items_for_threshold"]) == (-4.0, 2)
-    assert limited.table("items")["s"].to_pylist() == ["a", "aaaa"]
-    given_one = evaluate_benchmark(Items(tmp_path / "a.tsv", labelled(threshold=-6)), scorer)
+    assert limited.table("strings")["text"].to_pylist() == ["a", "aaaa"]
+    given_one = evaluate_items(Items(tmp_path / "a.tsv", labelled(threshold=-6)), scorer)
     assert given_one.scores["by_kind"] == {"x": 0.5, "y": 1.0}
 
 
@@ -114,7 +114,7 @@ def test_groups_that_an_item_may_be_in_several_of(
         "strings": {"good": "{a}", "bad": "{b}"},
         "levels": {"phenomenon": {"flags": ["NPI", "binding"]}},
     }
-    results = evaluate_benchmark(Items(tmp_path, benchmark_from(table, "toy.toml", "toy")), word_scorer())
+    results = evaluate_items(Items(tmp_path, benchmark_from(table, "toy.toml", "toy")), word_scorer())
     assert results.scores["by_phenomenon"] == {"NPI": 1.0, "binding": 0.5}
     assert results.scores["by_file"] == {"a": pytest.approx(1 / 3)}
     assert results.table("items")["phenomenon"].to_pylist() == [["NPI", "binding"], ["binding"], []]
@@ -142,11 +142,11 @@ def test_numbers_of_people(tmp_path: Path, word_scorer: type[Any]) -> None:
         "value": {"column": "n", "against": "a - b", "correlation": "pearson"},
     }
     scorer = word_scorer(unknown=frozenset({"zebra"}))
-    results = evaluate_benchmark(Items(tmp_path, benchmark_from(table, "toy.toml", "toy")), scorer)
+    results = evaluate_items(Items(tmp_path, benchmark_from(table, "toy.toml", "toy")), scorer)
     expected = np.corrcoef([1, 2, -1, 0], [3, 1, -2, 1.5])[0, 1]
     assert results.scores["overall"] == pytest.approx(expected)
     ranked = {**table, "value": {"column": "n", "against": "a - b"}}
-    results = evaluate_benchmark(Items(tmp_path, benchmark_from(ranked, "toy.toml", "toy")), scorer)
+    results = evaluate_items(Items(tmp_path, benchmark_from(ranked, "toy.toml", "toy")), scorer)
     assert results.scores["overall"] == pytest.approx(np.corrcoef([3, 4, 1, 2], [4, 2, 1, 3])[0, 1])
     items = results.table("items").to_pydict()
     assert items["score"] == [1.0, 2.0, -1.0, 0.0, None]

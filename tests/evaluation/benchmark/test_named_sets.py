@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pdtools.errors import InputError
-from pdtools.evaluation.benchmark.evaluate import evaluate_benchmark, evaluate_published
+from pdtools.evaluation.benchmark.evaluate import evaluate_items, evaluate_published
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
 from pdtools.evaluation.benchmark.items import Items, known_by_files
 
@@ -255,7 +255,7 @@ def test_what_its_files_say(tmp_path: Path, name: str, word_scorer: type[Any]) -
 
     assert [right_first([s.text for s in item.strings.values()], item.right) for item in found] == strings
     assert [item.levels for item in found] == levels
-    results = evaluate_benchmark(items, word_scorer())
+    results = evaluate_items(items, word_scorer())
     assert results.counts["items_scored"] == sum(not item.trains for item in found)
     assert results.evaluation is not None
     if results.evaluation.outcomes is None or name == "jcola":

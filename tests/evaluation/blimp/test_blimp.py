@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import math
 import os
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from minimal_pair import judged
+from wide_items import wide_items
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.evaluate import ItemComparison
@@ -67,12 +67,11 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
     assert scores["by_field"] == pytest.approx({"syntax": 1 / 2, "syntax_semantics": (1 / 3 + 1) / 2})
     assert scores["overall"] == pytest.approx((1 / 2 + 1 / 3 + 1) / 3)
     assert scores["mean_of_items"] == pytest.approx(3 / 6)
-    assert (counts["pairs"], counts["ties"], counts["pairs_unscorable"]) == (6, 2, 0)
-    assert len(scorer.seen) == len(set(scorer.seen)) == counts["sentences"]
-    rows = results.table("items").to_pylist()
+    assert (counts["items"], counts["ties"], counts["items_unscorable"]) == (6, 2, 0)
+    assert len(scorer.seen) == len(set(scorer.seen)) == counts["strings"]
+    rows = wide_items(results).to_dict("records")
     assert [row["outcome"] for row in rows] == ["right", "wrong", "right", "tie", "tie", "right"]
-    assert rows[0]["logprob_good"] == -6.0
-    assert rows[0]["logprob_bad"] == -7.0
+    assert (rows[0]["logprob_good"], rows[0]["logprob_bad"]) == pytest.approx((-6.0, -7.0))
     margins = {"one": 0.0, "two": (0 + 0 + 2) / 3, "three": 1.0}  # letters that the bad sentence has more
     found = scores["margin_bits"]
     assert found["by_paradigm"] == pytest.approx({name: of / math.log(2) for name, of in margins.items()})
@@ -87,25 +86,26 @@ def test_outcomes_and_means(word_scorer: Any, tmp_path: Path) -> None:
 def test_the_surprisals_of_a_pair_are_its_totals(word_scorer: Any, tmp_path: Path, eos: float | None) -> None:
     """Row by row they are what the scorer says of the sentence, whose characters they cover."""
     scorer = word_scorer(eos=eos, unknown=frozenset({"knows"}), subwords=2)
-    table = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer).table("items")
-    for row, side in itertools.product(table.to_pylist(), ("good", "bad")):
-        tokens = row[f"surprisals_{side}"]
-        if row["outcome"] == "unscorable":
-            assert tokens is None
+    rows = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), scorer).table("strings").to_pylist()
+    assert len(rows) == 2 * len(SMALL)
+    for row in rows:
+        tokens = row["surprisals"]
+        if "knows" in row["text"]:
+            assert (tokens, row["bits"], row["reason"]) == (None, None, "words unknown to the model: knows")
             continue
-        (score,) = scorer.score([row[f"sentence_{side}"]])
-        assert [token["surprisal"] for token in tokens] == pytest.approx(list(-score.logprobs))
-        assert sum(token["surprisal"] for token in tokens) == pytest.approx(-row[f"logprob_{side}"])
-        assert len(tokens) == row[f"tokens_{side}"]
+        (score,) = scorer.score([row["text"]])
+        assert [token["bits"] for token in tokens] == pytest.approx(list(-score.logprobs / math.log(2)))
+        assert sum(token["bits"] for token in tokens) == pytest.approx(row["bits"])
+        assert len(tokens) == row["tokens"]
         words = tokens if eos is None else tokens[:-1]
-        text = row[f"text_{side}"]
+        text = row["read"]
         assert [text[token["start"] : token["end"]] for token in words] == [t["token"] for t in words]
 
 
 def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None:
     data = write(tmp_path / "d", pair("one", 0, "aa a a a a", "aaaaa a"))
     scores = evaluate_blimp(read_pairs(data), word_scorer(eos=None)).scores
-    assert (scores["overall"], scores["overall_per_token"]) == (0.0, 1.0)
+    assert (scores["overall"], scores["by_prediction"]["per_token"]) == (0.0, 1.0)
 
 
 def test_unscorable_pairs_are_excluded_and_listed(word_scorer: Any, tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_unscorable_pairs_are_excluded_and_listed(word_scorer: Any, tmp_path: Pa
     results = evaluate_blimp(data, word_scorer(unknown=frozenset({"They", "I"})))
     assert results.scores["by_paradigm"] == pytest.approx({"one": 1.0, "two": 1 / 3, "three": None})
     assert results.scores["by_phenomenon"]["argument_structure"] == pytest.approx(1 / 3)
-    assert results.counts["pairs_scored"] == 4
-    assert results.counts["by_paradigm"]["three"] == {"pairs": 1, "scored": 0, "ties": 0}
+    assert results.counts["items_scored"] == 4
+    assert results.counts["by_paradigm"]["three"] == {"items": 1, "scored": 0, "ties": 0}
     unscorable = [row for row in results.table("items").to_pylist() if row["outcome"] == "unscorable"]
-    assert len(unscorable) == 2
+    assert len(unscorable) == 2 * 2  # by the total, and per token
     assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
 
 
@@ -128,16 +128,20 @@ def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
         )
 
     unknown = judged(score("<unk>", 6, 1e-7), score("<unk>", 8, 0.0))
-    (row,) = unknown.table("items").to_pylist()
-    assert (row["outcome"], row["correct"], unknown.scores["overall_per_token"]) == ("tie", False, 0.0)
+    row, _ = unknown.table("items").to_pylist()
+    assert (row["outcome"], row["correct"], unknown.scores["by_prediction"]["per_token"]) == (
+        "tie",
+        False,
+        0.0,
+    )
     known = judged(score("zyx", 6, 1e-7), score("zyxes", 8, 0.0))
-    assert (known.scores["overall"], known.scores["overall_per_token"]) == (1.0, 1.0)
+    assert (known.scores["overall"], known.scores["by_prediction"]["per_token"]) == (1.0, 1.0)
 
 
 def test_a_pair_is_decided_when_its_total_and_its_mean_per_token_are(word_scorer: Any) -> None:
     pair = Pair(paradigm="p", phenomenon=None, field=None, number="1", good="a a a a", bad="b b")
     items = PairItems([pair])
-    (comparison,) = (ItemComparison.of(item, items.benchmark) for item in items)
+    (comparison,) = (ItemComparison.of(item, items) for item in items)
 
     def decided(a: float, b: float, error_bound: float) -> bool:
         scorer = word_scorer(lambda word: {"a": a, "b": b}[word], eos=None)
@@ -170,7 +174,7 @@ def test_sentences_with_unknown_words_are_counted(tmp_path: Path) -> None:
                 yield SentenceScore(text, ("<eos>",), (-1,), spot[:1], spot[:1], values, "They" in text, True)
 
     results = evaluate_blimp(read_pairs(write(tmp_path / "d", *SMALL)), Unknowing())  # type: ignore[arg-type]
-    assert results.counts["sentences_with_unknown_words"] == 2
+    assert results.counts["strings_with_unknown_words"] == 2
 
 
 def test_limit_and_zip(tmp_path: Path) -> None:
@@ -303,9 +307,10 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 2)
     divided = evaluate_blimp(files, word_scorer())
     assert divided.scores == whole.scores
-    assert divided.table("items").equals(whole.table("items"))
-    assert whole.counts["sentences"] == len({text for p in files for text in (p.good, p.bad)})
-    assert divided.counts["sentences"] > whole.counts["sentences"]  # "We go ." is in two blocks
+    for name in ("items", "strings"):
+        assert divided.table(name).equals(whole.table(name))
+    assert whole.counts["strings"] == len({text for p in files for text in (p.good, p.bad)})
+    assert divided.counts["strings"] > whole.counts["strings"]  # "We go ." is in two blocks
 
 
 class ManyPairs:
@@ -331,7 +336,7 @@ def test_memory_does_not_grow_with_the_pairs(word_scorer: Any, monkeypatch: pyte
         kept = pa.total_allocated_bytes() - before
         peaks.append(tracemalloc.get_traced_memory()[1] + kept)
         tracemalloc.stop()
-        assert results.table("items").num_rows == number
+        assert results.table("items").num_rows == 2 * number
     assert peaks[1] - peaks[0] < 400 * (1536 - 256)  # a pair with its scores takes 2 kB
 
 

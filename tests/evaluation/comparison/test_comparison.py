@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from wide_items import pair_tables
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
@@ -27,19 +28,17 @@ def blimp(folder: Path, correct: dict[str, list[bool | None]], good: str = "He i
     rows = [
         {
             "paradigm": paradigm,
-            "pair": str(i),
+            "item": str(i),
             "phenomenon": "agreement",
             "field": "syntax",
-            "sentence_good": f"{good} {paradigm} {i}",
-            "sentence_bad": "He are .",
+            "good": f"{good} {paradigm} {i}",
+            "bad": "He are .",
             "correct": value,
         }
         for paradigm, values in correct.items()
         for i, value in enumerate(values)
     ]
-    results = Results(
-        scores={}, counts={}, settings={"task": "blimp"}, tables={ITEMS: pa.Table.from_pylist(rows[::order])}
-    )
+    results = Results(scores={}, counts={}, settings={"task": "blimp"}, tables=pair_tables(rows[::order]))
     write_results(folder, results, {"command": []}, overwrite=True)
     return folder
 
@@ -232,8 +231,8 @@ def test_runs_that_cannot_be_compared(tmp_path: Path) -> None:
     a = blimp(tmp_path / "a", {"one": [True]})
     for other, reason in (
         (sg(tmp_path / "sg", {"s": [True]}), r"have results of \(.*/a: blimp; .*/sg: sg\)"),
-        (blimp(tmp_path / "b", {"one": [True, True]}), "only one has one 1"),
-        (blimp(tmp_path / "c", {"one": [True]}, good="They are ."), "item one 0 is not the same"),
+        (blimp(tmp_path / "b", {"one": [True, True]}), "only one has one 1 1"),
+        (blimp(tmp_path / "c", {"one": [True]}, good="They are ."), "item one 0 1 is not the same"),
         (blimp(tmp_path / "d", {"one": [None]}), "no item that both"),
         (tmp_path / "none", "no such folder"),
         (a, "is given twice"),

@@ -65,11 +65,11 @@ def blimp(
     rows = [
         {
             "paradigm": paradigm,
-            "pair": str(i),
+            "item": str(i),
             "phenomenon": "agreement",
             "field": "syntax",
-            "sentence_good": "He is .",
-            "sentence_bad": "He are .",
+            "prediction": 1,
+            "formula": "good > bad",
             "correct": value,
             **({} if margins is None else {"margin_bits": margins[paradigm][i]}),
         }

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.external.scorer import ExternalScorer
 from pdtools.evaluation.external.sentence_files import (
-    SG_COLUMNS,
     PlacedSentence,
+    item_strings,
     place_names,
-    sg_sentences,
     write_sentences,
 )
 from pdtools.evaluation.external.word_alignment import align_tokens
+from pdtools.evaluation.sg.evaluate import SuiteItems
 from pdtools.evaluation.sg.suites import Condition, Item, Suite
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -299,9 +299,10 @@ def test_unknown_words_that_share_a_long_word() -> None:
 
 @pytest.mark.parametrize("mark", ["\t", "\n", "\r"])
 def test_no_sentence_breaks_its_line(tmp_path: Path, mark: str) -> None:
-    broken = PlacedSentence(("toy", "1", "x"), f"a{mark}b")
+    conditions = (Condition(name=f"a{mark}b", regions=("x",), numbers=(1,)),)
+    suite = Suite(name="toy", circuit="other", formulas=(), items=(Item(number=1, conditions=conditions),))
     with pytest.raises(InputError, match="tab or line break"):
-        write_sentences([broken], ("suite", "item", "condition"), tmp_path / "out.tsv")
+        write_sentences(SuiteItems([suite]), tmp_path / "out.tsv")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -315,16 +316,17 @@ def test_sentences_of_suites_are_spaced_as_there_or_as_people_write(tmp_path: Pa
         ("ptb", ["She can't do n't , he said .", "She can't do n't ( so )"]),
         ("raw", ["She can't don't, he said.", "She can't don't (so)"]),
     ):
-        found = list(sg_sentences([suite], style))
-        assert found == [
+        items = SuiteItems([suite]).written(style)
+        assert list(item_strings(items)) == [
             PlacedSentence(("toy", "4", name), text) for name, text in zip("ab", texts, strict=True)
         ]
-    names = list(place_names(SG_COLUMNS, found))
-    assert names == [f"suite toy, item 4, condition {name}" for name in "ab"]
+    assert list(place_names(items)) == [f"suite toy, item 4, string {name}" for name in "ab"]
     out = tmp_path / "out.tsv"
-    assert write_sentences(found, SG_COLUMNS, out) == 2
-    assert out.read_text().splitlines()[1] == "toy\t4\ta\tShe can't don't, he said."
-    assert write_sentences(found[:1], SG_COLUMNS, out, text_only=True) == 1
-    assert out.read_text() == "She can't don't, he said.\n"
+    assert write_sentences(items, out) == 2
+    header, first, _ = out.read_text().splitlines()
+    assert header == "suite\titem\tstring\ttext"
+    assert first == "toy\t4\ta\tShe can't don't, he said."
+    assert write_sentences(items, out, text_only=True) == 2
+    assert out.read_text() == "She can't don't, he said.\nShe can't don't (so)\n"
     with pytest.raises(PdtoolsError, match="exists"):
-        write_sentences(found, SG_COLUMNS, out, overwrite=False)
+        write_sentences(items, out, overwrite=False)

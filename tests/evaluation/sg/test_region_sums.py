@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 
-from pdtools.evaluation.sg.evaluate import from_score, present
+from pdtools.evaluation.benchmark.outcomes import Part, part_of
+from pdtools.evaluation.sg.evaluate import present
 from pdtools.evaluation.sg.suites import Condition
 from pdtools.models import save_checkpoint
 from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
@@ -74,21 +75,24 @@ def test_regions_add_up_to_the_sentence(scorer: Scorer, contents: list[str]) -> 
     normalized = tuple(" ".join(text.split()) for text in contents)
     condition = Condition(name="c", regions=normalized, numbers=tuple(range(1, len(contents) + 1)))
     presented = present(condition, scorer.settings["text_style"])
-    (score,) = scorer.score([presented.sentence])
+    (score,) = scorer.score([presented.asked])
     assert isinstance(score, SentenceScore)
-    found = from_score(presented, score)
-    assert found.total * math.log(2) == pytest.approx(-score.total, abs=1e-9)
-    assert sum(found.tokens) == len(score.logprobs) - score.eos
-    for text, surprisal, tokens in zip(normalized, found.regions, found.tokens, strict=True):
+    found = part_of(presented, score)
+    assert isinstance(found, Part)
+    total = math.fsum(span.bits or 0.0 for span in found.spans)
+    assert total * math.log(2) == pytest.approx(-score.total, abs=1e-9)
+    spans = found.spans[: len(normalized)]
+    assert found.tokens == sum(span.tokens or 0 for span in spans) == len(score.logprobs) - score.eos
+    for text, span in zip(normalized, spans, strict=True):
         if not text:
-            assert (surprisal, tokens) == (0, 0)
+            assert (span.bits, span.tokens) == (0, 0)
 
     # The same sums by the definition: every token belongs where its first visible character lies.
     expected = [0.0] * len(normalized)
-    for start, logprob in list(zip(score.starts, score.logprobs.tolist(), strict=True))[: sum(found.tokens)]:
+    for start, logprob in list(zip(score.starts, score.logprobs.tolist(), strict=True))[: found.tokens]:
         (inside,) = (i for i, (first, stop) in enumerate(presented.spans) if first <= start < stop)
         expected[inside] -= logprob / math.log(2)
-    assert list(found.regions) == pytest.approx(expected)
+    assert [span.bits for span in spans] == pytest.approx(expected)
 
 
 @settings(max_examples=30)
@@ -103,9 +107,14 @@ def test_beginnings_have_the_surprisals_of_the_whole(
     presented = present(condition, scorer.settings["text_style"])
     needed = data.draw(st.integers(0, len(contents)))
     part = replace(presented, needed=needed)
-    whole, beginning = map(from_score, (presented, part), scorer.score([presented.sentence, part.asked]))
-    assert list(beginning.regions[:needed]) == pytest.approx(list(whole.regions[:needed]), rel=2e-6, abs=1e-4)
-    assert beginning.tokens[:needed] == whole.tokens[:needed]
-    assert set(beginning.regions[needed:]) <= {None}
-    assert sum(beginning.tokens[needed:]) <= 1  # where no region is needed that has words
-    assert beginning.eos is None
+    whole, beginning = map(part_of, (presented, part), scorer.score([presented.asked, part.asked]))
+    assert isinstance(whole, Part)
+    assert isinstance(beginning, Part)
+    bits, tokens = (
+        [[getattr(span, name) for span in of.spans[:needed]] for of in (beginning, whole)]
+        for name in ("bits", "tokens")
+    )
+    assert bits[0] == pytest.approx(bits[1], rel=2e-6, abs=1e-4)
+    assert tokens[0] == tokens[1]
+    assert len(beginning.spans) == len(contents)  # and no end
+    assert {span.bits for span in beginning.spans[needed:]} <= {None}

@@ -17,22 +17,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.errors import InputError
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.evaluation.benchmark.evaluate import ItemComparison
+from pdtools.evaluation.benchmark.outcomes import Part, Tally, part_of
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.results import write_results
 from pdtools.evaluation.sg.circuits import CIRCUITS, EXCLUDED, SCORED_31, SCORED_33
-from pdtools.evaluation.sg.evaluate import (
-    ItemComparison,
-    evaluate_sg,
-    present,
-    present_needed,
-    region_surprisals,
-)
+from pdtools.evaluation.sg.evaluate import SuiteItems, evaluate_sg, present, sg_scores
 from pdtools.evaluation.sg.items import majority, read_item_results
 from pdtools.evaluation.sg.many_runs import aggregate_items
-from pdtools.evaluation.sg.scores import ItemResult, sg_scores
-from pdtools.evaluation.sg.suites import Condition, SuiteFiles, read_suites, sentences
+from pdtools.evaluation.sg.suites import Condition, SuiteFiles, read_suites
 from pdtools.search.scores import Unscorable
 
 
@@ -158,7 +153,12 @@ def test_the_official_suites(test_data: Path) -> None:
         assert len(found.formulas) == int(row["n_predictions"])
         assert {len(item.conditions) for item in found.items} == {int(row["n_conditions"])}
         assert (found.name in SCORED_31) == bool(int(row["scored"]))
-    every = list(sentences(list(suites.values())))
+    every = [
+        (found, item, condition)
+        for found in suites.values()
+        for item in found.items
+        for condition in item.conditions
+    ]
     assert len(every) == 3304
     with zipfile.ZipFile(test_data / "sg" / "sg_suites.zip") as archive:
         raw = {
@@ -194,38 +194,27 @@ def test_regions_add_up_to_the_sentence(
     condition = Condition(name="c", regions=tuple(regions), numbers=tuple(range(1, len(regions) + 1)))
     presented = present(condition, style)
     scorer = word_scorer(text_style=style, subwords=subwords, eos=-1.5 if eos else None)
-    (score,) = scorer.score([presented.sentence])
-    from pdtools.evaluation.sg.evaluate import from_score
-
-    found = from_score(presented, score)
-    assert found.total * math.log(2) == pytest.approx(-score.total)
+    (score,) = scorer.score([presented.asked])
+    found = part_of(presented, score)
+    assert isinstance(found, Part)
+    assert sum(span.bits or 0.0 for span in found.spans) * math.log(2) == pytest.approx(-score.total)
     # A word's log-probability is minus its length, however many subwords it is in.
     lengths = [sum(len(word) for word in region.split()) for region in regions]
-    assert [value * math.log(2) for value in found.regions] == pytest.approx(lengths)
-
-
-def test_tokens_that_straddle_a_boundary_belong_where_they_begin() -> None:
-    text = "The dog ran"
-    found = region_surprisals(text, [(0, 7), (7, 7), (8, 11)], [0, 3, 6, 9], [1.0, 2.0, 4.0, 8.0], eos=16.0)
-    assert found.regions == (7.0, 0.0, 8.0)  # the token from 6 on covers "g ra"
-    assert region_surprisals(text, [(0, 7), (8, 11)], [0, 7], [1.0, 2.0]).regions == (1.0, 2.0)
-    assert found.total == 31.0
+    surprisals = [span.bits or 0.0 for span in found.spans[: len(regions)]]
+    assert [bits * math.log(2) for bits in surprisals] == pytest.approx(lengths)
 
 
 def test_sentences_are_written_in_the_models_style() -> None:
     condition = Condition(name="c", regions=("She did n't", "", ", he said ,", "go ."), numbers=(1, 2, 3, 4))
     raw = present(condition, "raw")
-    assert raw.sentence.text == "She didn't, he said, go."
-    assert [raw.sentence.text[a:b] for a, b in raw.spans] == ["She didn't", "", ", he said,", "go."]
-    assert present(condition, "ptb").sentence.text == "She did n't , he said , go ."
+    assert raw.text == "She didn't, he said, go."
+    assert [raw.text[a:b] for a, b in raw.spans] == ["She didn't", "", ", he said,", "go."]
+    assert present(condition, "ptb").text == "She did n't , he said , go ."
     joined = Condition(name="c", regions=("He", "can't"), numbers=(1, 2))
-    assert present(joined, "ptb").sentence.words == ("He", "ca", "n't")
-    assert present(joined, None).sentence.words == ("He", "can't")
-
-
-def test_a_token_of_space_at_the_end_is_in_the_last_region() -> None:
-    found = region_surprisals("The dog ", [(0, 3), (4, 7)], [0, 3, 7, 8], [1.0, 2.0, 4.0, 8.0])
-    assert found.regions == (1.0, 14.0)
+    for style, words in (("ptb", ("He", "ca", "n't")), (None, ("He", "can't"))):
+        sentence = present(joined, style).words
+        assert sentence is not None
+        assert sentence.words == words
 
 
 def test_what_is_needed_of_a_sentence_is_what_formulas_ask_for(tmp_path: Path) -> None:
@@ -234,9 +223,8 @@ def test_what_is_needed_of_a_sentence_is_what_formulas_ask_for(tmp_path: Path) -
         ("(2;%a%) < (3;%b-1%) + (1;%b-1%)", [2, 3]),
         ("(*;%b-1%) > 1", [0, 4]),
     ):
-        (found,) = read_suites(write(tmp_path / "toy.json", suite(formula=formula)))
-        presented = present_needed(found.items[0], found.formulas, None)
-        assert [each.needed for each in presented] == needed
+        items = SuiteItems(read_suites(write(tmp_path / "toy.json", suite(formula=formula))))
+        assert [each.needed for each in next(iter(items)).needed.values()] == needed
 
 
 # --- evaluation -------------------------------------------------------------------------------
@@ -246,7 +234,8 @@ def test_an_empty_sentence_has_no_words_in_any_style() -> None:
     empty = Condition(name="x", regions=("", ""), numbers=(1, 2))
     for style in ("ptb", "raw", None):
         presented = present(empty, style)
-        assert presented.sentence.words == ()
+        assert presented.words is not None
+        assert presented.words.words == ()
         assert presented.spans == ((0, 0), (0, 0))
 
 
@@ -265,39 +254,40 @@ def test_evaluation_of_a_toy_suite(word_scorer: Any, tmp_path: Path) -> None:
         "by_circuit": {"other": pytest.approx(1.5 / math.log(2))},
         "by_suite": {"toy": pytest.approx(1.5 / math.log(2))},
     }
-    regions = results.table("regions").to_pylist()
-    first = [row for row in regions if (row["item"], row["condition"]) == (1, "a")]
+    regions = results.table("strings").to_pylist()
+    first = [row for row in regions if (row["item"], row["string"]) == ("1", "a")]
     assert regions[: len(first)] == first
-    assert [row["content"] for row in first] == ["The dog", "ran", "", "home .", ""]
+    assert [row["text"] for row in first] == ["The dog", "ran", "", "home .", ""]
     assert [row["region"] for row in first] == [1, 2, 3, 4, None]  # end-of-sentence is in none
-    assert [row["region_name"] for row in first] == ["subject", "verb", None, None, None]
+    assert [row["name"] for row in first] == ["subject", "verb", None, None, None]
     assert [row["tokens"] for row in first] == [2, 1, 0, 2, 1]
-    assert [row["surprisal"] for row in first] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5, 1)])
-    assert {row["text"] for row in first} == {"The dog ran home ."}
+    assert [row["bits"] for row in first] == pytest.approx([x / math.log(2) for x in (6, 3, 0, 5, 1)])
+    assert {row["read"] for row in first} == {"The dog ran home ."}
     assert {row["suite"] for row in regions} == {"toy"}
-    places = {(row["item"], row["condition"], row["region"]) for row in regions}
-    assert len(places) == len(regions) == results.counts["sentences"] * 5
+    places = {(row["item"], row["string"], row["region"]) for row in regions}
+    assert len(places) == len(regions) == results.counts["strings"] * 5
     assert results.counts["items_scored"] == 2
 
 
 def test_regions_of_sentences_without_a_score_or_an_end(word_scorer: Any, tmp_path: Path) -> None:
     suites = read_suites(write(tmp_path / "toy.json", suite()))
     scorer = word_scorer(eos=None, unknown=frozenset({"slept"}))
-    regions = evaluate_sg(suites, scorer).table("regions").to_pylist()
+    regions = evaluate_sg(suites, scorer).table("strings").to_pylist()
     assert all(row["region"] is not None for row in regions)
-    without = [row for row in regions if "slept" in row["text"]]
+    without = [row for row in regions if (row["item"], row["string"]) == ("2", "a")]
     assert without
-    assert all(row["surprisal"] is row["tokens"] is None for row in without)
+    assert all(row["bits"] is row["tokens"] is row["read"] is None for row in without)
     assert {row["reason"] for row in without} == {"words unknown to the model: slept"}
-    assert all((row["surprisal"] is None) == (row in without) for row in regions)
+    assert all((row["bits"] is None) == (row in without) for row in regions)
 
 
 def test_an_item_is_decided_when_its_predictions_are(word_scorer: Any, tmp_path: Path) -> None:
     """Region 2 has one word in condition a, two in b-1: surprisals differ by one nat, 1.44 bits."""
-    (found,) = read_suites(write(tmp_path / "toy.json", suite()))
-    presented = tuple(present_needed(found.items[0], found.formulas, "ptb"))
-    comparison = ItemComparison(found.items[0], tuple(found.formulas), presented)
-    scores = list(word_scorer(lambda word: -1.0).score([each.sentence for each in presented]))
+    items = SuiteItems(read_suites(write(tmp_path / "toy.json", suite()))).written("ptb")
+    item = next(iter(items))
+    comparison = ItemComparison.of(item, items)
+    assert comparison.sums == "regions"
+    scores = list(word_scorer(lambda word: -1.0).score([each.asked for each in item.strings.values()]))
     assert comparison.decided(scores, 0.99)
     assert not comparison.decided(scores, 1.01)
     assert comparison.decided([scores[0], Unscorable("", "unknown")], 1.01)  # there is nothing to decide
@@ -311,11 +301,14 @@ def test_blocks_change_nothing(word_scorer: Any, tmp_path: Path, monkeypatch: py
     assert [found.name for found in files] == ["a", "b", "c"]
     scorer = word_scorer(unknown=frozenset({"slept"}))
     whole = evaluate_sg(files, scorer)
-    monkeypatch.setattr("pdtools.evaluation.sg.evaluate.BLOCK", 5)  # two suites, then one
+    monkeypatch.setattr("pdtools.evaluation.benchmark.evaluate.BLOCK", 4)  # two suites, then one
     divided = evaluate_sg(files, scorer)
-    assert (divided.scores, divided.counts) == (whole.scores, whole.counts)
+    assert divided.scores == whole.scores
+    strings = ("strings", "strings_unscorable")  # each is counted once in each block
+    assert [divided.counts.pop(name) for name in strings] == [2 * whole.counts.pop(name) for name in strings]
+    assert divided.counts == whole.counts
     assert divided.settings == whole.settings
-    for name in ("items", "regions"):
+    for name in ("items", "strings"):
         assert divided.table(name).equals(whole.table(name))
         assert divided.table(name).column(0).num_chunks == 2
 
@@ -356,7 +349,7 @@ def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path
         write_results(tmp_path / name, found, {})
     # Second predictions are no items that are left out.
     assert compare(each_alone([tmp_path / "twice", tmp_path / "again"])).notes == {}
-    with pytest.raises(InputError, match="other: results of other sentences than .*one"):
+    with pytest.raises(PdtoolsError, match="one and .*other: item toy 1 1 is not the same in both"):
         compare(each_alone([tmp_path / "one", tmp_path / "other"]))
 
 
@@ -379,10 +372,10 @@ def test_sentences_with_unknown_words_are_counted_once_each(word_scorer: Any, tm
                 yield dataclasses.replace(score, n_unknown=3 * ("slept" in score.text))
 
     counts = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), Unknowing()).counts
-    assert (counts["sentences"], counts["sentences_with_unknown_words"]) == (4, 1)
+    assert (counts["strings"], counts["strings_with_unknown_words"]) == (4, 1)
 
 
-def test_items_have_lost_as_much_as_the_sentence_that_lost_most(word_scorer: Any, tmp_path: Path) -> None:
+def test_strings_have_lost_what_their_search_lost(word_scorer: Any, tmp_path: Path) -> None:
     lost = {"ran home": 0.25, "runs": 0.125, "slept": None, "sat": 0.5}
 
     class Losing(word_scorer):  # type: ignore[misc]
@@ -394,7 +387,10 @@ def test_items_have_lost_as_much_as_the_sentence_that_lost_most(word_scorer: Any
                 yield dataclasses.replace(score, dropped=dropped)
 
     results = evaluate_sg(read_suites(write(tmp_path / "toy.json", suite())), Losing())
-    assert results.table("items").column("dropped").to_pylist() == [0.25, 0.5]
+    rows = results.table("strings").to_pylist()
+    of_strings = {(row["item"], row["string"]): row["dropped"] for row in rows}
+    assert of_strings == {("1", "a"): 0.25, ("1", "b-1"): 0.125, ("2", "b-1"): 0.5, ("2", "a"): None}
+    assert results.counts["dropped"] == {"mean": pytest.approx(0.875 / 3), "max": 0.5}
 
 
 def test_all_regions_exclude_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
@@ -403,33 +399,34 @@ def test_all_regions_exclude_end_of_sentence(word_scorer: Any, tmp_path: Path) -
     assert results.scores["overall"] == 1.0
 
 
-def test_conventions_differ_as_named() -> None:
-    def result(name: str, circuit: str, *right: bool, prediction: int = 1) -> list[ItemResult]:
-        return [
-            ItemResult(suite=name, circuit=circuit, item=i, prediction=prediction, correct=x)
-            for i, x in enumerate(right)
-        ]
+def tallies_of(rows: list[tuple[str, str, int, bool | None]]) -> dict[str, dict[Any, Tally]]:
+    """The counts of (suite, circuit, prediction, whether it is right; None: not scored)."""
+    found: dict[str, dict[Any, Tally]] = {}
+    for name, circuit, prediction, right in rows:
+        tally = found.setdefault(str(prediction), {}).setdefault((circuit, name), Tally())
+        tally.add("unscorable" if right is None else "right" if right else "wrong")
+    return found
 
-    rows = [
-        r
+
+def test_conventions_differ_as_named() -> None:
+    rows: list[Any] = [
+        (name, circuit, 1, name != "cleft")
         for circuit, names in CIRCUITS.items()
         for name in names
-        for r in result(name, circuit, name != "cleft")
+        if name != "fgd-embed3"
     ]
-    rows += result("nn-nv-rpl", "other", False)
-    rows += result("fgd_hierarchy", "Long-Distance Dependencies", False, prediction=2)
-    rows = [r for r in rows if r.suite != "fgd-embed3"] + result(
-        "fgd-embed3", "Long-Distance Dependencies", False
-    )
-    scores = sg_scores(rows)
+    long_distance = "Long-Distance Dependencies"
+    rows += [("nn-nv-rpl", "other", 1, False), ("fgd_hierarchy", long_distance, 2, False)]
+    rows += [("fgd-embed3", long_distance, 1, False)]
+    scores = sg_scores(tallies_of(rows))
     assert scores["sg_31"] == scores["overall"] == pytest.approx(30 / 31)
     assert scores["sg_33"] == pytest.approx(31 / 33)
     assert scores["mean_of_circuits"] == pytest.approx((5 + 5 / 6) / 6)
     assert scores["mean_of_items"] == pytest.approx(30 / 31)  # of the suites that overall counts
-    longer = sg_scores(rows + [r for _ in range(8) for r in result("mvrr", "Garden-Path Effects", False)])
+    longer = sg_scores(tallies_of([*rows, *[("mvrr", "Garden-Path Effects", 1, False)] * 8]))
     assert longer["mean_of_items"] == pytest.approx(30 / 39)
     # Where one of the suites is missing, so is the score that is named after their number.
-    fewer = sg_scores([r for r in rows if r.suite != "mvrr"])
+    fewer = sg_scores(tallies_of([row for row in rows if row[0] != "mvrr"]))
     assert (fewer["overall"], fewer["sg_31"], fewer["sg_33"]) == (pytest.approx(29 / 30), None, None)
     assert scores["by_suite"]["nn-nv-rpl"] == 0.0
     assert scores["by_prediction"] == {"fgd_hierarchy": {"1": 1.0, "2": 0.0}}
@@ -451,16 +448,16 @@ def test_regions_are_numbered_from_0_to_1000(tmp_path: Path) -> None:
 
 def test_each_prediction_of_each_suite_has_its_own_score() -> None:
     rows = [
-        ItemResult(suite=suite, circuit="other", item=item, prediction=prediction, correct=correct)
+        (suite, "other", prediction, correct)
         for suite, predictions in {
             "a": [(True, True), (True, False), (False, False)],
             "b": [(False, False), (None, None)],
             "c": [(True, False)],
         }.items()
         for prediction, items in enumerate(predictions, start=1)
-        for item, correct in enumerate(items)
+        for correct in items
     ]
-    scores = sg_scores(rows)
+    scores = sg_scores(tallies_of(rows))
     assert scores["by_prediction"] == {"a": {"1": 1.0, "2": 0.5, "3": 0.0}, "b": {"1": 0.0, "2": None}}
     assert scores["by_suite"] == {"a": 1.0, "b": 0.0, "c": 0.5}
     assert scores["mean_of_items"] == 0.5

@@ -157,5 +157,5 @@ def test_blimp_accuracies_are_those_of_minicons(folder: Path, theirs: Any, tmp_p
     accuracies = {name: sum(found) / len(found) for name, found in right.items()}
     assert document["scores"]["by_paradigm"] == accuracies
     assert document["scores"]["overall"] == pytest.approx(sum(accuracies.values()) / len(accuracies))
-    assert document["counts"]["pairs_scored"] == len(pandas.read_parquet(out / "items.parquet")) == 720
+    assert document["counts"]["items_scored"] == len(pandas.read_parquet(out / "items.parquet")) / 2 == 720
     assert len({*accuracies.values()}) > 3  # the paradigms differ, or the test would say little

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from toy_gpt2 import Reference
 from toy_tokenizers import KINDS, save_kind
+from wide_items import wide_items
 
 from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair
@@ -114,8 +115,7 @@ def test_minimal_pairs(kind: Kind) -> None:
         for good, bad in pairwise(TEXTS)
     ]
     totals = dict(zip(TEXTS, map(math.fsum, kind.right), strict=True))
-    batches = evaluate_blimp(pairs, kind.scorer).tables["items"]
-    rows = [row for batch in batches for row in batch.to_pylist()]
+    rows = wide_items(evaluate_blimp(pairs, kind.scorer)).to_dict("records")
     for pair, row in zip(pairs, rows, strict=True):
         assert row["logprob_good"] == near(totals[pair.good])
         assert row["logprob_bad"] == near(totals[pair.bad])
