@@ -102,7 +102,7 @@ def test_labels_of_texts_after_a_context(
     write(tmp_path, "a.tsv", "bb cc\tyes\tx y z", "ddd\tno\tx")
     parts = {"strings": {"s": {"text": "{s}", "context": "{k}"}}, "scores": {"main": score}, "levels": {}}
     items = Items(tmp_path, labelled(**parts, threshold=-2.5))
-    found = evaluate_benchmark(items, word_scorer()).table("items").to_pydict()
+    found = evaluate_items(items, word_scorer()).table("items").to_pydict()
     assert found["score"] == pytest.approx(values)
 
 
