@@ -3,7 +3,7 @@
 python chosen.py TUNING TRIED
 
 TUNING holds a folder MODEL_RATE_OTHER for each try, with ``ppl``. TRIED, which need not be there, has a line
-``MODEL RATE OTHER: PERPLEXITY`` for each try that ended elsewhere or before. Prints a line ``MODEL RATE OTHER``
+``MODEL RATE OTHER: PERPLEXITY`` for each try that ended elsewhere. Prints a line ``MODEL RATE OTHER``
 for each model on standard output, and all tries, in the form of TRIED, on standard error.
 """
 
