@@ -30,10 +30,10 @@ from pdtools.evaluation.sg.evaluate import SuiteItems
 from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.search import AttachmentScorer, SentenceScore
-from pdtools.search.adaptive_beam import Comparison, MaybeScore, SentenceOrBeginning
-from pdtools.search.comparer import AdaptiveBeamComparer
+from pdtools.search.adaptive_beam import Comparison, MaybeScore
+from pdtools.search.attachments.scorer import AdaptiveBeamComparer
 from pdtools.search.options import SearchOptions
-from pdtools.search.scores import Beginning
+from pdtools.search.scores import Asked, Beginning
 from pdtools.tokenization import Sentence
 
 WIDEST = 300
@@ -115,7 +115,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     }
 
 
-def _whole(asked: SentenceOrBeginning) -> str | Sentence:
+def _whole(asked: Asked) -> str | Sentence:
     """The sentence that a fixed beam scores: all of it."""
     return asked.sentence if isinstance(asked, Beginning) else asked
 

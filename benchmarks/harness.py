@@ -24,7 +24,7 @@ from comparison import REPOSITORY
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Item, Items
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 
 _ALLOWED = 1e-3  # nats
 
@@ -85,7 +85,7 @@ def compare(name: str, source: str, model: str, limit: int | None, folder: Path)
     items = Items(source, read_benchmark(name), limit)
     documents = [choices(item) for item in items]
     # The harness reads a beginning-of-sentence token where there is no context, and none before a context.
-    scorer = load_scorer(model, bos=not any(document["context"] for document in documents))
+    scorer = load_model(model, bos=not any(document["context"] for document in documents))
     results = evaluate_items(items, scorer)
     main = [row for row in results.table("items").to_pylist() if row["prediction"] == 1]
     logprobs = {

@@ -21,7 +21,7 @@ from pdtools.evaluation.sg.evaluate import present
 from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint, save_checkpoint
-from pdtools.search import Scorer, SentenceScore, beam_search, load_scorer
+from pdtools.search import Model, SentenceScore, beam_search, load_model
 from pdtools.search.options import NO_SEARCH, AttachmentBeam
 from pdtools.shards import ShardSet, ShardSettings, build_shards
 from pdtools.tokenization import split_words, train_bpe_tokenizer
@@ -78,7 +78,7 @@ def corpus() -> list[str]:
     return [text for pair in read_pairs(data.blimp()) for text in (pair.good, pair.bad)]
 
 
-def subword_scorer(folder: Path, kind: str) -> Scorer:
+def subword_scorer(folder: Path, kind: str) -> Model:
     """A tiny random model over subwords: one of ours on text of a style, or a GPT-2."""
     if not folder.exists():
         if kind == "gpt2":
@@ -89,7 +89,7 @@ def subword_scorer(folder: Path, kind: str) -> Scorer:
             tokenizer = train_bpe_tokenizer(texts, size=400, min_count=1, text_style=kind)
             shape = {"vocab_size": tokenizer.vocab_size, "max_length": 256}
             save_checkpoint(folder, tiny_model("transformer", **shape), tokenizer, shards={})
-    return load_scorer(folder)
+    return load_model(folder)
 
 
 # --- Hugging Face models ----------------------------------------------------------------------
@@ -137,7 +137,7 @@ def hugging_face(folder: Path) -> Iterator[Line]:
     yield blimp("50 official pairs a paradigm", official, scorer, theirs, versions)
 
 
-def blimp(name: str, pairs: Sequence[Pair], scorer: Scorer, theirs: Any, versions: dict[str, str]) -> Line:
+def blimp(name: str, pairs: Sequence[Pair], scorer: Model, theirs: Any, versions: dict[str, str]) -> Line:
     """Accuracies by paradigm and overall: a pair is right if the good sentence's sum is strictly higher."""
     right: dict[str, list[bool]] = defaultdict(list)
     for pair in pairs:

@@ -20,7 +20,7 @@ from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, NamedModel
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.report.tables import print_table
-from pdtools.search.in_chunks import ModelSettings
+from pdtools.search.model import ModelSettings
 
 SIMULATIONS, FILLERS, ITEMS, WORDS, CRITICAL, SUBJECTS = 200, 40, 24, 12, 6, 32
 TRUTH, MEAN, BITS, EXTRA = (4.0, 2.0, 1.0), 300.0, 5.0, 30.0

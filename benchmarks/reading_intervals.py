@@ -18,7 +18,7 @@ from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
 from pdtools.evaluation.reading.scoring import ModelWords, NamedModel
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.report.tables import print_table
-from pdtools.search.in_chunks import ModelSettings
+from pdtools.search.model import ModelSettings
 
 SIMULATIONS, ITEMS, WORDS, SENTENCE, SUBJECTS = 200, 12, 60, 15, 8
 TRUTH, MEAN = (4.0, 2.0, 1.0), 250.0

@@ -28,7 +28,7 @@ from pdtools.evaluation.sg.evaluate import SuiteItems, evaluate_sg
 from pdtools.evaluation.sg.suites import Suite, read_suites
 from pdtools.models import build_model, load_checkpoint, make_config, save_checkpoint
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
-from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
+from pdtools.search import AttachmentScorer, Model, SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, Tokenizer, split_words, train_bpe_tokenizer
@@ -101,9 +101,9 @@ def suites() -> tuple[Sample, str]:
     return Sample(pairs=read_pairs(pairs, limit=PEER_PAIRS), suites=read_suites(found)), source
 
 
-def loaded_scorer(folder: Path, options: Options) -> Scorer:
+def loaded_scorer(folder: Path, options: Options) -> Model:
     """A scorer whose model is on the options' device."""
-    return load_scorer(folder, device=options.device, dtype=_dtype(options))
+    return load_model(folder, device=options.device, dtype=_dtype(options))
 
 
 def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -> AttachmentScorer:
@@ -113,7 +113,7 @@ def searcher(folder: Path, beam: int, options: Options, *, share: bool = True) -
     return AttachmentScorer(model, SearchOptions(beam=beam), share_prefixes=share)
 
 
-def evaluation_runs(sample: Sample, scorer: Scorer) -> dict[str, tuple[Callable[[], Any], int]]:
+def evaluation_runs(sample: Sample, scorer: Model) -> dict[str, tuple[Callable[[], Any], int]]:
     """eval-blimp and eval-sg as they run, with the number of their sentences."""
     return {
         "eval-blimp": (lambda: evaluate_blimp(sample.pairs, scorer), len(sample.blimp_sentences)),
@@ -122,7 +122,7 @@ def evaluation_runs(sample: Sample, scorer: Scorer) -> dict[str, tuple[Callable[
 
 
 def speeds(
-    label: str, sample: Sample, scorer: Scorer, options: Options, settings: Mapping[str, Any]
+    label: str, sample: Sample, scorer: Model, options: Options, settings: Mapping[str, Any]
 ) -> Iterator[Figure]:
     """Sentences a second of both evaluations, each run once after a warm-up with two sentences."""
     list(scorer.score(["The dog barks.", "The dog."]))

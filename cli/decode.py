@@ -118,9 +118,9 @@ def decode(
     if scores is not None:
         check_table_name(scores)
     context = Context(of=DOCUMENT) if source is SentenceForm.parts and reads_windows(model) else NO_CONTEXT
-    settings = model_settings(trees.plan, model, run, cky=cky, context=context)
+    settings = model_settings(trees.plan, model, run, cky=cky, context=context, parses=True)
     rejects = Rejects("skip")
-    with trees.searcher(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
+    with trees.model(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
         if scores is not None and searcher.settings["kind"] == "treereg":
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
         if is_conllu(output) and not searcher.has_arcs:

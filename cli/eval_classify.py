@@ -66,7 +66,6 @@ def eval_classify(
     from pdtools.evaluation.classification.evaluate import evaluate_prompts
     from pdtools.evaluation.classification.evaluate import predictions as predictions_of
     from pdtools.files import atomic_table
-    from pdtools.search.in_chunks import model_settings_for_job
     from pdtools.shards import ShardSet
 
     if predictions is not None and run.shard is not None:
@@ -79,11 +78,11 @@ def eval_classify(
     rejects = Rejects(on_error.value)
     settings = model_settings(evaluating.plan, model, run)
     prompts = ShardSet.open(shards)
-    described = {"shards": prompts.sha256, **model_settings_for_job(settings)}
+    described = {"shards": prompts.sha256, **settings.for_job()}
     with evaluating.chunks("answers", **described) as job:
         results = evaluate_prompts(
             prompts,
-            settings.load_model(),
+            settings.load_checkpoint(),
             max_batch=run.max_batch,
             seed=seed,
             samples=samples,

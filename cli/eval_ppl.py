@@ -129,10 +129,9 @@ def eval_ppl(
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
     from pdtools.search.contexts import DOCUMENT, with_documents
-    from pdtools.search.in_chunks import ChunkedScorer, model_settings_for_job
     from pdtools.search.inputs import read_inputs, read_rows
+    from pdtools.search.model import is_huggingface
     from pdtools.search.options import Particles
-    from pdtools.search.strings.huggingface import is_huggingface
     from pdtools.shards import ShardFolder, ShardSet
 
     if streams > 1 and not stream:
@@ -176,7 +175,7 @@ def eval_ppl(
                 "--stream, --no-marginal, --particles and --mask- options are for shards, not for text,"
                 " and do not go with --context and --stride"
             )
-        with evaluating.scorer(settings) as by_text:
+        with evaluating.model(settings) as by_text:
             style = by_text.settings["text_style"]
             if is_text:
                 lines = read_inputs([shards], "text", style)
@@ -193,25 +192,28 @@ def eval_ppl(
         _say(rejects, evaluating)
         return
     if stream:
-        rows, parts = ShardSet.open(shards), evaluating.bar("parts")
-        results = evaluate_stream_perplexity(rows, settings.load_model(), streams=streams, progress=parts)
+        rows, loaded = ShardSet.open(shards), settings.load_checkpoint()
+        parts = evaluating.bar("parts")
+        results = evaluate_stream_perplexity(rows, loaded, streams=streams, progress=parts)
         evaluating.deliver(results, rejects=rejects)
         return
     sentences, show = ShardFolder.open(shards), evaluating.bar("sentences")
-    if hidden and (is_huggingface(model) or settings.load_model().model.objective != "masked"):
+    if hidden and (is_huggingface(model) or settings.load_checkpoint().model.objective != "masked"):
         raise PdtoolsError(f"{hiding}: {model} is not a masked model, so no tokens are masked")
     described = {
         "shards": sentences.sha256,
         "marginal": marginal,
         **({} if particles is None else {"particles": particles, "particles_seed": seed}),
         **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
-        **model_settings_for_job(settings),
+        **settings.for_job(),
     }
     with evaluating.chunks("perplexity: with particles", **described) as job:
         if is_huggingface(model):
-            scorer = ChunkedScorer(settings, evaluating.plan, job)
+            scorer = settings.load().in_chunks(evaluating.plan, job)
             results = evaluate_string_perplexity(sentences, scorer, rejects=rejects, progress=show)
-        elif (loaded := settings.load_model()).model.objective == "masked" and not (run.trees or particles):
+        elif (loaded := settings.load_checkpoint()).model.objective == "masked" and not (
+            run.trees or particles
+        ):
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,

@@ -215,7 +215,6 @@ def eval_reading(
     from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
     from pdtools.evaluation.reading.scoring import external_words, measures_of, named_models, score_words
-    from pdtools.search.in_chunks import model_settings_for_job
 
     context = read_context(reading, documents=True)
     regression = Regression(
@@ -235,7 +234,7 @@ def eval_reading(
         [model_settings(evaluating.plan, each, run, context=context, measures=measures) for each in model],
         _beams(beams),
     )
-    described = [model_settings_for_job(each.settings) for each in models]
+    described = [each.settings.for_job() for each in models]
     with evaluating.chunks("reading times", models=described) as job:
         scored = score_words(
             found.texts,

@@ -15,8 +15,8 @@ from .running import model_settings, read_context
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_set import ItemSet
-    from pdtools.evaluation.external.scorer import ExternalScorer
     from pdtools.evaluation.results import Results
+    from pdtools.search.model import Model
 
 
 def write_for_others(
@@ -36,21 +36,20 @@ def write_for_others(
     message(f"{number} sentences written", quiet=run.quiet)
 
 
-def external_scorer(
-    options: ExternalOptions, items: ItemSet, text_style: str | None = None
-) -> ExternalScorer:
+def external_scorer(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
     """The scorer for ``--surprisals``; messages call strings by their places."""
     from pdtools.evaluation.external.scorer import ExternalScorer
     from pdtools.evaluation.external.sentence_files import place_names
 
     assert options.surprisals is not None
-    return ExternalScorer(
+    recorded = ExternalScorer(
         options.surprisals,
         place_names(items),
         unit="nats" if options.nats else "bits",
         text_style=text_style,
         on_error=options.on_error.value,
     )
+    return Model(family=recorded)
 
 
 def evaluate_strings(
@@ -93,7 +92,7 @@ def evaluate_strings(
     items = read()
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.scorer_or_comparer(settings) as scorer:
+        with evaluating.model(settings, compares=True) as scorer:
             progress = evaluating.bar("items" if run.beam == AUTO else "strings")
             results = evaluate_items(items, scorer, progress)
             evaluating.deliver(results, details=details)

@@ -81,14 +81,14 @@ def inspect(
 
     from pdtools.inspection.recurrent import StackRunView
     from pdtools.inspection.tracing import stack_view, trace
+    from pdtools.models import load_checkpoint
     from pdtools.report.stack_maps import draw_stacks, print_stacks
     from pdtools.report.stack_runs import draw_run, print_run
     from pdtools.report.traces import print_trace
-    from pdtools.search.scorer import load_model
-    from pdtools.search.strings.huggingface import is_huggingface
+    from pdtools.search.model import is_huggingface
 
     device = pick_device(device, threads)
-    loaded = None if is_huggingface(model) else load_model(model, device=device)
+    loaded = None if is_huggingface(model) else load_checkpoint(model, device)
     view = None if loaded is None else stack_view(loaded, text, chosen)
     if chosen is not None and (view is None or isinstance(view, StackRunView)):
         raise PdtoolsError(f"--layers is for stack attention, which {model} does not have")

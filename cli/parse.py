@@ -450,7 +450,7 @@ def _parser_settings(
     if _is_checkpoint(name):
         from pdtools.search.parser import CheckpointSettings
 
-        return CheckpointSettings(model_settings(plan, name, run, cky=cky))
+        return CheckpointSettings(model_settings(plan, name, run, cky=cky, parses=True))
     from dataclasses import replace
 
     from pdtools.parsers.in_chunks import BackendSettings

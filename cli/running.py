@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Source, check_output, read_lines
 from pdtools.jobs.devices import pick_device
-from pdtools.search.options import AUTO
 from pdtools.search.scores import Measure
 
 from .console import message
@@ -21,13 +20,8 @@ from .outputs import check_output_or_done
 
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
-    from pdtools.search import Scorer
-    from pdtools.search.adaptive_beam import Comparer
-    from pdtools.search.checkpoint_scorer import Searcher
     from pdtools.search.contexts import Context
-    from pdtools.search.in_chunks import ModelSettings
-
-T = TypeVar("T")
+    from pdtools.search.model import Model, ModelSettings
 
 
 def make_plan(run: ChunkOptions, merge_options: Sequence[str] = ()) -> Plan:
@@ -132,40 +126,22 @@ class Output:
                     message(kept, quiet=self.options.quiet)
                 raise
 
-    def scorer(self, settings: ModelSettings) -> AbstractContextManager[Scorer]:
-        """A model that scores sentences, in chunks that are kept."""
-        from pdtools.search.in_chunks import ChunkedScorer
-
-        return self._model(ChunkedScorer, settings, "scores: with what was dropped")
-
-    def scorer_or_comparer(self, settings: ModelSettings) -> AbstractContextManager[Scorer | Comparer]:
-        """A model that scores sentences; with ``--beam auto``, it searches as far as comparisons need it."""
-        if settings.search.beam != AUTO:
-            return self.scorer(settings)
-        from pdtools.search.adaptive_beam import STEPS
-        from pdtools.search.in_chunks import ChunkedComparer
-
-        steps = list(map(list, STEPS))
-        return self._model(ChunkedComparer, settings, "comparisons: as far as needed", steps=steps)
-
-    def searcher(self, settings: ModelSettings, **described: Any) -> AbstractContextManager[Searcher]:
-        """A model whose derivations are searched; ``described``: further settings of its results."""
-        from pdtools.search.in_chunks import ChunkedSearcher
-
-        return self._model(ChunkedSearcher, settings, "parses: with what was dropped", **described)
-
     @contextmanager
-    def _model(
-        self,
-        chunked: Callable[[ModelSettings, Plan, JobFolder | None], T],
-        settings: ModelSettings,
-        work: str,
-        **described: Any,
-    ) -> Iterator[T]:
-        from pdtools.search.in_chunks import model_settings_for_job
+    def model(self, settings: ModelSettings, *, compares: bool = False, **described: Any) -> Iterator[Model]:
+        """A model that is asked about sentences in chunks, which are kept.
 
-        with self.chunks(work, **described, **model_settings_for_job(settings)) as job:
-            yield chunked(settings, self.plan, job)
+        Args:
+            settings: the model.
+            compares: whether it compares sentences, with ``--beam auto``.
+            described: further settings of its results.
+
+        Raises:
+            PdtoolsError: for ``--beam auto`` without such comparisons.
+        """
+        if not compares:
+            settings.search.check_number()
+        with self.chunks("sentences", **described, **settings.for_job()) as job:
+            yield settings.load().in_chunks(self.plan, job)
 
 
 def read_context(options: ContextOptions, *, documents: bool) -> Context:
@@ -212,12 +188,13 @@ def model_settings(
     cky: bool = False,
     context: Context | None = None,
     measures: tuple[Measure, ...] = (),
+    parses: bool = False,
 ) -> ModelSettings:
     """A model's settings for the plan's processes. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
     from pdtools.search.contexts import NO_CONTEXT
-    from pdtools.search.in_chunks import ModelSettings
+    from pdtools.search.model import ModelSettings
 
     search = replace(run.search, cky=cky)
     if os.path.isfile(model):
@@ -235,5 +212,6 @@ def model_settings(
         threads=each,
         context=context or NO_CONTEXT,
         measures=measures,
+        parses=parses,
         fingerprint=fingerprint(model) if plan.has_other_processes else None,
     )

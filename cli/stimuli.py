@@ -80,7 +80,6 @@ def surprisal_of_table(
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.scoring import named_models, score_parts
-    from pdtools.search.in_chunks import model_settings_for_job
     from pdtools.search.scores import Measure
     from pdtools.stimuli.surprisals import Surprisals
 
@@ -98,7 +97,7 @@ def surprisal_of_table(
     spaced: Literal["text", "tokens"] = "tokens" if source is SentenceForm.tokens else "text"
     made = {each.name: Surprisals(stimuli, spaced, "nats" if nats else "bits", rejects) for each in models}
     found, settings = list(made.values()), dict[int, dict[str, object]]()
-    described = [model_settings_for_job(each.settings) for each in models]
+    described = [each.settings.for_job() for each in models]
     with table.chunks("stimuli", models=described, parses=parses) as job:
         scores = score_parts(
             models,

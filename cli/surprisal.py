@@ -185,10 +185,10 @@ def surprisal(
     check_table_name(output)
     context = read_context(reading, documents=True)
     measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
-    settings = model_settings(table.plan, one_model, run, context=context, measures=measures)
+    settings = model_settings(table.plan, one_model, run, context=context, measures=measures, parses=parses)
     rejects = Rejects(on_error.value)
     unit: Unit = "nats" if nats else "bits"
-    with table.searcher(settings) if parses else table.scorer(settings) as scorer:
+    with table.model(settings) as scorer:
         lines = read_inputs(files, source.value, scorer.settings["text_style"])
         if context.of == DOCUMENT:
             lines = with_documents(lines, scorer.settings["window"])

@@ -215,9 +215,9 @@ def _traces(
 ) -> list[list[Trace]]:
     """Return the trace of each model for each sentence."""
     from pdtools.inspection.tracing import trace
+    from pdtools.models import load_checkpoint
     from pdtools.search.inputs import read_inputs
-    from pdtools.search.scorer import load_model
-    from pdtools.search.strings.huggingface import is_huggingface
+    from pdtools.search.model import is_huggingface
     from pdtools.trees import read_trees
     from pdtools.trees.forms import refuse_for
 
@@ -225,7 +225,7 @@ def _traces(
     gold = [each.tree for each in read_trees([trees], Rejects("fail", hint=None))] if trees else None
     by_model: list[list[Trace]] = []
     for path, name in zip(models, names, strict=True):
-        loaded = path if is_huggingface(path) else load_model(path, device=device)
+        loaded = path if is_huggingface(path) else load_checkpoint(path, device)
         style = None if isinstance(loaded, str) else loaded.tokenizer.text_style
         lines = read_inputs([GivenText.of(pair)] if pair else files, source.value, style)
         sentences = [line.sentence for line in lines if line.sentence.words]

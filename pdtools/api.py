@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import cached_property
 from itertools import tee
 from numbers import Integral, Real
@@ -33,16 +34,14 @@ from pdtools.files import Rejects
 from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
 from pdtools.provenance.model_names import find_model
-from pdtools.search.checkpoint_scorer import CheckpointScorer, ParsedScore, Searcher
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
-from pdtools.search.next_tokens import WithMeasures
+from pdtools.search.model import Model, ModelSettings, is_huggingface
 from pdtools.search.options import DEFAULT_BEAM, SearchOptions
+from pdtools.search.parses import ParsedScore
 from pdtools.search.sampling import sample
-from pdtools.search.scorer import load_model, load_scorer, scorer_of, searcher_of
-from pdtools.search.scores import Dtype, Measure, ModelScorer, Scorer, SentenceScore, Unscorable
-from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
+from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
 from pdtools.stimuli.sentences import MISSING_IN_PANDAS, read_stimuli
@@ -71,7 +70,7 @@ def load(
     dtype: Dtype = "float32",
     bos: bool = True,
     max_batch: int | None = None,
-) -> Model:
+) -> PandasModel:
     """Load a model.
 
     Args:
@@ -99,10 +98,12 @@ def load(
     search = SearchOptions(
         beam=beam, margin=margin, word_beam=word_beam, fast_track=fast_track, max_batch=max_batch
     )
-    return Model(find_model(model).folder, search, device=pick_device(str(device), 0), dtype=dtype, bos=bos)
+    return PandasModel(
+        find_model(model).folder, search, device=pick_device(str(device), 0), dtype=dtype, bos=bos
+    )
 
 
-class Model:
+class PandasModel:
     """A model that :func:`load` loaded.
 
     Attributes:
@@ -111,31 +112,27 @@ class Model:
 
     def __init__(self, folder: str, search: SearchOptions, *, device: str, dtype: Dtype, bos: bool) -> None:
         self.folder = folder
-        self._search = search
-        self._load: dict[str, Any] = {"device": device, "dtype": dtype}
-        self._bos = bos
-        self._loaded = None if is_huggingface(folder) else load_model(folder, **self._load)
-        self._scorers: dict[tuple[Measure, ...], ModelScorer | HuggingFaceScorer] = {}
-        self._scorer()
+        self._plain = ModelSettings(model_dir=folder, search=search, device=device, dtype=dtype, bos=bos)
+        self._models = {self._plain: Model(self._plain)}
+        self._loaded = None if is_huggingface(folder) else self._model().loaded
+        assert self._model().family
 
-    def _scorer(self, measures: tuple[Measure, ...] = ()) -> ModelScorer | HuggingFaceScorer:
-        if measures not in self._scorers:
-            self._scorers[measures] = (
-                load_scorer(self.folder, self._search, bos=self._bos, measures=measures, **self._load)
-                if self._loaded is None
-                else scorer_of(self._loaded, self._search, measures=measures)
-            )
-        return self._scorers[measures]
+    def _model(self, measures: tuple[Measure, ...] = (), *, parses: bool = False) -> Model:
+        """The model, asked for these measures, or parses."""
+        asked = replace(self._plain, measures=measures, parses=parses)
+        if asked not in self._models:
+            self._models[asked] = Model(asked, self._loaded)
+        return self._models[asked]
 
     @property
     def settings(self) -> dict[str, Any]:
         """The scorer's settings, as in the commands' ``results.json`` under ``settings.scorer``."""
-        return self._scorer().settings
+        return self._model().settings
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
         """The tokens, by number."""
-        return self._scorer().vocabulary
+        return self._model().vocabulary
 
     # --- sentences ----------------------------------------------------------------------------
 
@@ -186,7 +183,6 @@ class Model:
             raise PdtoolsError("ranks are of tokens, not words; parses go without entropies and ranks")
         measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
         unit: Unit = "nats" if nats else "bits"
-        scorer: Scorer = self._searcher() if parses else WithMeasures(self._scorer(measures), measures)
         rejects = Rejects("skip" if skip else "fail", hint="skip=True excludes it")
         if hasattr(sentences, "iloc") and hasattr(sentences, "columns"):
             if rank:
@@ -202,17 +198,21 @@ class Model:
             made = Surprisals(stimuli, "text", unit, rejects)
             places, again = tee(made.parts(NO_CONTEXT, self.settings))
             parts = (sentence for _, sentence in again)
+            model = self._model(measured, parses=parses)
             scores: Iterable[SentenceScore | ParsedScore | Unscorable] = (
-                self._searcher(measured).score_with_parses(parts)
-                if parses
-                else WithMeasures(self._scorer(measured), measured).score(parts)
+                model.score_with_parses(parts) if parses else model.score(parts)
             )
             for (place, _), score in zip(places, scores, strict=True):
                 made.add(place, score)
             return as_pandas(make_table(stimuli, {name_of(self.folder): made}, frequency=frequency))
         of_rows = row_columns(words=words, parses=parses, measures=measures)
         found = surprisals(
-            self._lines(sentences), scorer, rejects=rejects, unit=unit, words=words, parses=parses
+            self._lines(sentences),
+            self._model(measures, parses=parses),
+            rejects=rejects,
+            unit=unit,
+            words=words,
+            parses=parses,
         )
         table = [
             [result.number, *(getattr(row, name) for name in of_rows.values())]
@@ -240,7 +240,7 @@ class Model:
             Pair(paradigm="pairs", phenomenon=None, field=None, number=str(number), good=good, bad=bad)
             for number, (good, bad) in enumerate(_pairs(pairs), start=1)
         ]
-        found = _of_pairs(evaluate_blimp(made, self._scorer()))
+        found = _of_pairs(evaluate_blimp(made, self._model()))
         return found if (index := _index(pairs)) is None else found.set_axis(index)
 
     def evaluate(self, benchmark: str, data: str | Path, *, limit: int | None = None) -> Results:
@@ -263,8 +263,8 @@ class Model:
         if known.suites:
             if limit is not None:
                 raise PdtoolsError("test suites have no limit")
-            return evaluate_sg(SuiteFiles(data), self._scorer())
-        return evaluate_items(Items(data, known, limit), self._scorer())
+            return evaluate_sg(SuiteFiles(data), self._model())
+        return evaluate_items(Items(data, known, limit), self._model())
 
     def next_token(self, prefix: str, most: int | None = None) -> pd.DataFrame:
         """The distribution of the next token after the beginning of a sentence.
@@ -286,7 +286,7 @@ class Model:
 
         _check_number("most", most)
         (prefix,) = _sentences([prefix])
-        logprobs = self._scorer().following(prefix)
+        logprobs = self._model().following(prefix)
         order = np.argsort(-logprobs, kind="stable")[:most]
         table = [
             [
@@ -318,14 +318,14 @@ class Model:
             PdtoolsError: if the model cannot parse.
         """
         _check_number("k_best", k_best)
-        searcher = self._searcher()
-        results = decode(self._lines(sentences), searcher, rejects=Rejects("skip"), k_best=k_best)
+        model = self._model(parses=True)
+        results = decode(self._lines(sentences), model, rejects=Rejects("skip"), k_best=k_best)
         table = [
             [number, k + 1, joint, found.marginal, str(tree), *found.arcs[k : k + 1], found.dropped]
             for number, found in enumerate(results, start=1)
             for k, (joint, tree) in enumerate(found.k_best)
         ]
-        parses = ["tree", "arcs"] if searcher.has_arcs else ["tree"]
+        parses = ["tree", "arcs"] if model.has_arcs else ["tree"]
         names = ["id", "rank", "joint", "marginal", *parses, "dropped"]
         return _frame(table, names, _index(sentences))
 
@@ -335,7 +335,7 @@ class Model:
         Raises:
             PdtoolsError: if the model cannot parse.
         """
-        results = decode(self._lines(sentences), self._searcher(), rejects=Rejects("skip"))
+        results = decode(self._lines(sentences), self._model(parses=True), rejects=Rejects("skip"))
         return [found.tree for found in results]
 
     def sample(self, number: int = 10, *, seed: int = 0, max_tokens: int = 200) -> pd.DataFrame:
@@ -387,19 +387,13 @@ class Model:
         return trace(
             self.folder if self._loaded is None else self._loaded,
             sentence,
-            self._search,
+            self._plain.search,
             hypotheses=hypotheses,
             attention=attention,
-            device=self._load["device"],
+            device=self._plain.device,
         )
 
     # --- shared -------------------------------------------------------------------------------
-
-    def _searcher(self, measures: tuple[Measure, ...] = ()) -> Searcher:
-        searcher = searcher_of(self._checkpoint("trees are made by"), self._search)
-        if isinstance(searcher, CheckpointScorer):
-            searcher.measures = frozenset(measures)
-        return searcher
 
     def _checkpoint(self, what: str) -> LoadedModel:
         if self._loaded is None:

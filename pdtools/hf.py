@@ -35,8 +35,8 @@ from pdtools.models.for_transformers import MODEL_TYPE, STUB_FILE, tokenizer_ent
 from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
 from pdtools.search.checkpoint_scorer import CheckpointScorer, check_tells_next
+from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions
-from pdtools.search.scorer import scorer_of
 from pdtools.tokenization import Tokenizer, split_words
 from pdtools.tokenization.tokenizer import CONFIG_FILE as TOKENIZER_CONFIG
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
@@ -323,7 +323,9 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
 
     @cached_property
     def _scorer(self) -> CheckpointScorer:
-        scorer = scorer_of(self._loaded, SearchOptions(beam=self.config.beam, margin=self.config.margin))
+        scorer = Model.of(
+            self._loaded, SearchOptions(beam=self.config.beam, margin=self.config.margin)
+        ).family
         assert isinstance(scorer, CheckpointScorer)
         return scorer
 

@@ -58,7 +58,6 @@ def eval_dyck(
     from pdtools.formal import read_prefixes
     from pdtools.jobs import independent_passes
     from pdtools.jobs.workers import Workers
-    from pdtools.search.in_chunks import model_settings_for_job
     from pdtools.shards import ShardSet
 
     inputs = {
@@ -73,9 +72,9 @@ def eval_dyck(
         raise typer.BadParameter("files of the same name: their scores could not be told apart")
     shards = ShardSet.open(strings) if strings else None
     settings = model_settings(evaluating.plan, model, run)
-    loaded = settings.load_model()
+    loaded = settings.load_checkpoint()
     with (
-        evaluating.chunks("closing: with leads and ends", **model_settings_for_job(settings)) as job,
+        evaluating.chunks("closing: with leads and ends", **settings.for_job()) as job,
         Workers(evaluating.plan.workers) as processes,
     ):
 

@@ -1,41 +1,30 @@
 """Chunks of an evaluation that uses a model directly: their distribution, and the source of the model.
 
-Evaluations of sentences use a scorer instead (:mod:`pdtools.search.in_chunks`).
+Evaluations of sentences ask a model instead (:mod:`pdtools.search.model`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pdtools.jobs import JobFolder, Plan, Work, map_chunks
 
 if TYPE_CHECKING:
     from pdtools.jobs.workers import Workers
     from pdtools.models import LoadedModel
+    from pdtools.search.model import ModelSettings
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class ModelSource(Protocol):
-    """The interface from which a process gets its model."""
+def checkpoint_of(model: ModelSettings | LoadedModel) -> LoadedModel:
+    """The checkpoint that a process uses."""
+    from pdtools.search.model import ModelSettings
 
-    def load_model(self) -> LoadedModel:
-        """The model, loaded once in each process."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModelSource:
-    """A model that is already in this process."""
-
-    loaded: LoadedModel
-
-    def load_model(self) -> LoadedModel:
-        """See :class:`ModelSource`."""
-        return self.loaded
+    return model.load_checkpoint() if isinstance(model, ModelSettings) else model
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +32,14 @@ class InChunks:
     """The distribution of an evaluation's chunks; see :func:`pdtools.jobs.map_chunks`.
 
     Attributes:
-        model: the source of the model for each process.
+        model: as every process loads it, or already in this process.
         plan: how chunks are distributed; by default this process alone.
         job: keeps the results; None: they are handed out only.
         name: name of this pass, if the job has several.
         processes: the plan's workers, if they do other passes too.
     """
 
-    model: ModelSource
+    model: ModelSettings | LoadedModel
     plan: Plan = field(default_factory=Plan)
     job: JobFolder | None = None
     name: str = "pieces"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from pdtools.search.scores import Scorer
+    from pdtools.search.model import Model
 
 GROUP = "pdtools.evaluations"
 # Kinds of values in a document of results, as errors name them.
@@ -176,7 +176,7 @@ class Evaluation:
         untested: gives the reason why a score of two documents, by its label, has no difference and no test;
             None: it has.
         evaluate: for other packages' evaluations, called by their command (``eval-`` and the name) with the
-            paths of its data, a :class:`pdtools.search.Scorer` (a score in nats for each sentence, or the
+            paths of its data, a :class:`pdtools.search.Model` (a score in nats for each sentence, or the
             reason why there is none) and a progress bar (``Progress`` of :mod:`pdtools.evaluation.results`);
             it returns ``Results``, whose ``settings.task`` is the name.
         card: scores that a model's card lists, by their keys; in percent if there are ``outcomes``.
@@ -202,7 +202,7 @@ class Evaluation:
     concerned: Mapping[str, str] = field(default_factory=dict)
     bound: Callable[[str, Document], str | None] = _exact
     untested: Callable[[str, Document, Document], str | None] = _tested
-    evaluate: Callable[[Sequence[str], Scorer, Any], Any] | None = None
+    evaluate: Callable[[Sequence[str], Model, Any], Any] | None = None
     card: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -25,7 +25,8 @@ def shown(value: Any) -> str:
 def as_type(value: Any, wanted: Any) -> Any:
     """Convert a value to a field's type.
 
-    Lists become tuples or arrays, objects dataclasses, and 3 becomes 3.0, or 3.0 3, as needed.
+    Lists become tuples or arrays, objects dataclasses, brackets trees, and 3 becomes 3.0, or 3.0 3, as
+    needed.
 
     Raises:
         ValueError: with the expected type.
@@ -63,6 +64,11 @@ def as_type(value: Any, wanted: Any) -> Any:
             raise ValueError("an object")
         found = {key: as_type(item, value_type) for key, item in value.items()}
         return Counter(found) if origin is Counter else found
+    if isinstance(value, str) and hasattr(wanted, "from_brackets"):
+        try:
+            return wanted.from_brackets(value)
+        except PdtoolsError as error:
+            raise ValueError(f"brackets: {error}") from None
     if isinstance(wanted, type) and dataclasses.is_dataclass(wanted):
         types_of = _types_of(wanted)
         if not isinstance(value, dict) or value.keys() != types_of.keys():

@@ -17,9 +17,9 @@ from pdtools.models import LoadedModel
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.proposal_trees import ProposalTreesScorer, read_proposal_trees
-from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import Sentence
 
@@ -59,7 +59,7 @@ class Predictions:
             is read.
 
     Attributes:
-        settings: the scorer's settings, see :class:`pdtools.search.Scorer`.
+        settings: the scorer's settings, see :class:`pdtools.search.Family`.
 
     Raises:
         PdtoolsError: if the model has no attention to inspect, or no use for trees.
@@ -73,7 +73,7 @@ class Predictions:
         self._loaded = loaded
         self._trees = search.trees
         is_searched = search.trees is not None or loaded.model.words_depend
-        self._scorer = scorer_of(loaded, search if is_searched else NO_SEARCH)
+        self._scorer = Model.of(loaded, search if is_searched else NO_SEARCH).family
         self.settings = self._scorer.settings
 
     def at(self, sentences: Iterable[tuple[Sentence, int]]) -> Iterator[Prediction | Unscorable]:

@@ -20,10 +20,10 @@ from pdtools.evaluation.bootstrap import bootstrap, interval, of_sums
 from pdtools.evaluation.comparison.statistics import Spread, common_variance
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.evaluation.sg.evaluate import present
-from pdtools.evaluation.sg.suites import Condition, Item, Suite, Suites
+from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem, Suites
 from pdtools.inspection.predictions import Prediction, Predictions
+from pdtools.models import load_checkpoint
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
-from pdtools.search.scorer import load_model
 from pdtools.search.scores import Unscorable
 from pdtools.search.spans import span_at
 
@@ -61,7 +61,7 @@ class _InspectedSentence:
     """
 
     suite: Suite
-    item: Item
+    item: SuiteItem
     condition: Condition
     at: int
     regions: dict[int, str]
@@ -112,7 +112,7 @@ def evaluate_attention(
     def looked_at() -> Iterator[tuple[str, int, _InspectedSentence, _ByRegion | str]]:
         for name, folders in models.items():
             for number, folder in enumerate(folders):
-                loaded = load_model(folder, device=device)
+                loaded = load_checkpoint(folder, device)
                 predictions = Predictions(loaded, search)
                 scorers.setdefault(name, predictions.settings)
                 style = loaded.tokenizer.text_style
@@ -178,7 +178,7 @@ def _asked(suites: Suites, question: Question) -> list[_InspectedSentence]:
 
 
 def _of_condition(
-    suite: Suite, item: Item, condition: Condition, question: Question
+    suite: Suite, item: SuiteItem, condition: Condition, question: Question
 ) -> _InspectedSentence | None:
     """A sentence, if it has the predicted region and one of the others before it."""
     names = _names(suite, condition)

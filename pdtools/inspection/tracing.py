@@ -20,13 +20,13 @@ from pdtools.inspection.derivation_views import Read, known, trace_of_score, vie
 from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.inspection.stack_attention import Inspection, inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Parse, Split, Trace
-from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM
+from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM, load_checkpoint
 from pdtools.search.encoding import Encoded, encode_sentence
+from pdtools.search.model import Model, is_huggingface
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
 from pdtools.search.proposal_trees import ProposalTree
-from pdtools.search.scorer import load_model, scorer_of
 from pdtools.search.scores import GivenRow
-from pdtools.search.strings.huggingface import HuggingFaceScorer, is_huggingface
+from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.search.strings.treereg_parser import TreeRegParser
 from pdtools.tokenization import Sentence, split_text_words
 from pdtools.trees import Tree
@@ -52,7 +52,7 @@ def trace(
         model: a checkpoint in memory, or the folder of a checkpoint, a run or a Hugging Face model (which
             has only surprisals). A task model has only its stacks.
         sentence: running text, or words already split.
-        search: search options, if the model needs a search; see :func:`pdtools.search.load_scorer`.
+        search: search options, if the model needs a search; see :func:`pdtools.search.load_model`.
         hypotheses: number of hypotheses kept of each beam.
         attention: whether attention weights are included, for causal transformers.
         gold: the sentence's tree, as in a treebank.
@@ -66,7 +66,7 @@ def trace(
     if not isinstance(model, LoadedModel):
         if is_huggingface(model):
             return _of_huggingface(model, sentence, device)
-        model = load_model(model, device=device)
+        model = load_checkpoint(model, device)
     if "task" in model.config["shards"]:
         return _of_task(model, sentence if isinstance(sentence, str) else sentence.text)
     encoded: Encoded = known(encode_sentence(model.tokenizer, None, sentence))
@@ -119,7 +119,7 @@ def _of_task(loaded: LoadedModel, text: str) -> Trace:
 
 def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, Read]:
     model, ids = loaded.model, encoded.encoding.ids
-    scorer = TreeRegParser(loaded) if model.has_treereg else scorer_of(loaded, NO_SEARCH)
+    scorer = TreeRegParser(loaded) if model.has_treereg else Model.of(loaded, NO_SEARCH)
     score = known(next(iter(scorer.score([encoded.sentence]))))
     found = trace_of_score(loaded.folder, scorer.settings, score, encoded.sentence.words)
     n = len(ids) - 1  # ROOT and the tokens: nothing follows end-of-sentence
@@ -188,7 +188,7 @@ def _gold(loaded: LoadedModel, encoded: Encoded, tree: Tree) -> Parse:
     joint = None
     if loaded.model.has_derivations and found.problem is None:
         row = GivenRow(found.tokens, found.given, encoded.encoding.word)
-        (score,) = scorer_of(loaded, NO_SEARCH).score_rows([row])
+        (score,) = Model.of(loaded, NO_SEARCH).score_rows([row])
         joint = score.joint
     return view_of(loaded.model).parse(loaded, encoded, found.derivation, joint)
 

@@ -74,6 +74,16 @@ def device_for(device: str, *, needs_float64: bool) -> str:
     return "cpu" if needs_float64 and device.partition(":")[0] in _NO_FLOAT64 else device
 
 
+def torch_dtype(name: str, device: str) -> torch.dtype:
+    """The type of that name; a warning where the device is slower with it."""
+    import torch
+
+    if name == "float32":
+        return torch.float32
+    warn_of_slow_bf16(device)
+    return torch.bfloat16
+
+
 def warn_of_slow_bf16(device: str, instead: str = "--dtype float32") -> None:
     """Say in one line, once, that this processor multiplies bf16 more slowly than float32, if it does.
 

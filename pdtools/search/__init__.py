@@ -9,12 +9,11 @@ import importlib
 from typing import Any
 
 _HOME = {
-    "Scorer": "scores",
+    "Model": "model",
+    "load_model": "model",
+    "Family": "family",
     "SentenceScore": "scores",
     "Unscorable": "scores",
-    "load_scorer": "scorer",
-    "load_searcher": "scorer",
-    "load_comparer": "comparer",
     "AttachmentScorer": "attachments.scorer",
     "StringScorer": "strings.scorer",
     "Searched": "attachments.scorer",

@@ -7,20 +7,17 @@ scored with a small beam, and comparisons whose outcome could still change again
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Union, runtime_checkable
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from pdtools.search.scores import Beginning, SentenceScore, Unscorable
+from pdtools.search.scores import Asked, SentenceScore, Unscorable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pdtools.tokenization import Sentence
-
 
 MaybeScore = SentenceScore | Unscorable
-SentenceOrBeginning = Union[str, "Sentence", Beginning]
 _ALMOST_ALL = 1 - 1e-9  # so that the dropped share is a number of nats
 
 
@@ -102,7 +99,7 @@ class Comparison(Protocol):
     def sums(self) -> Literal["regions", "totals"]: ...
 
     @property
-    def sentences(self) -> Sequence[SentenceOrBeginning]:
+    def sentences(self) -> Sequence[Asked]:
         """The sentences, or beginnings, that a scorer needs."""
         ...
 
@@ -123,18 +120,3 @@ class Compared:
     scores: tuple[MaybeScore, ...]
     beam: int
     margin: float | None
-
-
-@runtime_checkable
-class Comparer(Protocol):
-    """The interface for scoring sentences as far as comparisons of them need it.
-
-    Attributes:
-        settings: see :class:`pdtools.search.Scorer`, with the beam ``auto``.
-    """
-
-    settings: dict[str, Any]
-
-    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
-        """One result for each comparison, in order, lazily."""
-        ...

@@ -1,11 +1,10 @@
-"""Code shared by the scorers of all checkpoints, and the interface of those that search."""
+"""Code shared by the scorers of all checkpoints."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,31 +12,20 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search import encoding
 from pdtools.search.contexts import NO_CONTEXT, Context
-from pdtools.search.encoding import Encoded, encode_sentence, score_windows, sentence_score
+from pdtools.search.encoding import Encoded, encode_sentence, look_ahead, score_windows, sentence_score
+from pdtools.search.family import Family
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.next_tokens import sentences_at_once
-from pdtools.search.scores import (
-    Continuation,
-    GivenRow,
-    Measure,
-    ModelScorer,
-    NextTokens,
-    RowScore,
-    Scorer,
-    SentenceScore,
-    Unscorable,
-)
+from pdtools.search.scores import Continuation, GivenRow, NextTokens, RowScore, Unscorable
 from pdtools.tokenization import Sentence, split_words
-from pdtools.trees import Tree
 
 # Next-token log-probabilities at every place, and the share of p(x) that a search dropped before.
 Expected = tuple[NDArray[np.float64], float | None]
 
 
-class CheckpointScorer(ABC):
-    """Base of the :class:`ModelScorer` of every checkpoint.
+class CheckpointScorer(Family, ABC):
+    """Base of the :class:`pdtools.search.family.Family` of every checkpoint.
 
     Args:
         loaded: a checkpoint of a causal model.
@@ -47,14 +35,12 @@ class CheckpointScorer(ABC):
         context: the text read before sentences; for models of windows.
 
     Attributes:
-        marginal: the kind of its marginals; None if it gives none.
-        measures: the measures added to log-probabilities, if any.
+        loaded, max_batch, context: see above.
+        window: positions of a row, if there is a limit.
 
     Raises:
         PdtoolsError: if the model cannot read the context.
     """
-
-    marginal: str | None = None
 
     def __init__(
         self,
@@ -69,7 +55,6 @@ class CheckpointScorer(ABC):
         self.loaded = loaded
         self.max_batch = max_batch
         self.context = context
-        self.measures: frozenset[Measure] = frozenset()
         windows = loaded.model.layout == "window"
         if context.of is not None and not windows:
             raise PdtoolsError(
@@ -107,7 +92,7 @@ class CheckpointScorer(ABC):
         return found.in_context(self.loaded.tokenizer, self._context or found.sentence.before, self.window)
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """See :meth:`ModelScorer.score_rows`."""
+        """See :meth:`Family.score_rows`."""
         model = self.loaded.model
         found: dict[int, RowScore] = {}
         for places in length_groups(
@@ -144,7 +129,7 @@ class CheckpointScorer(ABC):
         ]
 
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
-        """See :meth:`Predictor.next_tokens`."""
+        """See :meth:`Family.next_tokens`."""
         model = self.loaded.model
         check_tells_next(model)
 
@@ -183,7 +168,7 @@ class CheckpointScorer(ABC):
         """
 
     def following(self, text: str) -> NDArray[np.float64]:
-        """See :meth:`Predictor.following`."""
+        """See :meth:`Family.following`."""
         tokenizer = self.loaded.tokenizer
         ids = tokenizer.encode(split_words(text, tokenizer.text_style)).ids[:-1]
         self.loaded.model.check_length(len(ids))
@@ -192,22 +177,22 @@ class CheckpointScorer(ABC):
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """See :attr:`Predictor.vocabulary`."""
+        """See :attr:`Family.vocabulary`."""
         return tuple(map(self.loaded.tokenizer.token_text, range(self.loaded.tokenizer.vocab_size)))
 
     @abstractmethod
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """See :meth:`ModelScorer.continuations`."""
+        """See :meth:`Family.continuations`."""
 
     @property
     def has_arcs(self) -> bool:
-        """See :class:`Searcher`."""
+        """See :class:`Family`."""
         return self.loaded.model.has_arcs
 
     @property
     def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
-        return encoding.LOOK_AHEAD if self.settings["beam"] is None else encoding.SEARCH_LOOK_AHEAD
+        """See :class:`Family`."""
+        return look_ahead(searched=self.settings["beam"] is not None)
 
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
@@ -224,100 +209,3 @@ def check_tells_next(model: LanguageModel) -> None:
         raise PdtoolsError(
             "models of windows whose trees end sentences give no distribution of the next token"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ParsedScore:
-    """A sentence's score and, for each of its rows, the best hypothesis after it as brackets."""
-
-    score: SentenceScore
-    incremental: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """The best parses of a sentence as trees over its words, best first, and log p(x).
-
-    Attributes:
-        k_best: log joint (nats) and tree of each: different trees (of models of arcs: different arcs), each
-            with the sum over its derivations in the beam; or derivations, if one parse or derivations were
-            requested.
-        marginal: log p(x) in nats, over the beam.
-        dropped: the share of the probability of all derivations that the search is estimated to have dropped.
-        arcs: for models of arcs each one's graph, as :class:`pdtools.trees.Graph` writes it.
-
-    A tree without a search (TreeReg's) has None for all numbers.
-    """
-
-    k_best: tuple[tuple[float | None, Tree], ...]
-    marginal: float | None
-    dropped: float | None
-    arcs: tuple[str, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        derivations: Sequence[tuple[float, Tree]],
-        marginal: float,
-        dropped: float,
-        *,
-        k_best: int,
-        merging: bool,
-        arcs: Sequence[str] = (),
-    ) -> Parsed:
-        """The k best parses: derivations, or sums over those that give the same tree, or arcs.
-
-        Derivations give the same tree if they differ only within words, or only in the constituents left for
-        end-of-sentence to reduce. Equally probable parses are in the order of their best derivations.
-        """
-        if merging:
-            joints: dict[str, list[float]] = {}
-            first: dict[str, int] = {}
-            parses = arcs or [tree.to_brackets() for _, tree in derivations]
-            for k, (parse, (joint, _)) in enumerate(zip(parses, derivations, strict=True)):
-                joints.setdefault(parse, []).append(joint)
-                first.setdefault(parse, k)
-            sums = {parse: float(np.logaddexp.reduce(each)) for parse, each in joints.items()}
-            order = sorted(sums, key=lambda parse: -sums[parse])
-            derivations = [(sums[parse], derivations[first[parse]][1]) for parse in order]
-            arcs = order if arcs else ()
-        return cls(tuple(derivations[:k_best]), marginal, dropped, tuple(arcs[:k_best]))
-
-
-@runtime_checkable
-class Searcher(Scorer, Protocol):
-    """A scorer that also gives derivations.
-
-    Attributes:
-        look_ahead: number of sentences that should be given at once.
-        has_arcs: whether parses have dependency arcs.
-    """
-
-    @property
-    def look_ahead(self) -> int: ...
-
-    @property
-    def has_arcs(self) -> bool: ...
-
-    def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """Score sentences as :meth:`Scorer.score` does, and add the best incremental parses."""
-        ...
-
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
-        """Parse sentences: one result each, in input order, lazily.
-
-        Args:
-            k_best: number of trees. One: the best derivation's. More: the most probable ones of the
-                beam, all different; the probabilities of derivations that give the same tree (models of arcs:
-                the same arcs) are added.
-            derivations: give the best derivations instead, whose trees may be the same.
-        """
-        ...
-
-
-class AnySearcher(Searcher, ModelScorer, Protocol):
-    """A searcher over a checkpoint; see :class:`CheckpointScorer`."""
-
-    measures: frozenset[Measure]

@@ -6,16 +6,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import tee
+from typing import TYPE_CHECKING
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.files.names import ending
-from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Unscorable
 from pdtools.trees import BLANK_LINE, Tree, placeholder
 from pdtools.trees.graph_trees import conllu
 from pdtools.trees.graphs import Graph
+
+if TYPE_CHECKING:
+    from pdtools.search.model import Model
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,9 @@ class Decoded:
 
     Attributes:
         tree: the best parse over words, or the flat placeholder of a sentence without one.
-        k_best: the best parses (:attr:`pdtools.search.scorer.Parsed.k_best`), best first: log joint (nats)
+        k_best: the best parses (:attr:`pdtools.search.parses.Parsed.k_best`), best first: log joint (nats)
             and tree. Empty for a placeholder.
-        marginal, dropped, arcs: see :class:`pdtools.search.scorer.Parsed`; None, and no arcs, for a
+        marginal, dropped, arcs: see :class:`pdtools.search.parses.Parsed`; None, and no arcs, for a
             placeholder.
     """
 
@@ -45,7 +48,7 @@ class Decoded:
 
 def decode(
     lines: Iterable[SourcedLine],
-    searcher: Searcher,
+    model: Model,
     *,
     rejects: Rejects,
     k_best: int = 1,
@@ -55,15 +58,15 @@ def decode(
 
     Args:
         lines: from :func:`pdtools.search.inputs.read_inputs`.
-        searcher: from :func:`pdtools.search.load_searcher`.
+        model: one that is asked for parses (:func:`pdtools.search.load_model`).
         rejects: takes the sentences that have no parse, with the reason.
-        k_best, derivations: see :meth:`pdtools.search.checkpoint_scorer.Searcher.parse`.
+        k_best, derivations: see :meth:`pdtools.search.model.Model.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    parsed = searcher.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
+    parsed = model.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
     for line, found in zip(lines, parsed, strict=True):
         if isinstance(found, Unscorable):
             sentence = line.sentence

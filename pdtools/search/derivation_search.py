@@ -11,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.attachments.thinning import thin, uniform_of
-from pdtools.search.checkpoint_scorer import AnySearcher
+from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.contexts import Context
+from pdtools.search.family import Family
 from pdtools.search.options import Particles, SearchOptions
 from pdtools.search.scores import PrefixScores
 
@@ -43,17 +45,23 @@ class DerivationSearch(ABC):
 
     Attributes:
         has_widths: whether its beam has further widths (a word beam, a fast track).
-        has_adaptive_beam: whether ``--beam auto`` supports it.
         sample_beam: number of hypotheses for parses that are shown during training.
     """
 
     has_widths: bool = False
-    has_adaptive_beam: bool = False
     sample_beam: int = 10
 
     @abstractmethod
-    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AnySearcher:
+    def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> CheckpointScorer:
         """A scorer and parser of sentences with a checkpoint; without a beam, only for given derivations."""
+
+    def adaptive(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> Family:
+        """The family that compares sentences with the beam ``auto``.
+
+        Raises:
+            PdtoolsError: if nothing does.
+        """
+        raise PdtoolsError(f"{loaded.folder}: --beam auto is for attachment models: give a number")
 
     def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """Estimate log p(x) in nats, string by string and choice by choice, for any kind of derivation."""

@@ -25,6 +25,13 @@ SEARCH_LOOK_AHEAD = 128
 DOCUMENTS_LOOK_AHEAD = 16
 
 
+def look_ahead(*, searched: bool = False, documents: bool = False) -> int:
+    """The number of sentences read ahead, or of documents that are read as one text."""
+    if documents:
+        return DOCUMENTS_LOOK_AHEAD
+    return SEARCH_LOOK_AHEAD if searched else LOOK_AHEAD
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
     """A sentence and its token ids.

@@ -13,8 +13,8 @@ from torch import Tensor
 from pdtools.jobs.devices import widest_float
 from pdtools.models import LoadedModel
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.scores import Measure, NextTokens, Predictor, SentenceScore, Unscorable
-from pdtools.tokenization import Sentence, Tokenizer
+from pdtools.search.scores import Measure, NextTokens, SentenceScore, Unscorable
+from pdtools.tokenization import Tokenizer
 
 # Cells (tokens × vocabulary) of distributions that are kept at once, for sentences of so many tokens.
 _CELLS, _TOKENS = 1 << 24, 64
@@ -27,11 +27,6 @@ def sentences_at_once(vocab_size: int, look_ahead: int) -> int:
 
 # Cells of distributions (rows × vocabulary) that are summed at once.
 _MOST_CELLS = 1 << 22
-
-
-def asks_for_distributions(measures: Collection[Measure]) -> bool:
-    """Return whether any of the measures summarizes next-token distributions."""
-    return not {"entropy", "spaces"}.isdisjoint(measures)
 
 
 def word_beginnings(tokenizer: Tokenizer) -> NDArray[np.bool_]:
@@ -114,34 +109,12 @@ def ranks(logprobs: NDArray[np.float64], tokens: NDArray[np.int32]) -> NDArray[n
     return found
 
 
-def scores_with(
-    scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
-) -> Iterator[SentenceScore | Unscorable]:
-    """Scores with the requested measures, which the scorer was made with.
-
-    For ranks whole distributions are kept, and scores have only these and entropies.
-    """
-    return measured(scorer, sentences, measures) if "rank" in measures else iter(scorer.score(sentences))
-
-
 def measured(
-    scorer: Predictor, sentences: Iterable[str | Sentence], measures: Collection[Measure]
+    distributions: Iterable[NextTokens | Unscorable], measures: Collection[Measure]
 ) -> Iterator[SentenceScore | Unscorable]:
-    """Scores whose ranks and entropies are of whole distributions that are kept."""
-    for found in scorer.next_tokens(sentences):
+    """Scores whose ranks and entropies are of whole distributions that are kept; they have no others."""
+    for found in distributions:
         yield found if isinstance(found, Unscorable) else _measured(found, measures)
-
-
-class WithMeasures:
-    """A scorer with the scores of :func:`scores_with`."""
-
-    def __init__(self, scorer: Predictor, measures: Collection[Measure]) -> None:
-        self.scorer, self.measures = scorer, measures
-        self.settings = scorer.settings
-
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`pdtools.search.Scorer.score`."""
-        return scores_with(self.scorer, sentences, self.measures)
 
 
 def _measured(found: NextTokens, measures: Collection[Measure]) -> SentenceScore:

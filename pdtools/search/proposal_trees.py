@@ -21,7 +21,7 @@ from pdtools.files import Kind, Rejects
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
-from pdtools.search.encoding import SEARCH_LOOK_AHEAD, Encoded, score_windows, sentence_score
+from pdtools.search.encoding import Encoded, look_ahead, score_windows, sentence_score
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
 from pdtools.search.options import NOT_SEARCHED, TreesFile
 from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable, increments
@@ -55,7 +55,7 @@ class ProposalDerivations:
 
 
 class ProposalTreesScorer(CheckpointScorer):
-    """A :class:`ModelScorer` that sums over the derivations of proposal trees.
+    """The family (:class:`pdtools.search.family.Family`) that sums over the derivations of proposal trees.
 
     Args:
         loaded: a checkpoint whose words depend on derivations.
@@ -94,8 +94,8 @@ class ProposalTreesScorer(CheckpointScorer):
 
     @property
     def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
-        return SEARCH_LOOK_AHEAD
+        """See :class:`Family`."""
+        return look_ahead(searched=True)
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """Refuse: proposal trees are trees of whole sentences.
@@ -129,7 +129,7 @@ class ProposalTreesScorer(CheckpointScorer):
         return f"no tree of it is in {self._file}"
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
+        """See :meth:`Family.score`."""
 
         def work(window: list[Encoded]) -> Iterator[SentenceScore | Unscorable]:
             sums = self._prefix_logprobs([item.encoding.ids for item in window])

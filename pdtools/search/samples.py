@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel
 from pdtools.search.kinds import search_of
+from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, SearchOptions
-from pdtools.search.scorer import searcher_of
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words, split_spaces
 from pdtools.training.samples import SampleParse
@@ -28,8 +28,8 @@ def parse_samples(loaded: LoadedModel, texts: Sequence[str]) -> list[SampleParse
     try:
         # A small beam: these parses add to the time of every evaluation.
         search = NO_SEARCH if by_treereg else SearchOptions(beam=search_of(loaded.model).sample_beam)
-        searcher = searcher_of(loaded, search)
-        found = list(searcher.parse(join_words(split_spaces(text).words, style) for text in texts))
+        parser = Model.of(loaded, search, parses=True)
+        found = list(parser.parse(join_words(split_spaces(text).words, style) for text in texts))
     except PdtoolsError as error:  # such as too little memory
         return [SampleParse(None, None, None, str(error)) for _ in texts]
     return [

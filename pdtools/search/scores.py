@@ -1,12 +1,12 @@
-"""The output of scorers: a log-probability for every token of a sentence, or the reason why there is none."""
+"""Scores of sentences: a log-probability for every token, or the reason why there is none."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Union
 
 from pdtools.errors import PdtoolsError
 
@@ -34,6 +34,11 @@ def is_unknown(token: str) -> bool:
     return _UNKNOWN.fullmatch(token) is not None
 
 
+def asks_for_distributions(measures: Collection[Measure]) -> bool:
+    """Return whether any of the measures summarizes next-token distributions."""
+    return not {"entropy", "spaces"}.isdisjoint(measures)
+
+
 @dataclass(frozen=True, slots=True)
 class Beginning:
     """A beginning of a sentence: its tokens, at least one, that begin before some character.
@@ -43,6 +48,10 @@ class Beginning:
 
     sentence: str | Sentence
     end: int
+
+
+Asked = Union[str, "Sentence", Beginning]
+"""A sentence to be scored: running text, words already split, or a beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,26 +174,6 @@ def nothing_found(max_length: int | None) -> str:
     return f"no tree found: none in the beam has a probability above 0{room}"
 
 
-class Scorer(Protocol):
-    """The interface of scorers, sentences in, scores out: all that evaluation knows about a model.
-
-    Attributes:
-        settings: the scorer's settings, JSON-ready: ``kind`` (string, treereg, derivation, huggingface),
-            ``model``, ``beam`` and the like (:data:`pdtools.search.options.NOT_SEARCHED`), ``bos``, ``eos``,
-            ``text_style`` (None: text as given), ``dtype``; ``warning``, if there is one. Scores are in nats.
-    """
-
-    settings: dict[str, Any]
-
-    def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """Score sentences: one result each, in input order, lazily.
-
-        Args:
-            sentences: running text (split into words in the model's text style), or words already split.
-        """
-        ...
-
-
 class GivenRow(NamedTuple):
     """A row of shards, with its derivation.
 
@@ -233,53 +222,3 @@ class Continuation:
 
     logprobs: NDArray[np.float64]
     best: NDArray[np.int32] | None
-
-
-class Predictor(Scorer, Protocol):
-    """A scorer that also gives next-token distributions."""
-
-    def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
-        """Next-token distributions at every place of sentences: one result each, in input order, lazily.
-
-        Raises:
-            PdtoolsError: if the model gives none.
-        """
-        ...
-
-    def following(self, text: str) -> NDArray[np.float64]:
-        """The next-token distribution after a beginning of a sentence: log p(v | text), float64 (V,), nats.
-
-        With a beam it is the mixture of the hypotheses, normalised.
-
-        Raises:
-            PdtoolsError: if the model gives none, or cannot read the text.
-        """
-        ...
-
-    @property
-    def vocabulary(self) -> tuple[str, ...]:
-        """The tokens, by number, as in :attr:`SentenceScore.tokens`."""
-        ...
-
-
-class ModelScorer(Predictor, Protocol):
-    """A scorer of a checkpoint: it also scores token ids and given derivations.
-
-    Attributes:
-        look_ahead: number of sentences that should be given at once, to be batched by length.
-        marginal: the kind of its marginals; None if it gives none.
-    """
-
-    @property
-    def look_ahead(self) -> int: ...
-
-    @property
-    def marginal(self) -> str | None: ...
-
-    def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """Score rows of shards with their derivations."""
-        ...
-
-    def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """Next-token distributions after prefixes, int32 (n + 1) with ROOT, over all derivations of them."""
-        ...

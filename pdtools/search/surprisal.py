@@ -7,16 +7,18 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import tee
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pdtools.errors import InputError, PdtoolsError
+from pdtools.errors import InputError
 from pdtools.files import Rejects, atomic_table, write_rejects
-from pdtools.search.checkpoint_scorer import Searcher
 from pdtools.search.contexts import documents_of, joined, parts_of
 from pdtools.search.inputs import SourcedLine
-from pdtools.search.scores import Measure, Scorer, SentenceScore, Unscorable
+from pdtools.search.scores import Measure, SentenceScore, Unscorable
 from pdtools.search.spans import By, read_spans
 from pdtools.tokenization import Sentence
+
+if TYPE_CHECKING:
+    from pdtools.search.model import Model
 
 Unit = Literal["bits", "nats"]
 PER_NAT = {"bits": 1 / math.log(2), "nats": 1.0}
@@ -79,7 +81,7 @@ def token_rows(
     Args:
         score: a sentence's score.
         unit: bits or nats.
-        incremental: the parse after each of them (:attr:`pdtools.search.scorer.ParsedScore.incremental`).
+        incremental: the parse after each of them (:attr:`pdtools.search.parses.ParsedScore.incremental`).
     """
     entropies, ranks = score.measures.get("entropy"), score.measures.get("rank")
     for i, logprob in enumerate(score.logprobs.tolist()):
@@ -152,7 +154,7 @@ class SentenceSurprisal:
 
 def surprisals(
     lines: Iterable[SourcedLine],
-    scorer: Scorer,
+    model: Model,
     *,
     rejects: Rejects,
     unit: Unit = "bits",
@@ -164,8 +166,7 @@ def surprisals(
 
     Args:
         lines: from :func:`pdtools.search.inputs.read_inputs`.
-        scorer: from :func:`pdtools.search.load_scorer`; with ``parses``, from
-            :func:`pdtools.search.load_searcher`.
+        model: from :func:`pdtools.search.load_model`; with ``parses``, asked for these.
         rejects: takes the sentences that cannot be scored, with the reason.
         unit: bits or nats.
         words: rows of words (for running text: text words) instead of tokens, see :func:`word_rows`.
@@ -176,7 +177,7 @@ def surprisals(
         InputError: at the first sentence that cannot be scored, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    results = _in_documents(again, scorer) if documents else _scores(again, scorer, parses)
+    results = _in_documents(again, model) if documents else _scores(again, model, parses)
     for number, (line, found) in enumerate(zip(lines, results, strict=True), start=1):
         if isinstance(found, Unscorable):
             if line.sentence.words:
@@ -195,23 +196,21 @@ def surprisals(
 _Scored = tuple[SentenceScore, Sequence[str] | None] | Unscorable
 
 
-def _in_documents(lines: Iterator[SourcedLine], scorer: Scorer) -> Iterator[_Scored]:
+def _in_documents(lines: Iterator[SourcedLine], model: Model) -> Iterator[_Scored]:
     documents, again = tee(documents_of(lines))
-    found = scorer.score(joined([line.sentence for line in document]) for document in again)
+    found = model.score(joined([line.sentence for line in document]) for document in again)
     for document, score in zip(documents, found, strict=True):
         for part in parts_of(score, [line.sentence for line in document]):
             yield part if isinstance(part, Unscorable) else (part, None)
 
 
-def _scores(lines: Iterator[SourcedLine], scorer: Scorer, parses: bool) -> Iterator[_Scored]:
+def _scores(lines: Iterator[SourcedLine], model: Model, parses: bool) -> Iterator[_Scored]:
     sentences = (line.sentence for line in lines)
     if not parses:
-        for score in scorer.score(sentences):
+        for score in model.score(sentences):
             yield score if isinstance(score, Unscorable) else (score, None)
         return
-    if not isinstance(scorer, Searcher):
-        raise PdtoolsError("incremental parses need a checkpoint with an attachment head")
-    for found in scorer.score_with_parses(sentences):
+    for found in model.score_with_parses(sentences):
         yield found if isinstance(found, Unscorable) else (found.score, found.incremental)
 
 

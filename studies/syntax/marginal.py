@@ -23,9 +23,9 @@ from pdtools.provenance import provenance
 from pdtools.search.actions.scorer import inside_words
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.attachments.beam import BeamResult, beam_search
+from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, ActionBeam, AttachmentBeam, Particles
 from pdtools.search.particles import particle_search
-from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow
 from pdtools.shards import ShardSet
 
@@ -121,7 +121,7 @@ def main() -> None:
     loaded, shards = load_checkpoint(given.model, "cpu"), ShardSet.open(given.shards)
     rows = sampled(shards, loaded, given.sentences, 0)
     n_tokens = sum(len(row.tokens) - 1 for row in rows)
-    known = scorer_of(loaded, NO_SEARCH).score_rows(rows)
+    known = Model.of(loaded, NO_SEARCH).score_rows(rows)
     scores: dict[str, Any] = {
         "ppl_token_given_trees": math.exp(-sum(row.given_tree for row in known) / n_tokens),
         "ppl_token_joint": math.exp(-sum(row.joint or 0.0 for row in known) / n_tokens),
@@ -129,7 +129,7 @@ def main() -> None:
     if given.base is not None:
         base = load_checkpoint(given.base, "cpu")
         plain = [row._replace(derivation=base.model.no_derivation(row.tokens)) for row in rows]
-        exact = scorer_of(base, NO_SEARCH).score_rows(plain)
+        exact = Model.of(base, NO_SEARCH).score_rows(plain)
         scores["ppl_token_base"] = math.exp(-sum(row.given_tree for row in exact) / n_tokens)
     scores["searches"] = []
     for line in lines(loaded, rows, given.beams, given.particles, given.seeds):

@@ -14,7 +14,7 @@ from pdtools.search.scores import SentenceScore, Unscorable
 def judged(good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) -> Results:
     """The results of the pair."""
 
-    class Scorer:
+    class Model:
         settings: ClassVar[dict[str, Any]] = {"kind": "surprisals"}
 
         def score(self, sentences: Iterable[Any]) -> Iterator[SentenceScore | Unscorable]:
@@ -22,4 +22,4 @@ def judged(good: SentenceScore | Unscorable, bad: SentenceScore | Unscorable) ->
             return iter((good, bad))
 
     pair = Pair(paradigm="p", phenomenon="q", field="f", number="0", good="good one", bad="bad one")
-    return evaluate_blimp([pair], Scorer())  # type: ignore[arg-type]
+    return evaluate_blimp([pair], Model())  # type: ignore[arg-type]

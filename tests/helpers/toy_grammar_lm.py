@@ -21,11 +21,12 @@ from torch import Tensor, nn
 from pdtools.models import Batch, LanguageModel, LoadedModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Parsed
+from pdtools.search.checkpoint_scorer import CheckpointScorer
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed
 from pdtools.search.scores import Continuation, RowScore, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import Tree, escape, merge_subwords, tree_from_attachments
@@ -306,7 +307,7 @@ class EnumeratingScorer(CheckpointScorer):
         ]
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """See :meth:`ModelScorer.continuations`."""
+        """See :meth:`Family.continuations`."""
         vocabulary = range(self.loaded.model.vocab_size)
         found = []
         for prefix in prefixes:
@@ -327,7 +328,7 @@ class EnumeratingScorer(CheckpointScorer):
         ]
 
     def score(self, sentences: Any) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`."""
+        """See :meth:`Model.score`."""
         for found in score_windows(sentences, self._encode, self._search, self.look_ahead):
             if isinstance(found, Unscorable):
                 yield found
@@ -336,13 +337,13 @@ class EnumeratingScorer(CheckpointScorer):
                 yield sentence_score(self.loaded.tokenizer, item, np.diff(enumerated.prefix_logprobs))
 
     def score_with_parses(self, sentences: Any) -> Iterator[Any]:
-        """See :meth:`Searcher.score_with_parses`; there are no attachments to show."""
+        """See :meth:`Family.score_with_parses`; there are no attachments to show."""
         raise NotImplementedError
 
     def parse(
         self, sentences: Any, *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`Searcher.parse`."""
+        """See :meth:`Family.parse`."""
         for found in score_windows(sentences, self._encode, self._search, self.look_ahead):
             if isinstance(found, Unscorable):
                 yield found

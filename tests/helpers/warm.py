@@ -18,7 +18,7 @@ from pathlib import Path
 IMPORTED = (
     *("torch._dynamo", "matplotlib.pyplot", "nltk", "pandas", "pyarrow.parquet", "tokenizers"),
     *("pdtools.cli.main", "pdtools.training", "pdtools.formal", "pdtools.parsers.in_chunks"),
-    *("pdtools.search.checkpoint_scorer", "pdtools.search.comparer", "pdtools.search.in_chunks"),
+    *("pdtools.search.kinds", "pdtools.search.model"),
     *("pdtools.search.samples", "pdtools.report.evaluations", "pdtools.evaluation.external"),
     *("pdtools.evaluation.formal.dyck", "pdtools.evaluation.parsing.record"),
 )

@@ -62,7 +62,7 @@ def suite_file(path: Path, items: list[dict[str, list[str]]] = ITEMS, name: str 
 @pytest.fixture
 def by_folder(models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder is the kind of a model in memory."""
-    monkeypatch.setattr(region_attention, "load_model", lambda folder, device: models[folder])
+    monkeypatch.setattr(region_attention, "load_checkpoint", lambda folder, device: models[folder])
 
 
 def look(path: Path, models: dict[str, list[str]], **asked: Any) -> Results:

@@ -23,8 +23,8 @@ from pdtools.inspection.trace import Trace
 from pdtools.inspection.tracing import pack_weights, trace, unpack_weights
 from pdtools.models import LoadedModel, TransformerLM
 from pdtools.report.traces import trace_lines
+from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, SearchOptions
-from pdtools.search.scorer import scorer_of
 from pdtools.search.scores import GivenRow, SentenceScore
 from pdtools.trees import Tree
 
@@ -61,7 +61,7 @@ def test_surprisals_are_the_scorers(
     kind: str, traces: dict[str, Trace], models: dict[str, LoadedModel]
 ) -> None:
     beam = None if not models[kind].model.derivation_kind.conditions_tokens else 40
-    score = next(iter(scorer_of(models[kind], SearchOptions(beam=beam)).score([TEXT])))
+    score = next(iter(Model.of(models[kind], SearchOptions(beam=beam)).score([TEXT])))
     assert isinstance(score, SentenceScore)
     bits = -score.logprobs / math.log(2)
     assert traces[kind].surprisals[1:] == pytest.approx(bits, rel=2e-6, abs=1e-5)
@@ -139,7 +139,7 @@ def test_the_gold_tree_has_the_score_of_a_given_one(
     if kind == "pushdown":
         ids = np.array([1, 3, 4, 5, 3, 2], np.int32)
         row = GivenRow(ids, np.array(gold.derivation, np.int32), np.array([-1, 0, 1, 2, 3, -1], np.int32))
-        (score,) = scorer_of(models[kind], NO_SEARCH).score_rows([row])
+        (score,) = Model.of(models[kind], NO_SEARCH).score_rows([row])
         assert gold.joint == pytest.approx(score.joint / math.log(2))
 
 

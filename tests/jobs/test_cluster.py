@@ -20,7 +20,7 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.jobs import Plan, cut, job_folder, map_chunks
 from pdtools.provenance import fingerprint
-from pdtools.search.in_chunks import ModelSettings, ScoreWork
+from pdtools.search.model import Chunk, ModelSettings, ModelWork
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 CHUNKS = list(cut(range(36), 3))
@@ -125,9 +125,9 @@ def test_another_model_on_the_workers_machine_is_refused(case: Any) -> None:
     command = case("surprisal")
     model = command.arguments[command.arguments.index("--model") + 1]
     settings = ModelSettings(model_dir=model, fingerprint=fingerprint(model))
-    assert ScoreWork(settings)(["a"])
+    assert ModelWork((settings,), "score")(Chunk(("a",)))
     with pytest.raises(PdtoolsError, match="is not the model that the command was started with"):
-        ScoreWork(replace(settings, fingerprint="0"))(["a"])
+        ModelWork((replace(settings, fingerprint="0"),), "score")(Chunk(("a",)))
 
 
 @pytest.mark.parametrize("name", ["decode", "eval-ppl"])

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
-from pdtools.evaluation.reading.scoring import _Chunk, _Work
 from pdtools.jobs.records import short_digest
 from pdtools.parsers import read_sentences
 from pdtools.parsers.in_chunks import ParseWork, ReadWork
 from pdtools.parsers.sentences import SourcedSentence
-from pdtools.search.in_chunks import ScoreWork, content_of_sentences
+from pdtools.search.model import Chunk, ModelWork
 from pdtools.tokenization import Sentence, split_spaces
 from pdtools.trees.chunks import FileChunk
 from pdtools.trees.constituents import Constituents
@@ -47,17 +46,10 @@ def test_sentences() -> None:
     after = [
         dataclasses.replace(a, before=before) for before in ((b,), (b, b), (b, a), (a, b), (glued,), (a,))
     ]
-    differ(content_of_sentences([each]) for each in ("a b", "a  b", a, b, glued, one_word, *after))
-    differ([content_of_sentences(chunk) for chunk in ([a, b], [b, a], [a], [a, b, b])])
-    work = ScoreWork(NOTHING)
-    assert work.digest([a, b]) == short_digest(content_of_sentences([a, b]))
-
-
-def test_sentences_of_texts() -> None:
-    work, text = _Work(()), split_spaces("a b")
-    chunk = _Chunk(0, (text,), ((0, 0),))
-    others = [_Chunk(1, (text,), ((0, 0),)), _Chunk(0, ("a b",), ((0, 0),)), _Chunk(0, (text,), ((0, 3),))]
-    differ(work.content(each) for each in (chunk, *others))
+    work = ModelWork((), "score")
+    differ(work.content(Chunk((each,))) for each in ("a b", "a  b", a, b, glued, one_word, *after))
+    differ(work.content(Chunk(chunk)) for chunk in ((a, b), (b, a), (a,), (a, b, b)))
+    differ(work.content(Chunk((a,), model)) for model in (0, 1))
 
 
 def test_sentences_to_parse() -> None:

@@ -20,7 +20,6 @@ from small_jobs import OTHER_PERPLEXITIES, Case
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.evaluation.chunks import LoadedModelSource
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.perplexity.shard_rows import RowToScore, RowWork
 from pdtools.files import Rejects
@@ -184,7 +183,7 @@ def test_whatever_a_row_says_is_in_its_digest() -> None:
         dataclasses.replace(row, derivation=np.zeros(4, np.int32)),
         dataclasses.replace(row, derivation=Constituents(numbers, numbers, numbers)),
     ]
-    work = RowWork(LoadedModelSource(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
+    work = RowWork(None, len, tuple[float | None, ...])  # type: ignore[arg-type]
     assert len({work.digest(chunk) for chunk in ([], [row], *([other] for other in others))}) == 7
     assert work.digest([row]) == work.digest([dataclasses.replace(row, derivation=numbers.copy())])
 
@@ -291,7 +290,7 @@ def test_cutting_tables(lengths: list[int], size: int) -> None:
     )
 )
 def test_numbers_come_back_as_they_were(numbers: list[list[Any]]) -> None:
-    work = RowWork(LoadedModelSource(None), len, tuple[float | None, ...])  # type: ignore[arg-type]
+    work = RowWork(None, len, tuple[float | None, ...])  # type: ignore[arg-type]
     back = work.unpack(work.pack(numbers))
     for one, other in zip(numbers, back, strict=True):
         for a, b in zip(one, other, strict=True):

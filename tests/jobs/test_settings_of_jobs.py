@@ -39,7 +39,7 @@ CONTEXT = {
 }
 DOCUMENTS = {**CONTEXT, "--stride": (["--stride", 4], {"context"})}
 OTHER_MODEL = {"--model": (["--model", "{inputs}/models/head"], {"model"})}
-WIDENED = {"auto": (["--beam", "auto"], {"work", "beam", "steps"})}
+WIDENED = {"auto": (["--beam", "auto"], {"beam", "steps"})}
 SHAPES: dict[str, Any] = {
     "--lower-case": (["--lower-case"], {"tokenizer"}),
     "--vocab-size": (["--vocab-size", 12], {"tokenizer"}),
@@ -58,7 +58,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
         **OTHER_MODEL,
         "--entropy": (["--entropy"], {"measures"}),
         "--rank": (["--rank"], {"measures"}),
-        "--parses": (["--parses"], {"work"}),
+        "--parses": (["--parses"], {"parses"}),
     },
     "stimuli": {
         "--entropy": (["--entropy"], {"models"}),
@@ -88,12 +88,7 @@ CHANGES: dict[str, Mapping[str, tuple[list[Any], set[str]]]] = {
         "--mask-draws": (["--mask-draws", 2], {"mask_draws"}),
     },
     "ppl-text": {**MODEL, **DOCUMENTS, **OTHER_MODEL},
-    "eval-blimp": {
-        **MODEL,
-        **CONTEXT,
-        **OTHER_MODEL,
-        "auto": (["--beam", "auto"], {"work", "beam", "steps"}),
-    },
+    "eval-blimp": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
     "eval-sg": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
     "benchmark": {**MODEL, **CONTEXT, **OTHER_MODEL, **WIDENED},
     "eval-dyck": {"--beam": SEARCH["--beam"], "--margin": SEARCH["--margin"], **OTHER_MODEL},

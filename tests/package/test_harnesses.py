@@ -26,7 +26,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files.checksums import check_checksums, read_checksums
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.models.for_transformers import STUB, STUB_FILE
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import NextTokens
 from pdtools.tokenization import split_words, train_bpe_tokenizer
@@ -86,7 +86,7 @@ def token_logprobs(folder: Path, text: str) -> list[float]:
 
     What a beam drops is shared out as harnesses share it, which normalise what they are given.
     """
-    (found,) = load_scorer(folder, SearchOptions(beam=BEAMS.get(folder.name))).next_tokens([text])
+    (found,) = load_model(folder, SearchOptions(beam=BEAMS.get(folder.name))).next_tokens([text])
     assert isinstance(found, NextTokens)
     logprobs = found.logprobs - np.logaddexp.reduce(found.logprobs, axis=1, keepdims=True)
     return logprobs[np.arange(len(found.ids)), found.ids].tolist()

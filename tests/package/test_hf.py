@@ -15,7 +15,7 @@ import pdtools
 from pdtools import data
 from pdtools.errors import PdtoolsError
 from pdtools.models import RecurrentConfig, build_model, load_checkpoint, save_checkpoint
-from pdtools.search import SentenceScore, load_scorer
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 
 transformers = pytest.importorskip("transformers")
@@ -62,7 +62,7 @@ def test_logits_are_what_our_scorers_expect(folders: dict[str, Path], kind: str,
     whole = [text + tokenizer.eos_token for text in TEXTS]
     batch = tokenizer(whole, return_tensors="pt", padding=True, padding_side=side)
     logits = model(**batch).logits
-    scorer = load_scorer(folders[kind], SearchOptions(beam=50))
+    scorer = load_model(folders[kind], SearchOptions(beam=50))
     for row, found, mask in zip(logits, scorer.next_tokens(TEXTS), batch["attention_mask"], strict=True):
         own = row[mask == 1][:-1].double().detach().numpy()
         finite = np.maximum(found.logprobs, np.finfo(np.float32).min)
@@ -214,7 +214,7 @@ def test_models_that_do_not_say_what_follows_are_refused(tmp_path: Path) -> None
     model, tokenizer = load(windows["base"])  # of strings: the ROOT of the next sentence ends one
     batch = tokenizer("a b" + tokenizer.eos_token, return_tensors="pt")
     logits = model(**batch).logits[0]
-    (score,) = load_scorer(windows["base"]).score(["a b"])
+    (score,) = load_model(windows["base"]).score(["a b"])
     assert isinstance(score, SentenceScore)
     chosen = [logits[i, token].item() for i, token in enumerate(batch["input_ids"][0, 1:])]
     assert chosen == pytest.approx(score.logprobs.tolist(), rel=2e-6, abs=1e-5)

@@ -28,7 +28,7 @@ from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
 from pdtools.models.kernels import native
 from pdtools.models.kernels.processor import processor
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 from pdtools.training.run_folder import RunFolder
 
 
@@ -395,7 +395,7 @@ def test_the_played_device_has_no_float64() -> None:
 def test_scores_without_float64(entropy: bool, tmp_path: Path) -> None:
     measures = ("entropy",) if entropy else ()
     for folder in (save_checkpoints(tmp_path)[0]["base"], save_gpt2(tmp_path / "gpt2", ["a b c"])):
-        scorer = load_scorer(folder, measures=measures)
+        scorer = load_model(folder, measures=measures)
         texts = ["a b c", "c a"]
         exact = [each.logprobs for each in scorer.score(texts)]
         with NoDoubles():

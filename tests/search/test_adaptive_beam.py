@@ -13,10 +13,10 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.errors import PdtoolsError
-from pdtools.search import load_comparer, load_scorer
+from pdtools.search import load_model
 from pdtools.search.adaptive_beam import SURE, ErrorBound, MaybeScore, Step
 from pdtools.search.contexts import Context
-from pdtools.search.options import SearchOptions
+from pdtools.search.options import AUTO_SEARCH, SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
 
 STEPS = (
@@ -64,16 +64,16 @@ TOTALS: list[float] = []
 def test_comparisons_go_as_far_as_they_need(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.search.comparer.STEPS", STEPS)
+    monkeypatch.setattr("pdtools.search.attachments.scorer.STEPS", STEPS)
     pair = ("a b c a b", "c b a c a")
     scores = [
-        list(load_scorer(folders["pushdown"], SearchOptions(beam=step.beam, margin=step.margin)).score(pair))
+        list(load_model(folders["pushdown"], SearchOptions(beam=step.beam, margin=step.margin)).score(pair))
         for step in TAKEN
     ]
     TOTALS[:] = [_total(found) for found in scores]
     assert len({round(total, 6) for total in TOTALS}) == len(TAKEN)
     comparisons = [After(pair, 1), After(("a", "b"), 9), After(pair, 9), After(pair, 3)]
-    found = list(load_comparer(folders["pushdown"]).compare(comparisons))
+    found = list(load_model(folders["pushdown"], AUTO_SEARCH).compare(comparisons))
     assert [(each.beam, each.margin) for each in found] == [TAKEN[i][:2] for i in (0, 0, 3, 2)]
     for each, wanted in zip((found[0], found[3], found[2]), (0, 2, 3), strict=True):
         assert _total(each.scores) == pytest.approx(TOTALS[wanted])
@@ -90,7 +90,7 @@ def test_sums_of_regions_and_totals_have_their_own_steps(
         Step(3, 2.0, ErrorBound(0.125, 1.0), ErrorBound(0.1, 0.0)),
         Step(50, None, SURE, SURE),
     )
-    monkeypatch.setattr("pdtools.search.comparer.STEPS", steps)
+    monkeypatch.setattr("pdtools.search.attachments.scorer.STEPS", steps)
     asked: list[tuple[str, float]] = []
 
     @dataclass(frozen=True)
@@ -115,32 +115,32 @@ def test_sums_of_regions_and_totals_have_their_own_steps(
         Comparison(other, "totals", 0.1),
         Comparison(pair, "regions", 0.0),
     ]
-    found = list(load_comparer(folders["pushdown"]).compare(comparisons))
+    found = list(load_model(folders["pushdown"], AUTO_SEARCH).compare(comparisons))
     assert [(each.beam, each.margin) for each in found] == [(2, None), (1, None), (3, 2.0), (50, None)]
     assert [kind for kind, _ in asked] == ["regions"] * 2 + ["totals"] * 2 + ["totals", "regions"]
     for comparison, each in zip(comparisons, found, strict=True):
         options = SearchOptions(beam=each.beam, margin=each.margin)
-        plain = list(load_scorer(folders["pushdown"], options).score(comparison.sentences))
+        plain = list(load_model(folders["pushdown"], options).score(comparison.sentences))
         assert _total(each.scores) == pytest.approx(_total(plain), rel=2e-6, abs=1e-5)
 
 
 def test_an_exact_score_is_a_decision(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a comparison says: nothing was dropped."""
     monkeypatch.setattr(
-        "pdtools.search.comparer.STEPS",
+        "pdtools.search.attachments.scorer.STEPS",
         (Step(10, None, ErrorBound(1.0, 1.0), None), Step(50, None, SURE, SURE)),
     )
-    (found,) = load_comparer(folders["pushdown"]).compare([After(("a b c", "b b"), 9)])
+    (found,) = load_model(folders["pushdown"], AUTO_SEARCH).compare([After(("a b c", "b b"), 9)])
     assert (found.beam, found.margin) == (10, None)
 
 
 def test_comparisons_are_read_after_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.search.comparer.STEPS", (Step(3, None, SURE, SURE),))
+    monkeypatch.setattr("pdtools.search.attachments.scorer.STEPS", (Step(3, None, SURE, SURE),))
     folder = save_checkpoints(tmp_path, window=12)[0]["pushdown"]
     context = Context(of="x", sentences=("a b", "c"))
-    (found,) = load_comparer(folder, context=context).compare([After(("b c a", "b b"), 9)])
-    wanted = load_scorer(folder, SearchOptions(beam=3), context=context).score(["b c a", "b b"])
-    alone = load_scorer(folder, SearchOptions(beam=3)).score(["b c a", "b b"])
+    (found,) = load_model(folder, AUTO_SEARCH, context=context).compare([After(("b c a", "b b"), 9)])
+    wanted = load_model(folder, SearchOptions(beam=3), context=context).score(["b c a", "b b"])
+    alone = load_model(folder, SearchOptions(beam=3)).score(["b c a", "b b"])
     assert [_total([each]) for each in found.scores] == pytest.approx([_total([each]) for each in wanted])
     assert _total(found.scores) != pytest.approx(_total(list(alone)), abs=1e-3)
 
@@ -148,7 +148,7 @@ def test_comparisons_are_read_after_the_context(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize("name", ["base", "head"])
 def test_models_without_a_search_are_refused(folders: dict[str, Path], name: str) -> None:
     with pytest.raises(PdtoolsError, match="this model needs no search: leave out --beam auto"):
-        load_comparer(folders[name])
+        load_model(folders[name], AUTO_SEARCH)
 
 
 def test_error_bound_grows_with_what_was_dropped() -> None:

@@ -19,8 +19,8 @@ from toy_grammar_lm import enumerate_derivations
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search import beam_search, sample
-from pdtools.search.checkpoint_scorer import Parsed
 from pdtools.search.options import AttachmentBeam, Particles
+from pdtools.search.parses import Parsed
 from pdtools.search.particles import particle_search
 from pdtools.trees import Tree
 

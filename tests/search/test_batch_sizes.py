@@ -12,7 +12,7 @@ from search_oracle import save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
 
 from pdtools.models import save_checkpoint
-from pdtools.search import TreesFile, load_comparer, load_scorer, load_searcher
+from pdtools.search import TreesFile, load_model
 from pdtools.search.adaptive_beam import MaybeScore
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings import huggingface
@@ -78,17 +78,17 @@ def test_so_many_sentences_are_read_at_once(
         folder = folders[kind.split()[0]]
         options = SearchOptions(beam=4, max_batch=max_batch)
         if kind == "pushdown of comparisons":
-            comparer = load_comparer(folder, SearchOptions(beam="auto", max_batch=max_batch))
+            comparer = load_model(folder, SearchOptions(beam="auto", max_batch=max_batch))
             return [score.total for found in comparer.compare([Comparison()]) for score in found.scores]
         if kind == "pushdown of trees":
             options = SearchOptions(beam=None, trees=TreesFile.of(folders["trees"]), max_batch=max_batch)
         if kind == "treereg":
-            parser: Any = load_searcher(folder, SearchOptions(beam=None, max_batch=max_batch))
+            parser: Any = load_model(folder, SearchOptions(beam=None, max_batch=max_batch), parses=True)
             counted(parser.loaded.model, "pack", len)
             return [len(str(found.k_best[0][1])) for found in parser.parse(SENTENCES)]
-        scorer: Any = load_scorer(folder, options, measures=measures)
+        scorer: Any = load_model(folder, options, measures=measures)
         if "gpt2" in kind:
-            scorer._packs &= kind == "gpt2"
+            scorer.family._packs &= kind == "gpt2"
             counted(huggingface, "length_groups", lambda lengths, fit: min(len(lengths), fit(max(lengths))))
         else:
             counted(scorer.loaded.model, "pack", len)

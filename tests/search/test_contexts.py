@@ -15,7 +15,7 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
-from pdtools.search import SentenceScore, StringScorer, beam_search, load_scorer
+from pdtools.search import SentenceScore, StringScorer, beam_search, load_model
 from pdtools.search.contexts import (
     DOCUMENT,
     Context,
@@ -27,8 +27,9 @@ from pdtools.search.contexts import (
     with_documents,
 )
 from pdtools.search.inputs import SourcedLine
+from pdtools.search.model import Model
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.scores import GivenRow, Scorer, Unscorable
+from pdtools.search.scores import GivenRow, Unscorable
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer
@@ -53,7 +54,7 @@ def after(*texts: str) -> Sentence:
     return Sentence(last.text, last.words, last.starts, last.ends, tuple(before))
 
 
-def one(scorer: Scorer, sentence: Sentence | str) -> SentenceScore:
+def one(scorer: Model, sentence: Sentence | str) -> SentenceScore:
     (found,) = scorer.score([sentence])
     assert isinstance(found, SentenceScore)
     return found
@@ -204,7 +205,7 @@ def test_with_the_beam_a_score_is_a_difference_of_sums_over_all_derivations(
     folders: dict[str, Path], name: str, texts: tuple[str, ...]
 ) -> None:
     context = Context(of=DOCUMENT, parses="beam")
-    found = one(load_scorer(folders[name], SearchOptions(beam=ENOUGH), context=context), after(*texts))
+    found = one(load_model(folders[name], SearchOptions(beam=ENOUGH), context=context), after(*texts))
     model = load_checkpoint(folders[name]).model
 
     def marginal(sentences: list[list[int]]) -> float:
@@ -223,7 +224,7 @@ def test_with_the_beam_a_score_is_a_difference_of_sums_over_all_derivations(
 def test_the_command_searches_what_the_search_was_asked_for(folders: dict[str, Path], parses: str) -> None:
     texts = ("a b", "b c a", "c b a")
     context = Context(of=DOCUMENT, parses=parses)  # type: ignore[arg-type]
-    found = one(load_scorer(folders["pushdown"], SearchOptions(beam=3), context=context), after(*texts))
+    found = one(load_model(folders["pushdown"], SearchOptions(beam=3), context=context), after(*texts))
     row = searched_row([ids(text) for text in texts])
     (searched,) = beam_search(
         load_checkpoint(folders["pushdown"]).model, [row], beam=AttachmentBeam(3), commit=parses == "best"
@@ -233,7 +234,7 @@ def test_the_command_searches_what_the_search_was_asked_for(folders: dict[str, P
 
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_as_many_whole_sentences_are_read_as_fit(folders: dict[str, Path], name: str) -> None:
-    scorer = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
+    scorer = load_model(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     whole = one(scorer, after("a b c", "c", "b a", "a a b"))  # 4 + 2 + 3 + 4 positions: one too many
     assert whole.seen is not None
     assert whole.seen[0] == 5
@@ -241,22 +242,22 @@ def test_as_many_whole_sentences_are_read_as_fit(folders: dict[str, Path], name:
         whole.logprobs, one(scorer, after("c", "b a", "a a b")).logprobs, rtol=2e-6, atol=1e-6
     )
     assert one(scorer, after("b", "c", "b a", "a a b")).seen == (7, 8, 9, 10)
-    narrow = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT, window=4))
-    alone = load_scorer(folders[name], SearchOptions(beam=5))
+    narrow = load_model(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT, window=4))
+    alone = load_model(folders[name], SearchOptions(beam=5))
     np.testing.assert_allclose(
         one(narrow, after("b", "a a b")).logprobs, one(alone, "a a b").logprobs, rtol=2e-6, atol=1e-6
     )
 
 
 def test_what_the_tokenizer_cannot_read_ends_the_context(folders: dict[str, Path]) -> None:
-    scorer = load_scorer(folders["pushdown"], SearchOptions(beam=5), context=Context(of=DOCUMENT))
+    scorer = load_model(folders["pushdown"], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     assert one(scorer, after("a", "zebra", "b", "c")).seen == (2, 3)
 
 
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_the_sentences_of_a_file_are_before_all(folders: dict[str, Path], name: str) -> None:
-    fixed = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of="x", sentences=("a b", "c")))
-    own = load_scorer(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
+    fixed = load_model(folders[name], SearchOptions(beam=5), context=Context(of="x", sentences=("a b", "c")))
+    own = load_model(folders[name], SearchOptions(beam=5), context=Context(of=DOCUMENT))
     for text in ("a", "b c a"):
         np.testing.assert_allclose(one(fixed, text).logprobs, one(own, after("a b", "c", text)).logprobs)
     both = one(fixed, after("c c", "b c a"))
@@ -268,14 +269,14 @@ def test_the_sentences_of_a_file_are_before_all(folders: dict[str, Path], name: 
 
 @pytest.mark.parametrize("name", ["pushdown", "base"])
 def test_with_a_window_alone_it_is_said_what_was_seen(folders: dict[str, Path], name: str) -> None:
-    found = one(load_scorer(folders[name], SearchOptions(beam=5), context=Context(window=8)), "b c")
+    found = one(load_model(folders[name], SearchOptions(beam=5), context=Context(window=8)), "b c")
     assert found.seen == (0, 1, 2)
-    assert one(load_scorer(folders[name], SearchOptions(beam=5)), "b c").seen is None
+    assert one(load_model(folders[name], SearchOptions(beam=5)), "b c").seen is None
 
 
 def test_a_base_model_in_context_is_teacher_forced(folders: dict[str, Path]) -> None:
     found = one(
-        load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT)), after("a b", "c a")
+        load_model(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT)), after("a b", "c a")
     )
     loaded = load_checkpoint(folders["base"])
     (row,) = string_logprobs(loaded, [searched_row([ids("a b"), ids("c a")])], share_prefixes=False)
@@ -287,7 +288,7 @@ def test_a_base_model_reads_a_document_in_windows_that_begin_with_root(
     folders: dict[str, Path], stride: int
 ) -> None:
     texts = ["a b c", "c", "b a b", "a"]
-    scorer = load_scorer(folders["base"], SearchOptions(beam=1), context=Context(stride=stride, window=6))
+    scorer = load_model(folders["base"], SearchOptions(beam=1), context=Context(stride=stride, window=6))
     document = joined(list(map(split_spaces, texts)))
     found = one(scorer, document)
     loaded = load_checkpoint(folders["base"])
@@ -317,10 +318,10 @@ def test_a_base_model_reads_a_document_in_windows_that_begin_with_root(
 def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Path]) -> None:
     texts = ["a b", "c", "b a b"]
     whole = one(
-        load_scorer(folders["base"], SearchOptions(beam=1), context=Context(stride=1)),
+        load_model(folders["base"], SearchOptions(beam=1), context=Context(stride=1)),
         joined(list(map(split_spaces, texts))),
     )
-    scorer = load_scorer(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
+    scorer = load_model(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
     totals = [one(scorer, after(*texts[: i + 1])).total for i in range(3)]
     assert whole.total == pytest.approx(sum(totals), rel=2e-6, abs=1e-5)
 
@@ -328,11 +329,11 @@ def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Pat
 def test_rows_longer_than_the_model_are_read_as_documents_are(folders: dict[str, Path]) -> None:
     """Between others, and with the ends of all of their sentences."""
     documents = [["a b c", "c", "b a b b", "a c c a b"], ["b a", "c"], ["c b a c b a b", "a", "b b c a a"]]
-    scorer = load_scorer(folders["base"])
-    assert isinstance(scorer, StringScorer)
+    scorer = load_model(folders["base"])
+    assert isinstance(scorer.family, StringScorer)
     rows = [np.array(window_tokens([ids(text) for text in texts]), np.int32) for texts in documents]
     given = [GivenRow(tokens, scorer.loaded.model.no_derivation(tokens), tokens) for tokens in rows]
-    reading = load_scorer(folders["base"], context=Context(stride=WINDOW // 2))
+    reading = load_model(folders["base"], context=Context(stride=WINDOW // 2))
     for texts, found in zip(documents, scorer.score_rows(given), strict=True):
         whole = one(reading, joined(list(map(split_spaces, texts))))
         ends = np.array(whole.words) < 0
@@ -348,29 +349,29 @@ def test_unknown_words_of_all_lines_of_a_document_are_counted(tmp_path: Path) ->
     model = tiny_model("transformer", layout="window", vocab_size=tokenizer.vocab_size)
     save_checkpoint(tmp_path / "model", model, tokenizer, shards={"layout": "window", "window": 20})
     document = joined(list(map(split_spaces, ["a zebra", "b", "zebra zebra c"])))
-    assert one(load_scorer(tmp_path / "model", context=Context(stride=5)), document).n_unknown == 3
+    assert one(load_model(tmp_path / "model", context=Context(stride=5)), document).n_unknown == 3
 
 
 def test_what_reads_no_context_or_document_says_so(folders: dict[str, Path], tmp_path: Path) -> None:
     sentences, _ = save_checkpoints(tmp_path)
     with pytest.raises(PdtoolsError, match="leave out --context"):
-        load_scorer(sentences["pushdown"], context=Context(of=DOCUMENT))
+        load_model(sentences["pushdown"], context=Context(of=DOCUMENT))
     for folder in (sentences["base"], folders["pushdown"], folders["head"]):
         with pytest.raises(PdtoolsError, match="leave out --stride"):
-            load_scorer(folder, context=Context(stride=2))
+            load_model(folder, context=Context(stride=2))
 
 
 def test_a_sentence_longer_than_a_model_of_sentences_is_read_in_windows(tmp_path: Path) -> None:
     folder = save_checkpoints(tmp_path, max_length=6)[0]["base"]
     text = "a b c a b c b"
-    found = one(load_scorer(folder, SearchOptions(beam=1)), text)
+    found = one(load_model(folder, SearchOptions(beam=1)), text)
     assert found.seen == (0, 1, 2, 3, 4, 2, 3, 4)  # windows of six move by three
     loaded = load_checkpoint(folder)
     row = [ROOT, *ids(text), loaded.model.eos_id]
     rows = [row[:6], [ROOT, *row[4:9]]]
     first, second = string_logprobs(loaded, [np.array(r, np.int32) for r in rows], share_prefixes=False)
     np.testing.assert_allclose(found.logprobs, [*first, *second[-3:]], rtol=2e-6, atol=1e-5)
-    assert one(load_scorer(folder, SearchOptions(beam=1)), "a b c a").seen is None
+    assert one(load_model(folder, SearchOptions(beam=1)), "a b c a").seen is None
 
 
 # --- Hugging Face models --------------------------------------------------------------------------------
@@ -406,7 +407,7 @@ def tokens_of(folder: Path, text: str) -> list[int]:
 @pytest.mark.parametrize("bos", [True, False])
 def test_a_hugging_face_model_reads_lines_before_a_sentence(gpt2: Path, bos: bool) -> None:
     sentence = after(*STORY[:3])
-    found = one(load_scorer(gpt2, bos=bos, context=Context(of=DOCUMENT)), sentence)
+    found = one(load_model(gpt2, bos=bos, context=Context(of=DOCUMENT)), sentence)
     own = tokens_of(gpt2, STORY[2])
     row = [0] * bos + tokens_of(gpt2, "\n".join(STORY[:3]))
     np.testing.assert_allclose(found.logprobs, plain_logprobs(gpt2, row)[-len(own) :], rtol=2e-6, atol=1e-4)
@@ -419,9 +420,9 @@ def test_a_hugging_face_model_reads_as_many_lines_as_fit(gpt2: Path) -> None:
     own = len(tokens_of(gpt2, STORY[3]))
     last = len(tokens_of(gpt2, STORY[2] + "\n"))
     for window, lines_read in ((own + 1, 0), (own + last, 0), (own + last + 1, 1)):
-        scorer = load_scorer(gpt2, context=Context(of=DOCUMENT, window=window))
+        scorer = load_model(gpt2, context=Context(of=DOCUMENT, window=window))
         found = one(scorer, after(*STORY))
-        expected = one(load_scorer(gpt2, context=Context(of=DOCUMENT)), after(*STORY[3 - lines_read :]))
+        expected = one(load_model(gpt2, context=Context(of=DOCUMENT)), after(*STORY[3 - lines_read :]))
         np.testing.assert_allclose(found.logprobs, expected.logprobs, rtol=2e-6, atol=1e-4)
 
 
@@ -431,7 +432,7 @@ def test_a_hugging_face_model_reads_a_document_in_windows(
     gpt2: Path, window: int, stride: int, bos: bool
 ) -> None:
     document = joined(list(map(split_spaces, STORY)))
-    found = one(load_scorer(gpt2, bos=bos, context=Context(stride=stride, window=window)), document)
+    found = one(load_model(gpt2, bos=bos, context=Context(stride=stride, window=window)), document)
     row = [0] * bos + tokens_of(gpt2, "\n".join(STORY))
     expected, seen, scored = [], [], 1
     for begin in range(0, len(row), stride):  # as transformers' guide to perplexity has it
@@ -456,19 +457,19 @@ def test_a_hugging_face_model_reads_a_document_in_windows(
 
 def test_a_text_longer_than_a_hugging_face_model_is_read_in_windows(gpt2: Path) -> None:
     long = "dog barks " * 60
-    found = one(load_scorer(gpt2), long)
-    asked = one(load_scorer(gpt2, context=Context(stride=32)), long)
+    found = one(load_model(gpt2), long)
+    asked = one(load_model(gpt2, context=Context(stride=32)), long)
     np.testing.assert_allclose(found.logprobs, asked.logprobs)
     assert found.seen is not None
     assert max(found.seen) == 63
     assert min(found.seen[64:]) == 32
     with pytest.raises(PdtoolsError, match="reads 64 positions at most"):
-        load_scorer(gpt2, context=Context(stride=3, window=65))
+        load_model(gpt2, context=Context(stride=3, window=65))
 
 
 @pytest.mark.parametrize("bos", [True, False])
 def test_what_was_seen_is_said_from_one_token_too_many_on(gpt2: Path, bos: bool) -> None:
-    scorer = load_scorer(gpt2, bos=bos)
+    scorer = load_model(gpt2, bos=bos)
     text = "dog" + " dog" * 80
     while (length := bos + len(tokens_of(gpt2, text))) > 64:
         text = text[:-1].rstrip()

@@ -29,8 +29,8 @@ from pdtools.cli.main import run
 from pdtools.models import MODELS, LanguageModel, register, save_checkpoint
 from pdtools.search import beam_search, sample
 from pdtools.search.kinds import SEARCHES
+from pdtools.search.model import Model
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.scorer import scorer_of
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree
 
@@ -243,6 +243,6 @@ def test_samples(toy: Path, tmp_path: Path) -> None:
 def test_what_may_follow_adds_up_to_one(toy: Path) -> None:
     from pdtools.models import load_checkpoint
 
-    scorer = scorer_of(load_checkpoint(toy), SearchOptions(beam=10))
+    scorer = Model.of(load_checkpoint(toy), SearchOptions(beam=10))
     (found,) = scorer.continuations([np.array([ROOT, 3, 4], np.int32)])
     assert np.exp(found.logprobs).sum() == pytest.approx(1, abs=1e-9)

@@ -15,7 +15,7 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
-from pdtools.search import AttachmentScorer, SentenceScore, load_scorer, load_searcher
+from pdtools.search import AttachmentScorer, SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.trees import read_trees
@@ -35,7 +35,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize("kind", ["pushdown", "head", "base", "tg", "gpt2"])
 def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str, Path], kind: str) -> None:
     exact, half = (
-        load_scorer(folders[kind], SearchOptions(beam=50), dtype=dtype) for dtype in ("float32", "bf16")
+        load_model(folders[kind], SearchOptions(beam=50), dtype=dtype) for dtype in ("float32", "bf16")
     )
     assert exact.settings["dtype"] == "float32"
     assert half.settings["dtype"] == "bfloat16"
@@ -49,11 +49,11 @@ def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str,
 
 
 def test_a_searcher_holds_its_weights_in_half_precision(folders: dict[str, Path]) -> None:
-    searcher = load_searcher(folders["pushdown"], dtype="bf16")
-    assert isinstance(searcher, AttachmentScorer)
+    searcher = load_model(folders["pushdown"], dtype="bf16", parses=True)
+    assert isinstance(searcher.family, AttachmentScorer)
     assert {parameter.dtype for parameter in searcher.loaded.model.parameters()} == {torch.bfloat16}
-    gpt2 = load_scorer(folders["gpt2"], dtype="bf16")
-    assert isinstance(gpt2, HuggingFaceScorer)
+    gpt2 = load_model(folders["gpt2"], dtype="bf16")
+    assert isinstance(gpt2.family, HuggingFaceScorer)
 
 
 def test_commands_take_it(
@@ -69,7 +69,7 @@ def test_commands_take_it(
     trees = read_trees([str(tmp_path / "out.trees")], Rejects("fail"))
     assert [" ".join(each.tree.words) for each in trees] == TEXTS
     _, *rows = [line.split("\t") for line in (tmp_path / "out.tsv").read_text().splitlines()]
-    exact = load_scorer(folders["pushdown"]).score(TEXTS)
+    exact = load_model(folders["pushdown"]).score(TEXTS)
     wanted = [-x / math.log(2) for each in exact for x in each.logprobs]  # bits
     differences = [float(row[-1]) - x for row, x in zip(rows, wanted, strict=True)]
     assert 0 < max(map(abs, differences)) < 0.15

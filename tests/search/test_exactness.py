@@ -16,7 +16,7 @@ from search_oracle import PAD, exhaustive_prefixes, parts, row, save_checkpoints
 
 from pdtools.files import Rejects
 from pdtools.models import collate, load_checkpoint
-from pdtools.search import beam_search, load_scorer
+from pdtools.search import beam_search, load_model
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.surprisal import Unit, surprisals
@@ -40,7 +40,7 @@ def rows(
     """The surprisals of each line of a file; none for a line that has no score."""
     words = [split_spaces(text) for text in texts]
     sentences = [SourcedLine(found, found, "in.txt", n) for n, found in enumerate(words, start=1)]
-    scorer = load_scorer(folder, SearchOptions(beam=EXHAUSTIVE, max_batch=max_batch))
+    scorer = load_model(folder, SearchOptions(beam=EXHAUSTIVE, max_batch=max_batch))
     found = surprisals(sentences, scorer, rejects=Rejects("skip"), unit=unit)
     return [[line.surprisal for line in result.rows] for result in found]
 

@@ -14,23 +14,14 @@ import pytest
 from search_oracle import save_checkpoints, tiny_model
 from toy_gpt2 import save_gpt2
 
-from pdtools.evaluation.benchmark.evaluate import ItemComparison
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
 from pdtools.search.adaptive_beam import MaybeScore
-from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
-from pdtools.search.comparer import AdaptiveBeamComparer
+from pdtools.search.attachments.scorer import AdaptiveBeamComparer
 from pdtools.search.contexts import Context
-from pdtools.search.in_chunks import (
-    CompareWork,
-    IncrementalWork,
-    ModelSettings,
-    ParseWork,
-    ScoreWork,
-    content_of_sentences,
-    model_settings_for_job,
-)
-from pdtools.search.options import SearchOptions
+from pdtools.search.model import Chunk, ModelSettings, ModelWork
+from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.tokenization import Sentence, join_words, split_spaces
 
 
@@ -69,20 +60,22 @@ def test_what_is_kept_depends_on_the_model_and_all_of_its_settings(
         replace(settings, bos=False),
         replace(settings, measures=("entropy",)),
         replace(settings, measures=("rank",)),
+        replace(settings, parses=True),
         replace(settings, context=Context(of="x", sentences=("a",))),
         replace(settings, context=Context(of="x", sentences=("b",))),
         replace(settings, context=Context(of="x", sentences=("a",), parses="beam")),
         replace(settings, context=Context(window=9)),
         *(replace(settings, search=SearchOptions(**options)) for options in searches),
+        replace(settings, search=AUTO_SEARCH),
     ]
-    described = [json.dumps(model_settings_for_job(each), sort_keys=True) for each in different]
+    described = [json.dumps(each.for_job(), sort_keys=True) for each in different]
     assert len(set(described)) == len(different)
     same = [
         replace(settings, model_dir=str(tmp_path / "copy")),
         replace(settings, device="auto", threads=3, fingerprint="f"),
         replace(settings, search=SearchOptions(max_batch=3)),
     ]
-    assert {json.dumps(model_settings_for_job(each), sort_keys=True) for each in same} == {described[0]}
+    assert {json.dumps(each.for_job(), sort_keys=True) for each in same} == {described[0]}
 
 
 def test_what_is_kept_depends_on_all_that_a_scorer_reads_of_a_sentence() -> None:
@@ -98,7 +91,11 @@ def test_what_is_kept_depends_on_all_that_a_scorer_reads_of_a_sentence() -> None
         [replace(words, before=(split_spaces("a"), split_spaces("b")))],
         [words, split_spaces("a")],
     ]
-    assert len({json.dumps(content_of_sentences(chunk)) for chunk in chunks}) == len(chunks)
+    work = ModelWork((), "score")
+    digests = {work.digest(Chunk(tuple(chunk))) for chunk in chunks}
+    digests |= {work.digest(Chunk(tuple(chunk), 1)) for chunk in chunks}  # another model
+    digests |= {ModelWork((), "parse", {"k_best": k}).digest(Chunk(("do n't",))) for k in (1, 2)}
+    assert len(digests) == 2 * len(chunks) + 2
 
 
 def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
@@ -109,24 +106,25 @@ def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
         context=context,
         dtype="bf16",
     )
-    for found in (replace(windows, measures=("structure",)).load_scorer(), windows.load_searcher()):
+    for asked in ({"measures": ("structure",)}, {"parses": True}):
+        found = replace(windows, **asked).load()  # type: ignore[arg-type]
         assert [found.settings[name] for name in ("beam", "margin", "context", "dtype")] == [
             3,
             1.5,
             "x",
             "bfloat16",
         ]
-    assert windows.load_model().model.dtype_name == "bfloat16"
-    (score,) = replace(windows, measures=("structure",)).load_scorer().score(["b"])
+    assert windows.load_checkpoint().model.dtype_name == "bfloat16"
+    (score,) = replace(windows, measures=("structure",)).load().score(["b"])
     assert isinstance(score, SentenceScore)
     assert set(score.measures) == {"attachment", "closed"}
     assert score.seen == (3, 4)
-    comparer = replace(windows, search=SearchOptions(beam="auto")).load_comparer()
-    assert isinstance(comparer, AdaptiveBeamComparer)
+    comparer = replace(windows, search=SearchOptions(beam="auto")).load()
+    assert isinstance(comparer.family, AdaptiveBeamComparer)
     assert (comparer.settings["context"], comparer.settings["dtype"]) == ("x", "bfloat16")
     gpt2 = ModelSettings(model_dir=str(folders["gpt2"]), bos=False)
-    assert gpt2.load_scorer().settings["bos"] is False
-    (score,) = gpt2.load_scorer().score(["a b"])
+    assert gpt2.load().settings["bos"] is False
+    (score,) = gpt2.load().score(["a b"])
     assert isinstance(score, SentenceScore)
     assert score.first_token == 2
 
@@ -143,10 +141,13 @@ class Comparison:
 def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
     """To the last digit, and as what they were: None, tuples, trees, arrays, reasons."""
     settings = ModelSettings(model_dir=str(folders["pushdown"]), search=SearchOptions(beam=3))
-    chunk = ["a b c a", "c", "zebra", "b c"]
-    for work in (ScoreWork(replace(settings, measures=("structure",))), IncrementalWork(settings)):
+    chunk = Chunk(("a b c a", "c", "zebra", "b c"))
+    for work in (
+        ModelWork((replace(settings, measures=("structure",)),), "score"),
+        ModelWork((replace(settings, parses=True),), "score_with_parses"),
+    ):
         made = work(chunk)
-        back = work.unpack(work.pack(made))  # type: ignore[arg-type]
+        back = work.unpack(work.pack(made))
         for one, other in zip(made, back, strict=True):
             if isinstance(one, ParsedScore):
                 assert isinstance(other, ParsedScore)
@@ -167,19 +168,16 @@ def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
                 == replace(other, logprobs=none, measures={}).__repr__()
             )
     for k_best, derivations in ((1, False), (3, False), (3, True)):
-        parse = ParseWork(settings, k_best, derivations)
+        asked = replace(settings, parses=True)
+        parse = ModelWork((asked,), "parse", {"k_best": k_best, "derivations": derivations})
         parsed = parse(chunk)
-        assert parse.unpack(parse.pack(parsed)) == parsed
+        assert list(parse.unpack(parse.pack(parsed))) == parsed
         assert isinstance(parsed[0], Parsed)
         assert parsed[0].dropped != parsed[0].marginal
-        plain = list(settings.load_searcher().parse(chunk, k_best=k_best, derivations=derivations))
+        plain = list(asked.load().parse(chunk, k_best=k_best, derivations=derivations))
         assert parsed == plain
-    comparisons = CompareWork(replace(settings, search=SearchOptions(beam="auto")))
-    (compared,) = comparisons.unpack(comparisons.pack(comparisons([Comparison(("a", "b c"))])))
+    comparisons = ModelWork((replace(settings, search=AUTO_SEARCH),), "compare")
+    made = comparisons(Chunk((Comparison(("a", "b c")),)))
+    (compared,) = comparisons.unpack(comparisons.pack(made))
     assert [score.text for score in compared.scores] == ["a", "b c"]
     assert (compared.beam, compared.margin) == (100, 5.0)
-
-
-def test_comparisons_keep_the_digests_of_earlier_versions() -> None:
-    item = ItemComparison((("good", "a b"), ("bad", "a c")), ())
-    assert CompareWork(ModelSettings(model_dir="x")).digest([item]) == "6347b9912eb80625"

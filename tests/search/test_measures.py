@@ -17,21 +17,21 @@ from toy_models import loaded as in_memory
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
-from pdtools.search import SentenceScore, beam_search, load_scorer, next_token_logprobs
+from pdtools.search import SentenceScore, beam_search, load_model, next_token_logprobs
 from pdtools.search.actions.scorer import ActionScorer
 from pdtools.search.attachments.scorer import AttachmentScorer
-from pdtools.search.checkpoint_scorer import ParsedScore
 from pdtools.search.contexts import Context, windows
+from pdtools.search.model import Model
 from pdtools.search.next_tokens import word_beginnings
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.scorer import scorer_of
-from pdtools.search.scores import Measure, Scorer
+from pdtools.search.parses import ParsedScore
+from pdtools.search.scores import Measure
 from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer, train_word_tokenizer
 
 EVERY: tuple[Measure, ...] = ("entropy", "spaces", "structure")
 
 
-def one(scorer: Scorer, sentence: str) -> SentenceScore:
+def one(scorer: Model, sentence: str) -> SentenceScore:
     (found,) = scorer.score([sentence])
     assert isinstance(found, SentenceScore)
     return found
@@ -135,7 +135,7 @@ def test_scores_are_the_same_with_measures(folders: dict[str, Path], gpt2: Path)
         (gpt2, "The dog barks."),
     ):
         narrow = SearchOptions(beam=2)
-        plain, measured = (one(load_scorer(folder, narrow, measures=m), text) for m in ((), EVERY))
+        plain, measured = (one(load_model(folder, narrow, measures=m), text) for m in ((), EVERY))
         np.testing.assert_allclose(plain.logprobs, measured.logprobs, rtol=2e-6, atol=1e-6)
         assert not plain.measures
         assert plain.tokens == measured.tokens
@@ -148,7 +148,7 @@ def test_scores_are_the_same_with_measures(folders: dict[str, Path], gpt2: Path)
 
 def test_a_string_model_says_the_entropy_of_its_distributions(folders: dict[str, Path]) -> None:
     loaded = load_checkpoint(folders["base"])
-    found = one(load_scorer(folders["base"], measures=EVERY), "c a b")
+    found = one(load_model(folders["base"], measures=EVERY), "c a b")
     ids = [1, 5, 3, 4]
     prefixes = [np.array(ids[: n + 1], np.int32) for n in range(4)]
     each = next_token_logprobs(loaded.model, prefixes, [loaded.model.no_derivation(p) for p in prefixes])
@@ -172,8 +172,8 @@ def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_pa
             output = model.embedding.weight[action]
             model.final_norm.bias += 6 * output / output.square().sum()
     save_checkpoint(tmp_path / "m", model, tokenizer, shards={})
-    scorer = load_scorer(tmp_path / "m", SearchOptions(beam=50), measures=("structure",))
-    assert isinstance(scorer, ActionScorer)
+    scorer = load_model(tmp_path / "m", SearchOptions(beam=50), measures=("structure",))
+    assert isinstance(scorer.family, ActionScorer)
     for text in ("a b c a b", "c", "b b a"):
         (parsed,) = scorer.score_with_parses([text])
         assert isinstance(parsed, ParsedScore)
@@ -208,7 +208,7 @@ def test_measures_after_other_sentences_are_those_of_the_sentence(
     """Against what the whole row's distributions say, from where the sentence's ROOT stands."""
     loaded, beam = of_windows[name], AttachmentBeam(8)
     context = Context(of="x", sentences=("ba bb ab", "c"))
-    scorer = scorer_of(loaded, SearchOptions(beam=beam.width), context=context, measures=EVERY)
+    scorer = Model.of(loaded, SearchOptions(beam=beam.width), context=context, measures=EVERY)
     tokenizer, model = loaded.tokenizer, loaded.model
     before = [tokenizer.encode(split_spaces(text)).ids[:-1] for text in context.sentences]
     begins = word_beginnings(tokenizer)
@@ -268,7 +268,7 @@ def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.Monke
     text = "The dog barks. Über"
     ids = tokenizer(text)["input_ids"]
     logprobs = gpt2_logprobs(gpt2, [tokenizer.bos_token_id, *ids])
-    found = one(load_scorer(gpt2, measures=EVERY), text)
+    found = one(load_model(gpt2, measures=EVERY), text)
     np.testing.assert_allclose(
         found.measures["entropy"], [entropy(each) for each in logprobs[:-1]], rtol=2e-6, atol=1e-4
     )
@@ -281,11 +281,11 @@ def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.Monke
 
 def test_measures_of_a_hugging_face_model_after_other_sentences(gpt2: Path) -> None:
     """Those of the same rows of one text."""
-    whole = one(load_scorer(gpt2, measures=EVERY), "The dog barks.\nThe cat")
+    whole = one(load_model(gpt2, measures=EVERY), "The dog barks.\nThe cat")
     before = split_spaces("The dog barks.")
     last = split_spaces("The cat")
     sentence = Sentence(last.text, last.words, last.starts, last.ends, (before,))
-    found = one(load_scorer(gpt2, measures=EVERY, context=Context(of="document")), sentence)
+    found = one(load_model(gpt2, measures=EVERY, context=Context(of="document")), sentence)
     assert 0 < len(found.tokens) < len(whole.tokens)
     for name, values in found.measures.items():
         assert len(values) == len(found.tokens)
@@ -297,12 +297,12 @@ def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> N
 
     tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
     text = "The dog that chased the cats barks. The cat sleeps. The dog barks. The cat barks."
-    whole = one(load_scorer(gpt2, bos=False, measures=EVERY), "The dog barks.")
+    whole = one(load_model(gpt2, bos=False, measures=EVERY), "The dog barks.")
     tokens = len(whole.tokens)
     assert whole.first_token == 2
     assert {len(values) for values in whole.measures.values()} == {tokens}
     reading = Context(stride=4, window=16)
-    found, plain = (one(load_scorer(gpt2, context=reading, measures=m), text) for m in (EVERY, ()))
+    found, plain = (one(load_model(gpt2, context=reading, measures=m), text) for m in (EVERY, ()))
     assert len(found.tokens) > 16
     assert found.seen == plain.seen
     np.testing.assert_allclose(found.logprobs, plain.logprobs, rtol=2e-6, atol=1e-5)
@@ -349,6 +349,6 @@ def test_a_vocabulary_without_spaces_has_nothing_to_correct(tmp_path: Path) -> N
     PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>").save_pretrained(tmp_path)
     shape = {"n_positions": 16, "n_embd": 8, "n_layer": 1, "n_head": 2}
     AutoModelForCausalLM.from_config(GPT2Config(vocab_size=3, **shape)).save_pretrained(tmp_path)
-    assert "entropy" in one(load_scorer(tmp_path, measures=("entropy",)), "the the").measures
+    assert "entropy" in one(load_model(tmp_path, measures=("entropy",)), "the the").measures
     with pytest.raises(PdtoolsError, match="no token of its vocabulary begins with a space"):
-        load_scorer(tmp_path, measures=("spaces",))
+        load_model(tmp_path, measures=("spaces",))

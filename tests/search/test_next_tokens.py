@@ -14,11 +14,11 @@ from toy_models import loaded
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
-from pdtools.search import SentenceScore, load_scorer
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.contexts import Context
+from pdtools.search.model import Model
 from pdtools.search.options import SearchOptions
-from pdtools.search.scorer import scorer_of
-from pdtools.search.scores import NextTokens, Scorer, Unscorable
+from pdtools.search.scores import NextTokens, Unscorable
 from pdtools.tokenization import Sentence, split_spaces
 
 TEXTS = ["a b c a", "c", "b zebra", "", "b c", "c b a b c"]
@@ -51,9 +51,7 @@ def same(one: SentenceScore, other: SentenceScore) -> None:
 @pytest.mark.parametrize("name", models())
 def test_tables_have_the_scores(name: str) -> None:
     model, context = models()[name]
-    scorer: Any = scorer_of(
-        loaded(name, model), SearchOptions(beam=3), context=context, measures=("entropy",)
-    )
+    scorer: Any = Model.of(loaded(name, model), SearchOptions(beam=3), context=context, measures=("entropy",))
     dropped = []
     for found, score in zip(scorer.next_tokens(TEXTS), scorer.score(TEXTS), strict=True):
         if isinstance(score, Unscorable):
@@ -82,7 +80,7 @@ def test_tables_have_the_scores(name: str) -> None:
 def test_where_trees_or_shards_end_sentences_nothing_is_known_of_what_follows(
     settings: dict[str, Any],
 ) -> None:
-    scorer: Any = scorer_of(loaded("windows", tiny_model(**settings, layout="window")), SearchOptions(beam=3))
+    scorer: Any = Model.of(loaded("windows", tiny_model(**settings, layout="window")), SearchOptions(beam=3))
     with pytest.raises(PdtoolsError, match="give no distribution of the next token"):
         list(scorer.next_tokens(["a"]))
 
@@ -90,7 +88,7 @@ def test_where_trees_or_shards_end_sentences_nothing_is_known_of_what_follows(
 @pytest.mark.parametrize("name", ["pushdown", "tg"])
 def test_what_follows_a_narrow_search_is_a_distribution(name: str) -> None:
     """The mixture of what is kept; likelier by the same factor than the tables' last row, which lost some."""
-    scorer: Any = scorer_of(loaded(name, models()[name][0]), SearchOptions(beam=3))
+    scorer: Any = Model.of(loaded(name, models()[name][0]), SearchOptions(beam=3))
     for text in ("a b c a", "c b"):
         found = scorer.following(text)
         assert np.exp(found).sum() == pytest.approx(1, abs=1e-9)
@@ -112,7 +110,7 @@ def test_tables_of_a_hugging_face_model(gpt2: Path, bos: bool) -> None:
 
     model: Any = transformers.AutoModelForCausalLM.from_pretrained(gpt2).eval()
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(gpt2)
-    scorer: Any = load_scorer(gpt2, bos=bos, context=Context(of="document"))
+    scorer: Any = load_model(gpt2, bos=bos, context=Context(of="document"))
     texts = [after("The dog barks.", "The cats."), "barks", after("A", "B", "dog barks at cats"), ""]
     for text, found, score in zip(texts, scorer.next_tokens(texts), scorer.score(texts), strict=True):
         if isinstance(score, Unscorable):
@@ -133,13 +131,13 @@ def test_tables_of_a_hugging_face_model(gpt2: Path, bos: bool) -> None:
 
 @pytest.mark.parametrize("bos", [True, False])
 def test_what_is_longer_than_a_hugging_face_model_has_no_tables(gpt2: Path, bos: bool) -> None:
-    scorer: Any = load_scorer(gpt2, bos=bos)
+    scorer: Any = load_model(gpt2, bos=bos)
     fits, long = "d" * (24 - bos), "d" * (25 - bos)
     found, problem = scorer.next_tokens([fits, long])
     assert isinstance(found, NextTokens)
     assert len(found.ids) == 23
     assert problem == Unscorable(long, "longer than the model: 25 tokens, at most 24")
-    of: Scorer = load_scorer(gpt2, bos=bos, context=Context(of="document", window=16))
+    of: Model = load_model(gpt2, bos=bos, context=Context(of="document", window=16))
     (score,) = of.score([after("dog barks", "d" * 8, "The dog")])
     assert isinstance(score, SentenceScore)
     assert score.seen is not None

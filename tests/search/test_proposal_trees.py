@@ -15,7 +15,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search import ProposalTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_scorer
+from pdtools.search import ProposalTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.proposal_trees import read_proposal_trees
 from pdtools.search.scores import GivenRow
@@ -126,7 +126,7 @@ def test_all_labelled_trees_are_a_full_beam(grammar: LoadedModel, tmp_path: Path
     assert len(trees[0]) == 82
     found = scorer(grammar, tmp_path / "trees", trees)
     wide = SearchOptions(beam=10_000, word_beam=10_000, fast_track=0)
-    searched = load_scorer(grammar.folder, wide).score(SENTENCES[:4])
+    searched = load_model(grammar.folder, wide).score(SENTENCES[:4])
     for given, wanted in zip(score(found, *SENTENCES[:4]), searched, strict=True):
         assert isinstance(wanted, SentenceScore)
         assert given.logprobs == pytest.approx(wanted.logprobs, rel=2e-6, abs=1e-5)
@@ -302,7 +302,7 @@ def test_models_and_files_that_do_not_go_with_proposal_trees(
     trees = TreesFile.of(file)
     base = pushdown.folder.parent / "base"
     with pytest.raises(PdtoolsError, match="needs no trees: leave out --trees"):
-        load_scorer(base, SearchOptions(trees=trees))
+        load_model(base, SearchOptions(trees=trees))
     with pytest.raises(InputError, match="cannot be read: No such file"):
         TreesFile.of(tmp_path / "missing")
     with pytest.raises(InputError, match="read more than once"):

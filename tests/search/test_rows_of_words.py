@@ -13,7 +13,7 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 from pdtools.search.inputs import SentenceForm, read_inputs
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore
@@ -69,7 +69,7 @@ def rows(
     model: Path, file: Path, source: SentenceForm, *, words: bool, bos: bool = True
 ) -> list[list[SurprisalRow]]:
     """The rows of every line, without those for the end of a sentence."""
-    scorer = load_scorer(model, SearchOptions(beam=2), bos=bos)
+    scorer = load_model(model, SearchOptions(beam=2), bos=bos)
     lines = read_inputs([str(file)], source, scorer.settings["text_style"])
     found = surprisals(lines, scorer, rejects=Rejects("fail"), words=words)
     return [[row for row in line.rows if row.text != "<eos>"] for line in found]

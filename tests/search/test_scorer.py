@@ -28,14 +28,13 @@ from pdtools.search import (
     StringScorer,
     beam_search,
     decode,
-    load_scorer,
-    load_searcher,
+    load_model,
     memory,
 )
-from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
+from pdtools.search.model import Model
 from pdtools.search.options import NO_SEARCH, AttachmentBeam, SearchOptions
-from pdtools.search.scorer import scorer_of
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Beginning, GivenRow
 from pdtools.search.surprisal import surprisals, token_rows, word_rows
 from pdtools.tokenization import (
@@ -72,7 +71,7 @@ def exact(folder: Path, text: str) -> tuple[float, list[int]]:
 
 
 def scores(folder: Path, sentences: list[str], *, max_batch: int | None = None) -> list[SentenceScore]:
-    found = list(load_scorer(folder, SearchOptions(beam=50, max_batch=max_batch)).score(sentences))
+    found = list(load_model(folder, SearchOptions(beam=50, max_batch=max_batch)).score(sentences))
     assert all(isinstance(score, SentenceScore) for score in found)
     return found  # type: ignore[return-value]
 
@@ -90,10 +89,10 @@ def test_every_public_name_is_found() -> None:
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
-    assert isinstance(load_scorer(folders["pushdown"], SearchOptions(beam=2)), AttachmentScorer)
-    assert isinstance(load_scorer(folders["head"], SearchOptions(beam=2)), StringScorer)
-    assert isinstance(load_scorer(folders["base"], SearchOptions(beam=2)), StringScorer)
-    assert load_scorer(folders["base"], SearchOptions(beam=2)).settings == {
+    assert isinstance(load_model(folders["pushdown"], SearchOptions(beam=2)).family, AttachmentScorer)
+    assert isinstance(load_model(folders["head"], SearchOptions(beam=2)).family, StringScorer)
+    assert isinstance(load_model(folders["base"], SearchOptions(beam=2)).family, StringScorer)
+    assert load_model(folders["base"], SearchOptions(beam=2)).settings == {
         "kind": "string",
         "model": "transformer",
         "beam": None,
@@ -103,13 +102,13 @@ def test_which_models_are_searched(folders: dict[str, Path]) -> None:
         "text_style": "ptb",
         "dtype": "float32",
     }
-    assert load_scorer(folders["pushdown"], SearchOptions(beam=2)).settings["beam"] == 2
+    assert load_model(folders["pushdown"], SearchOptions(beam=2)).settings["beam"] == 2
 
 
 def test_searching_a_model_whose_tokens_ignore_the_tape_keeps_its_exact_scores(
     folders: dict[str, Path],
 ) -> None:
-    searcher = load_searcher(folders["head"], SearchOptions(beam=1))
+    searcher = load_model(folders["head"], SearchOptions(beam=1), parses=True)
     for text, found in zip(SENTENCES, searcher.score(SENTENCES), strict=True):
         assert isinstance(found, SentenceScore)
         assert found.total == pytest.approx(exact(folders["head"], text)[0], rel=2e-6, abs=1e-5)
@@ -143,7 +142,7 @@ def test_a_score_says_what_each_row_is(folders: dict[str, Path]) -> None:
 def test_what_cannot_be_scored_is_said_in_its_place(folders: dict[str, Path], name: str) -> None:
     long = " ".join("a" * 15)
     found = list(
-        load_scorer(folders[name], SearchOptions(beam=2)).score(["a", "a dog b cat dog", "", long, "b"])
+        load_model(folders[name], SearchOptions(beam=2)).score(["a", "a dog b cat dog", "", long, "b"])
     )
     assert [getattr(f, "reason", None) for f in found] == [
         None,
@@ -176,10 +175,10 @@ def test_batches_of_proposal_trees_have_room_for_their_actions(
     packed, pack = [], loaded.model.pack
     monkeypatch.setattr(loaded.model, "pack", lambda rows: packed.append(pack(rows)) or packed[-1])
     monkeypatch.setattr(memory, "MAX_LOGITS", 400)
-    found = scorer_of(loaded, NO_SEARCH).score_rows(rows)
+    found = Model.of(loaded, NO_SEARCH).score_rows(rows)
     cells = [batch.tokens.numel() * model.vocab_size for batch in packed]
     assert max(cells) <= 400 < 2 * max(cells)
-    alone = scorer_of(loaded, SearchOptions(beam=None, max_batch=1)).score_rows(rows)
+    alone = Model.of(loaded, SearchOptions(beam=None, max_batch=1)).score_rows(rows)
     np.testing.assert_allclose(
         [row.joint for row in found], [row.joint for row in alone], rtol=2e-6, atol=1e-5
     )
@@ -200,7 +199,7 @@ def test_marginals_of_rows_and_what_their_ends_add(name: str) -> None:
         )
         rows.append(GivenRow(row(tokens), derivation, np.array([-1, *range(len(tokens)), -1])))
     wide = SearchOptions(beam=1000) if name == "pushdown" else SearchOptions(beam=1000, word_beam=1000)
-    scorer = scorer_of(in_memory(name, model), wide)
+    scorer = Model.of(in_memory(name, model), wide)
     for scored, sums in zip(scorer.score_rows(rows), wanted, strict=True):
         assert scored.marginal == pytest.approx(sums[-1], rel=2e-6, abs=1e-5)
         assert scored.end_marginal == pytest.approx(sums[-1] - sums[-2], rel=2e-6, abs=1e-5)
@@ -210,7 +209,7 @@ def test_of_a_beginning_the_tokens_that_begin_before_its_end(tmp_path: Path) -> 
     tokenizer = train_bpe_tokenizer([split_spaces("ab abc c")], size=264, min_count=1)
     model = tiny_model(vocab_size=tokenizer.vocab_size, max_length=32)
     save_checkpoint(tmp_path / "bpe", model, tokenizer, shards={})
-    scorer = load_scorer(tmp_path / "bpe", SearchOptions(beam=4))
+    scorer = load_model(tmp_path / "bpe", SearchOptions(beam=4))
     text = "cab bc  a abc"
     (whole,) = scorer.score([text])
     assert isinstance(whole, SentenceScore)
@@ -228,18 +227,18 @@ def test_of_a_beginning_the_tokens_that_begin_before_its_end(tmp_path: Path) -> 
 
 def test_scoring_is_lazy(folders: dict[str, Path]) -> None:
     """An endless stream gives its first results after one window."""
-    found = load_scorer(folders["base"], SearchOptions(beam=2)).score(itertools.repeat("a b"))  # type: ignore[arg-type]
+    found = load_model(folders["base"], SearchOptions(beam=2)).score(itertools.repeat("a b"))  # type: ignore[arg-type]
     assert isinstance(next(found), SentenceScore)
 
 
 def test_no_bos_is_for_hugging_face_models(folders: dict[str, Path]) -> None:
     with pytest.raises(PdtoolsError, match="always read ROOT"):
-        load_scorer(folders["base"], SearchOptions(beam=2), bos=False)
+        load_model(folders["base"], SearchOptions(beam=2), bos=False)
 
 
 def test_a_model_without_a_head_has_no_parses(folders: dict[str, Path]) -> None:
     with pytest.raises(PdtoolsError, match="without an attachment head"):
-        load_searcher(folders["base"])
+        load_model(folders["base"], parses=True)
 
 
 # --- trees ------------------------------------------------------------------------------------
@@ -247,7 +246,7 @@ def test_a_model_without_a_head_has_no_parses(folders: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("name", ["pushdown", "head"])
 def test_the_parser_gives_the_best_derivation(folders: dict[str, Path], name: str) -> None:
-    parser = CheckpointParser(folders[name], SearchOptions(beam=50))
+    parser = CheckpointParser(load_model(folders[name], SearchOptions(beam=50), parses=True))
     sentences = [text.split() for text in SENTENCES]
     for words, tree in zip(sentences, parser.parse(sentences), strict=True):
         _, best = exact(folders[name], " ".join(words))
@@ -257,7 +256,7 @@ def test_the_parser_gives_the_best_derivation(folders: dict[str, Path], name: st
 @pytest.mark.parametrize("name", ["pushdown", "head"])
 def test_what_a_narrow_search_gives_beside_its_scores(folders: dict[str, Path], name: str) -> None:
     """Stacks after every token; with parses the marginal of the scores, exact where no tree reaches them."""
-    searcher = load_searcher(folders[name], SearchOptions(beam=2))
+    searcher = load_model(folders[name], SearchOptions(beam=2), parses=True)
     model = load_checkpoint(folders[name]).model
     texts = ["a b c b a", "c", "b c c a"]
     ids = [row([3 + "abc".index(word) for word in text.split()]) for text in texts]
@@ -277,7 +276,9 @@ def test_what_a_narrow_search_gives_beside_its_scores(folders: dict[str, Path], 
 
 def test_the_parser_fails_sentence_by_sentence(folders: dict[str, Path]) -> None:
     results = list(
-        CheckpointParser(folders["pushdown"], SearchOptions(beam=5)).parse([["a"], [], ["b", "dog"], ["c"]])
+        CheckpointParser(load_model(folders["pushdown"], SearchOptions(beam=5), parses=True)).parse(
+            [["a"], [], ["b", "dog"], ["c"]]
+        )
     )
     assert results[1:3] == [ParseFailure("no words"), ParseFailure("words unknown to the model: dog")]
     assert [str(results[i]) for i in (0, 3)] == ["(XX a)", "(XX c)"]
@@ -289,7 +290,9 @@ def test_subwords_are_merged_back_into_words(tmp_path: Path) -> None:
     model = tiny_model(vocab_size=tokenizer.vocab_size)
     save_checkpoint(tmp_path / "bpe", model, tokenizer, shards={})
     words = ["the", "dogs", "(", "bark", "''"]
-    (tree,) = CheckpointParser(tmp_path / "bpe", SearchOptions(beam=20)).parse([words])
+    (tree,) = CheckpointParser(load_model(tmp_path / "bpe", SearchOptions(beam=20), parses=True)).parse(
+        [words]
+    )
     assert isinstance(tree, Tree)
     assert tree.words == ("the", "dogs", "-LRB-", "bark", "''")
     assert len(tree.labels) == 4
@@ -357,7 +360,7 @@ def test_different_trees_with_the_sums_over_their_derivations(word: tuple[int, .
     assert len(wanted) < len(every)
     names = {f"(XX {text})": f"(XX w{w})" for w, text in enumerate(words)}
     for k in (2, 1000):
-        (found,) = load_searcher(tmp_path / "bpe", SearchOptions(beam=10**6)).parse(
+        (found,) = load_model(tmp_path / "bpe", SearchOptions(beam=10**6), parses=True).parse(
             [split_spaces(" ".join(words))], k_best=k
         )
         assert isinstance(found, Parsed)
@@ -375,7 +378,7 @@ def lines(texts: list[str]) -> list[SourcedLine]:
 
 def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
     rejects = Rejects("skip")
-    searcher = load_searcher(folders["pushdown"], SearchOptions(beam=50))
+    searcher = load_model(folders["pushdown"], SearchOptions(beam=50), parses=True)
     asked = lines(["a b c", "", "a dog", "b c"])
     found = list(decode(asked, searcher, rejects=rejects, k_best=3, derivations=True))
     assert [" ".join(result.tree.words) for result in found] == ["a b c", "*", "a dog", "b c"]
@@ -393,7 +396,7 @@ def test_decoding_is_line_for_line(folders: dict[str, Path]) -> None:
 
 
 def test_surprisals_sum_to_minus_log_p(folders: dict[str, Path]) -> None:
-    scorer = load_scorer(folders["pushdown"], SearchOptions(beam=50))
+    scorer = load_model(folders["pushdown"], SearchOptions(beam=50))
     for unit, scale in (("bits", math.log(2)), ("nats", 1.0)):
         results = surprisals(lines(SENTENCES), scorer, rejects=Rejects(), unit=unit)  # type: ignore[arg-type]
         for text, result in zip(SENTENCES, results, strict=True):
@@ -402,7 +405,7 @@ def test_surprisals_sum_to_minus_log_p(folders: dict[str, Path]) -> None:
 
 
 def test_blank_lines_keep_their_number_and_bad_ones_are_rejected(folders: dict[str, Path]) -> None:
-    scorer, rejects = load_scorer(folders["base"], SearchOptions(beam=1)), Rejects("skip")
+    scorer, rejects = load_model(folders["base"], SearchOptions(beam=1)), Rejects("skip")
     found = list(surprisals(lines(["", "a", "dog", "b"]), scorer, rejects=rejects))
     assert [(r.number, len(r.rows), r.scored) for r in found] == [
         (1, 0, False),
@@ -418,7 +421,7 @@ def test_parses_need_derivations(folders: dict[str, Path]) -> None:
         list(
             surprisals(
                 lines(["a"]),
-                load_scorer(folders["base"], SearchOptions(beam=1)),
+                load_model(folders["base"], SearchOptions(beam=1)),
                 rejects=Rejects(),
                 parses=True,
             )

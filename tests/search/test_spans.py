@@ -174,7 +174,8 @@ def test_words_of_reading_times(found: SentenceScore) -> None:
 def test_scored_parts(found: SentenceScore, data: st.DataObject) -> None:
     """All tokens that reach past the context, and what stands where it ends; no end after a context."""
     start = data.draw(st.none() | st.integers(0, len(found.text) - 1))
-    part = part_of(String(found.text, start), found)
+    string = String(found.text, start)
+    part = part_of(string, found)
     rows = range(len(found.tokens) - (found.eos and start is not None))
     edges = list(zip(found.starts, found.ends, strict=True))
     taken = [i for i in rows if start is None or edges[i][1] > start or edges[i] == (start, start)]

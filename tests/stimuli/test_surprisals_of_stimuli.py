@@ -24,7 +24,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.reading.alignment import align
 from pdtools.files import atomic_table
 from pdtools.models import save_checkpoint
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import SentenceScore
 from pdtools.stimuli.surprisals import unit_values
@@ -167,7 +167,7 @@ def test_measures_of_regions() -> None:
 def test_what_trees_add(models: dict[str, Path]) -> None:
     """Sums over the tokens of a region: of attachments in the unit of surprisals, of constituents closed."""
     frame = pd.DataFrame({"sentence": ["a b | c", "c | b a"]})
-    scorer = load_scorer(models["pushdown"], SearchOptions(beam=5), measures=("structure",))
+    scorer = load_model(models["pushdown"], SearchOptions(beam=5), measures=("structure",))
     whole = list(scorer.score(["a b c", "c b a"]))
     for nats, a_nat in ((True, 1.0), (False, 1 / math.log(2))):
         found = pdtools.load(models["pushdown"], beam=5).surprisal(frame, nats=nats)

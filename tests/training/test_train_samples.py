@@ -11,7 +11,7 @@ from test_train_loop import DieAfter, StopAfter, assert_same_run
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint
-from pdtools.search import SearchOptions, load_searcher
+from pdtools.search import SearchOptions, load_model
 from pdtools.search.samples import parse_samples
 from pdtools.shards import ShardSet
 from pdtools.tokenization import join_words
@@ -51,7 +51,7 @@ def test_a_run_with_samples_is_the_run_without(
     # The last ones are what the last checkpoint says of these sentences.
     loaded = load_checkpoint(tmp_path / "run" / "last")
     beam = None if kind == "treereg" else 50 if kind in ("plm", "tg") else 10
-    searcher = load_searcher(tmp_path / "run" / "last", SearchOptions(beam=beam))
+    searcher = load_model(tmp_path / "run" / "last", SearchOptions(beam=beam), parses=True)
     texts = [join_words(record["text"].split(" "), loaded.tokenizer.text_style) for record in records[-3:]]
     for record, parsed in zip(records[-3:], searcher.parse(texts), strict=True):
         joint, tree = parsed.k_best[0]  # type: ignore[union-attr]

@@ -16,7 +16,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.models.scaffold import ScaffoldLM
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.shards import ShardSet, ShardSettings, TokenizerSettings, shards_from_files
 from pdtools.training import Recipe, TrainConfig, train
@@ -87,7 +87,7 @@ def test_strings_in_one_pass_and_their_continuations(scaffold: str, toy_train: P
     apart = string_logprobs(loaded, ids, share_prefixes=False)
     for one, other in zip(apart, string_logprobs(loaded, ids, share_prefixes=True), strict=True):
         assert one == pytest.approx(other, rel=2e-6, abs=1e-4)
-    (following,) = load_scorer(tmp_path / "run").continuations([ids[0][:3]])
+    (following,) = load_model(tmp_path / "run").continuations([ids[0][:3]])
     assert following.logprobs[ids[0][3]] == pytest.approx(apart[0][2], rel=2e-6, abs=1e-4)
 
 

@@ -12,17 +12,18 @@ from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.search.adaptive_beam import Comparer
+from pdtools.search.options import AUTO
 
 if TYPE_CHECKING:
-    from pdtools.search.adaptive_beam import MaybeScore, SentenceOrBeginning
-    from pdtools.search.scores import Scorer
+    from pdtools.search.adaptive_beam import MaybeScore
+    from pdtools.search.model import Model
+    from pdtools.search.scores import Asked
 
 BLOCK = 4096
 """Number of items whose strings are sorted together, and whose scores are in memory at the same time."""
 
 
-def evaluate_items(items: ItemSet, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
+def evaluate_items(items: ItemSet, scorer: Model, progress: Progress = no_progress) -> Results:
     """Score items with a model, and judge the predictions about them.
 
     Items are scored in blocks, each different string once and in lexicographic order, so that strings with
@@ -32,9 +33,9 @@ def evaluate_items(items: ItemSet, scorer: Scorer | Comparer, progress: Progress
 
     Args:
         items: read three times.
-        scorer: any scorer; it is handed the strings as they are. A comparer (``--beam auto``) scores each
-            item by itself, as far as its outcomes need it.
-        progress: wraps the iterator over scores of strings; of a comparer over items.
+        scorer: any model; it is handed the strings as they are. With ``--beam auto`` it scores each item by
+            itself, as far as its outcomes need it.
+        progress: wraps the iterator over scores of strings; with ``--beam auto`` over items.
 
     Returns:
         Scores (:func:`pdtools.evaluation.benchmark.outcomes.scores_of`), an ``items`` table with a row for
@@ -43,7 +44,7 @@ def evaluate_items(items: ItemSet, scorer: Scorer | Comparer, progress: Progress
     """
     items = items.written(scorer.settings.get("text_style"))
     rows = judged_items(items)
-    if isinstance(scorer, Comparer):
+    if scorer.settings.get("beam") == AUTO:
         if rows.more:
             raise items.refused("--beam auto needs predictions, and it has none: give a number")
         _compare(items, scorer, progress, rows)
@@ -145,7 +146,7 @@ class ItemComparison:
         return "regions" if any(string.regions for _, string in self.strings) else "totals"
 
     @property
-    def sentences(self) -> tuple[SentenceOrBeginning, ...]:
+    def sentences(self) -> tuple[Asked, ...]:
         """See :class:`pdtools.search.adaptive_beam.Comparison`."""
         return tuple(string.asked for _, string in self.strings)
 
@@ -183,7 +184,7 @@ def _length(part: Part, string: String, score: Score) -> float:
     return 1 / abs(Part(1.0, part.tokens).value(string.scored, score) or 1.0)
 
 
-def _compare(items: ItemSet, comparer: Comparer, progress: Progress, rows: JudgedItems) -> None:
+def _compare(items: ItemSet, comparer: Model, progress: Progress, rows: JudgedItems) -> None:
     blocks = (block for block in _blocks(items))
     comparisons = (ItemComparison.of(block[i], items) for block in blocks for i in _alike(block))
     found = iter(progress(comparer.compare(comparisons), sum(1 for _ in items)))

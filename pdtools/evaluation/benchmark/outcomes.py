@@ -115,6 +115,8 @@ def part_of(string: String, score: MaybeScore) -> Part | Unscorable:
     as_read = hash((string.start, *((token, start > end) for token, start, end in tokens)))
     logprob = score.total
     if string.start is not None:
+        from pdtools.search.spans import read_spans  # numpy takes its time
+
         read = read_spans(score, [(string.start, len(score.text))], "reach", line_feeds=True)
         if not (len(read.rows) and string.scored):
             return Unscorable(score.text, _NOTHING)

@@ -12,11 +12,10 @@ from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
 
 if TYPE_CHECKING:
-    from pdtools.search.adaptive_beam import Comparer
-    from pdtools.search.scores import Scorer
+    from pdtools.search.model import Model
 
 
-def evaluate_blimp(pairs: Pairs, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
+def evaluate_blimp(pairs: Pairs, scorer: Model, progress: Progress = no_progress) -> Results:
     """Score minimal pairs, see :func:`pdtools.evaluation.benchmark.evaluate.evaluate_items`.
 
     Returns:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pdtools.errors import InputError
 from pdtools.evaluation.external.word_alignment import align_tokens, is_edge
 from pdtools.files import is_csv, read_table
+from pdtools.search.family import Family
 from pdtools.search.scores import SentenceScore, Unscorable, is_unknown
 
 if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class _Unusable(Exception):
     """The reason why the rows of a sentence give it no score."""
 
 
-class ExternalScorer:
-    """A :class:`~pdtools.search.scores.Scorer` that reads its scores from a table.
+class ExternalScorer(Family):
+    """The family (:class:`pdtools.search.family.Family`) of recorded scores, which are read from a table.
 
     The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
     sentences in order. Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it
@@ -66,7 +67,7 @@ class ExternalScorer:
             source: the file (decompressed by suffix; ``-``: standard input).
             names: the name of each sentence in messages.
             unit: the surprisals' unit.
-            text_style: how the sentences were written for the model, see ``Scorer.settings``.
+            text_style: how the sentences were written for the model, see ``Family.settings``.
             on_error: whether a sentence without rows, or with rows that do not fit it, is an error, or one
                 without a score.
         """
@@ -83,7 +84,7 @@ class ExternalScorer:
         }
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`pdtools.search.scores.Scorer.score`; only one pass over the table is made.
+        """See :meth:`Family.score`; only one pass over the table is made.
 
         Raises:
             InputError: for a table that cannot be read, with its line; rows out of order; a sentence without

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.chunks import InChunks, LoadedModelSource, ModelSource
+from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.files.typed_values import as_type
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
+    from pdtools.search.model import ModelSettings
     from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
@@ -110,11 +111,11 @@ class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
         search: search options for attachments.
     """
 
-    model: ModelSource
+    model: ModelSettings | LoadedModel
     search: SearchOptions
 
     def __call__(self, chunk: Sequence[NumberedPrefix]) -> list[Closed]:
-        return list(_close([prefix for _, _, prefix in chunk], self.model.load_model(), self.search))
+        return list(_close([prefix for _, _, prefix in chunk], checkpoint_of(self.model), self.search))
 
     def content(self, chunk: Sequence[NumberedPrefix]) -> list[tuple[str, ...]]:
         return [(*prefix.tokens, prefix.closer) for _, _, prefix in chunk]
@@ -150,14 +151,14 @@ def evaluate_closing(
     Raises:
         PdtoolsError: if a bracket is no token of the model's, or a prefix is too long for it.
     """
-    from pdtools.search.scorer import scorer_of
+    from pdtools.search.model import Model
 
-    searched = beam_settings(scorer_of(loaded, search).settings)
+    searched = beam_settings(Model.of(loaded, search).settings)
     work = sorted(
         ((name, number, prefix) for name, each in sets.items() for number, prefix in enumerate(each, 1)),
         key=lambda item: -len(item[2].tokens),
     )
-    by = in_chunks or InChunks(LoadedModelSource(loaded))
+    by = in_chunks or InChunks(loaded)
     chunks = by.map(ClosingWork(by.model, search), cut(work, PREFIXES_PER_CHUNK))
     found = (pair for chunk, closed in chunks for pair in zip(chunk, closed, strict=True))
     items = [
@@ -181,13 +182,13 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     import numpy as np
 
     from pdtools.search import next_token_logprobs
-    from pdtools.search.scorer import scorer_of
+    from pdtools.search.model import Model
 
     closers = _closers(loaded.tokenizer)
     model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     read = [tokens[:-1] for tokens in ids]
-    found = scorer_of(loaded, search).continuations(read)
+    found = Model.of(loaded, search).continuations(read)
     given = [each.logprobs for each in found]
     if model.reads_labels:
         raise PdtoolsError(

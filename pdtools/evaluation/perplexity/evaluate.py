@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from pdtools.files import Rejects
     from pdtools.models import LoadedModel
     from pdtools.search.inputs import SourcedLine
+    from pdtools.search.model import Model
     from pdtools.search.options import Particles, SearchOptions
-    from pdtools.search.scores import RowScore, Scorer
+    from pdtools.search.scores import RowScore
     from pdtools.shards import ShardFolder
     from pdtools.tokenization import Sentence
 
@@ -105,16 +106,16 @@ def evaluate_perplexity(
         InputError: if the shards' tokenizer, layout or binarization is not the model's, or a
             sentence is too long or impossible and ``rejects`` says to stop.
     """
+    from pdtools.search.model import Model
     from pdtools.search.options import beam_settings
     from pdtools.search.particles import check_uses_particles
     from pdtools.search.proposal_trees import IMPOSSIBLE, ProposalTreesScorer
-    from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import nothing_found
 
     check_shards(shards, loaded)
     if particles is not None:
         check_uses_particles(loaded.model)
-    scorer = scorer_of(loaded, search)
+    scorer = Model.of(loaded, search).family
     blocks = score_blocks(
         shards,
         loaded,
@@ -154,7 +155,7 @@ def evaluate_perplexity(
 
 
 def evaluate_string_perplexity(
-    shards: ShardFolder, scorer: Scorer, *, rejects: Rejects, progress: Progress = no_progress
+    shards: ShardFolder, scorer: Model, *, rejects: Rejects, progress: Progress = no_progress
 ) -> Results:
     """Perplexity of a model that reads the shards' text with its own tokenizer, such as GPT-2.
 
@@ -176,7 +177,7 @@ def evaluate_string_perplexity(
 
 def evaluate_text_perplexity(
     lines: Iterable[SourcedLine],
-    scorer: Scorer,
+    scorer: Model,
     *,
     documents: bool = False,
     rejects: Rejects,
@@ -230,7 +231,7 @@ def evaluate_text_perplexity(
 
 
 def _score_strings(
-    shards: ShardFolder, scorer: Scorer, rejects: Rejects, progress: Progress
+    shards: ShardFolder, scorer: Model, rejects: Rejects, progress: Progress
 ) -> Iterator[SentenceLogprobs]:
     from pdtools.tokenization import split_spaces
 
@@ -254,7 +255,7 @@ class _Text(NamedTuple):
 
 
 def _score_texts(
-    texts: Iterable[_Text], scorer: Scorer, rejects: Rejects, progress: Progress, number: int | None
+    texts: Iterable[_Text], scorer: Model, rejects: Rejects, progress: Progress, number: int | None
 ) -> Iterator[SentenceLogprobs]:
     from pdtools.search.scores import Unscorable
 
@@ -397,11 +398,11 @@ def _score(
     loaded: LoadedModel, rows: Sequence[RowToScore], *, search: SearchOptions, particles: Particles | None
 ) -> list[RowScore]:
     """The scores of each row."""
+    from pdtools.search.model import Model
     from pdtools.search.particles import with_particles
-    from pdtools.search.scorer import scorer_of
     from pdtools.search.scores import GivenRow
 
-    scorer = scorer_of(loaded, search)
+    scorer = Model.of(loaded, search).family
     given = [GivenRow(row.tokens, row.derivation, row.word) for row in rows]
     scores = scorer.score_rows(given)
     if particles is None:

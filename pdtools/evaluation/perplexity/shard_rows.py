@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from pdtools.evaluation.chunks import InChunks, LoadedModelSource, ModelSource
+from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.results import Progress
 from pdtools.files.typed_values import as_type
 from pdtools.jobs import cut
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pdtools.files import Rejects
     from pdtools.models import LanguageModel, LoadedModel
+    from pdtools.search.model import ModelSettings
     from pdtools.shards import ShardFolder
 
 
@@ -51,12 +52,12 @@ ScoreRows = Callable[["LoadedModel", Sequence[RowToScore]], list[Any]]
 class RowWork(JsonWork[Sequence[RowToScore], list[Any]]):
     """Scores the rows of a chunk (:class:`pdtools.jobs.Work`)."""
 
-    model: ModelSource
+    model: ModelSettings | LoadedModel
     score: ScoreRows
     kind: Any  # the type of a row's score
 
     def __call__(self, chunk: Sequence[RowToScore]) -> list[Any]:
-        return self.score(self.model.load_model(), chunk)
+        return self.score(checkpoint_of(self.model), chunk)
 
     def content(self, chunk: Sequence[RowToScore]) -> bytes:
         parts = []
@@ -110,7 +111,7 @@ def score_blocks(
 
     most = None if any_length else loaded.model.max_length
     chunks = _cut(shards, loaded.model, most, problem, rows_per_chunk, rejects)
-    by = in_chunks or InChunks(LoadedModelSource(loaded))
+    by = in_chunks or InChunks(loaded)
     found = by.map(RowWork(by.model, score, kind), chunks)
     rows = progress(
         (pair for chunk, result in found for pair in zip(chunk, result, strict=True)), len(shards)

@@ -15,11 +15,10 @@ from pdtools.evaluation.reading.alignment import WordValues, align
 from pdtools.evaluation.reading.times import NO_TIME, ReadingTimes, TimedText
 from pdtools.evaluation.results import Progress, no_progress
 from pdtools.jobs import JobFolder, Plan, cut, map_chunks
-from pdtools.jobs.records import JsonWork, short_digest
 from pdtools.provenance.hub import name_of_snapshot
 from pdtools.search.contexts import DOCUMENT, joined, with_documents
-from pdtools.search.in_chunks import IncrementalWork, ModelSettings, ScoreWork, content_of_sentences
 from pdtools.search.inputs import SourcedLine, read_sentence
+from pdtools.search.model import Chunk, ModelSettings, ModelWork
 from pdtools.search.scores import Measure, SentenceScore, Unscorable
 from pdtools.tokenization import Sentence
 
@@ -79,40 +78,6 @@ def name_of(folder: str) -> str:
     if (hub := name_of_snapshot(path)) is not None:
         return hub.partition("@")[0].rpartition("/")[2]
     return path.parent.name if path.name in ("checkpoint", "best", "last") else path.name
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Sentences or whole texts that a model is to score, and the place of each: text, character."""
-
-    model: int
-    sentences: tuple[Sentence | str, ...]
-    places: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Work(JsonWork[_Chunk, Sequence[SentenceScore | Unscorable]]):
-    """Scores chunks with several models (:class:`pdtools.jobs.Work`)."""
-
-    kept = ScoreWork.kept
-    models: tuple[ModelSettings, ...]
-
-    def __call__(self, chunk: _Chunk) -> list[SentenceScore | Unscorable]:
-        return ScoreWork(self.models[chunk.model])(chunk.sentences)
-
-    def content(self, chunk: _Chunk) -> bytes:
-        sentences = short_digest(content_of_sentences(chunk.sentences))
-        return f"{chunk.model} {sentences} {chunk.places}".encode()
-
-
-class _ParsesWork(_Work):
-    """Scores chunks, with the best incremental parses."""
-
-    __slots__ = ()
-    kept = IncrementalWork.kept  # type: ignore[assignment]
-
-    def __call__(self, chunk: _Chunk) -> list[Any]:
-        return IncrementalWork(self.models[chunk.model])(chunk.sentences)
 
 
 @dataclass(frozen=True)
@@ -239,7 +204,8 @@ def score_parts(
     Yields:
         A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
     """
-    work = (_ParsesWork if parses else _Work)(tuple(model.settings for model in models))
+    asked = tuple(replace(model.settings, parses=parses) for model in models)
+    work = ModelWork(asked, "score_with_parses" if parses else "score")
     for chunk, scores in map_chunks(work, _chunks(models, parts_of, settings), plan, job):
         for place, score in zip(chunk.places, scores, strict=True):
             yield chunk.model, place, score
@@ -249,15 +215,15 @@ def _chunks(
     models: Sequence[NamedModel],
     parts_of: Callable[[int, Mapping[str, Any]], Iterable[tuple[tuple[int, int], Sentence]]],
     settings: dict[int, dict[str, Any]],
-) -> Iterator[_Chunk]:
+) -> Iterator[Chunk]:
     for number, model in enumerate(models):
-        scorer = model.settings.load_scorer()
+        scorer = model.settings.load()
         if model.only_if_searched and scorer.settings["beam"] is None:
             continue
         settings[number] = dict(scorer.settings)
         for chunk in cut(parts_of(number, scorer.settings), scorer.look_ahead):
             places, sentences = zip(*chunk, strict=True)
-            yield _Chunk(number, sentences, places)
+            yield Chunk(sentences, number, places)
 
 
 def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:

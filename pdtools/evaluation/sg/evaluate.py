@@ -13,14 +13,13 @@ from pdtools.evaluation.sg.circuits import EXCLUDED, SCORED_31, SCORED_33
 from pdtools.evaluation.sg.suites import Condition, Suites
 
 if TYPE_CHECKING:
-    from pdtools.search.adaptive_beam import Comparer
-    from pdtools.search.scores import Scorer
+    from pdtools.search.model import Model
 
 CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
 """The ways to combine all items into one number, see :func:`evaluate_sg`."""
 
 
-def evaluate_sg(suites: Suites, scorer: Scorer | Comparer, progress: Progress = no_progress) -> Results:
+def evaluate_sg(suites: Suites, scorer: Model, progress: Progress = no_progress) -> Results:
     """Score suites with a model, see :func:`pdtools.evaluation.benchmark.evaluate.evaluate_items`.
 
     An item is right iff the suite's first prediction holds; a suite is the mean over its scored items; a

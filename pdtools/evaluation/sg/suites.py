@@ -54,7 +54,7 @@ class Condition:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Item:
+class SuiteItem:
     """One item: the same materials in every condition."""
 
     number: int
@@ -76,7 +76,7 @@ class Suite:
     name: str
     circuit: str
     formulas: tuple[Formula, ...]
-    items: tuple[Item, ...]
+    items: tuple[SuiteItem, ...]
     region_names: Mapping[int, str] = field(default_factory=dict)
 
 
@@ -163,12 +163,12 @@ def _suite(data: Any, place: str) -> Suite:
     return suite
 
 
-def _item(data: Any) -> Item:
+def _item(data: Any) -> SuiteItem:
     conditions = tuple(_condition(condition) for condition in data["conditions"])
     number = number_of(data["item_number"])
     if len({condition.name for condition in conditions}) != len(conditions):
         raise ValueError(f"item {number} has two conditions of one name")
-    return Item(number=number, conditions=conditions)
+    return SuiteItem(number=number, conditions=conditions)
 
 
 def _condition(data: Any) -> Condition:

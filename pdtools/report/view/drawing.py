@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pdtools.evaluation.record import Evaluation
 from pdtools.evaluation.results import check_columns
 
 if TYPE_CHECKING:
@@ -65,19 +62,6 @@ class Drawing:
         """
         there = {name: kind for name, kind in self.optional.items() if name in table.column_names}
         check_columns(table, {**self.columns, **there}, folder)
-
-
-def drawing_of(record: Evaluation) -> Drawing:
-    """The drawing that a record names; else a list of items that are right or wrong."""
-    if record.drawing is not None:
-        module, _, name = record.drawing.partition(":")
-        found: Drawing = getattr(import_module(module), name)
-        return found
-    if record.outcomes is None:
-        return Drawing()
-    from pdtools.report.view.strings import listed_items, regions
-
-    return Drawing(items=partial(listed_items, record.outcomes), parts=partial(regions, record.outcomes))
 
 
 def grouped(column: pd.Series) -> Items:

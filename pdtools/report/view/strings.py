@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from pdtools.evaluation.intervals import half_width
-from pdtools.evaluation.record import MARGIN, Outcomes
+from pdtools.evaluation.record import MARGIN, Evaluation, Outcomes
 from pdtools.evaluation.results import check_columns
 from pdtools.report.view.charts import region_curves
-from pdtools.report.view.drawing import Items, column_of, grouped, numbers_of, outcomes_of, rounded
+from pdtools.report.view.drawing import Drawing, Items, column_of, grouped, numbers_of, outcomes_of, rounded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +29,17 @@ _COLUMNS = {
 }
 _Key = tuple[str, Any]
 """A finest group and an item."""
+
+
+def drawing_of(record: Evaluation) -> Drawing:
+    """The drawing that a record names; else a list of items that are right or wrong."""
+    if record.drawing is not None:
+        module, _, name = record.drawing.partition(":")
+        found: Drawing = getattr(import_module(module), name)
+        return found
+    if record.outcomes is None:
+        return Drawing()
+    return Drawing(items=partial(listed_items, record.outcomes), parts=partial(regions, record.outcomes))
 
 
 def listed_items(outcomes: Outcomes, items: pd.DataFrame, of_task: Sequence[Loaded]) -> Items:

@@ -13,12 +13,13 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.actions.word_synchronous import ActionResult, word_synchronous_search
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
 from pdtools.search.next_tokens import measured
 from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, ActionBeam, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Continuation,
     GivenRow,
@@ -40,7 +41,7 @@ class SearchedActions(NamedTuple):
 
 
 class ActionScorer(CheckpointScorer):
-    """A :class:`ModelScorer`, and a :class:`Searcher`, over an action model.
+    """The family (:class:`pdtools.search.family.Family`) of an action model.
 
     Args:
         loaded: a checkpoint.
@@ -103,7 +104,7 @@ class ActionScorer(CheckpointScorer):
         return word
 
     def following(self, text: str) -> NDArray[np.float64]:
-        """See :meth:`pdtools.search.scores.Predictor.following`."""
+        """See :meth:`Family.following`."""
         tokenizer = self.loaded.tokenizer
         encoding = tokenizer.encode(split_words(text, tokenizer.text_style))
         (found,) = self._search([encoding.ids], [encoding.word], next_tokens=True)
@@ -113,15 +114,15 @@ class ActionScorer(CheckpointScorer):
         return logprobs
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`; for entropies alone whole distributions are kept."""
+        """See :meth:`Family.score`; for entropies alone whole distributions are kept."""
         if self.measures == {"entropy"}:
-            yield from measured(self, sentences, self.measures)
+            yield from measured(self.next_tokens(sentences), self.measures)
             return
         for found in self.search(sentences):
             yield found if isinstance(found, Unscorable) else self.as_score(found)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """See :meth:`Searcher.score_with_parses`."""
+        """See :meth:`Family.score_with_parses`."""
         labels = self.loaded.tokenizer.labels
         for found in self.search(sentences):
             if isinstance(found, Unscorable):
@@ -134,7 +135,7 @@ class ActionScorer(CheckpointScorer):
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`Searcher.parse`; trees are labelled, and as they are, not binarized."""
+        """See :meth:`Family.parse`; trees are labelled, and as they are, not binarized."""
         assert self.beam is not None
         if k_best > self.beam.words:
             raise PdtoolsError(

@@ -19,7 +19,7 @@ from pdtools.tokenization import Sentence
 
 
 class TransitionScorer(ActionScorer):
-    """A :class:`ModelScorer`, and a :class:`Searcher`, over a model of arc-standard actions.
+    """The family (:class:`pdtools.search.family.Family`) of a model of arc-standard actions.
 
     Args:
         loaded, search, context: see :class:`ActionScorer`.

@@ -10,17 +10,18 @@ from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
-from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
+from pdtools.search.family import Family
 from pdtools.search.options import DEFAULT_SEARCH, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import PrefixScores, Unscorable
 from pdtools.tokenization import Sentence
 from pdtools.trees import escape, sentence_problem
 
 
 class ArcScorer(AttachmentScorer):
-    """A :class:`ModelScorer`, and a :class:`Searcher`, over a model of strings and arcs.
+    """The family (:class:`pdtools.search.family.Family`) of a model of strings and arcs.
 
     Args:
         loaded, search, context: see :class:`AttachmentScorer`; no context: these models read sentences.
@@ -33,7 +34,7 @@ class ArcScorer(AttachmentScorer):
         self.settings["kind"] = "arcs"
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """See :meth:`Searcher.score_with_parses`; graphs are given as arcs, such as ``0-2 2-1``."""
+        """See :meth:`Family.score_with_parses`; graphs are given as arcs, such as ``0-2 2-1``."""
         for found in self.search(sentences):
             if isinstance(found, Unscorable):
                 yield found
@@ -44,7 +45,7 @@ class ArcScorer(AttachmentScorer):
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`Searcher.parse`; trees are made by :func:`.derivations.graph_tree`."""
+        """See :meth:`Family.parse`; trees are made by :func:`.derivations.graph_tree`."""
         merging = k_best > 1 and not derivations
         for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
@@ -81,11 +82,13 @@ def arc_derivations(found: Searched) -> list[tuple[float, ArcDerivation]]:
 class ArcSearch(AttachmentSearch):
     """The search over arcs, by :func:`pdtools.search.beam_search`."""
 
-    has_adaptive_beam = False  # how wide is wide enough was measured on attachments
-
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> ArcScorer:
         """See :meth:`DerivationSearch.searcher`."""
         return ArcScorer(loaded, search, context=context)
+
+    def adaptive(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> Family:
+        """Refuse: how wide is wide enough was measured on attachments."""
+        return DerivationSearch.adaptive(self, loaded, search, context=context)
 
     def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`; sets are too many to weigh all at once."""

@@ -11,15 +11,26 @@ from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.tokenwise import TokenwiseKind
+from pdtools.search.adaptive_beam import STEPS, Compared, Comparison, MaybeScore
 from pdtools.search.attachments.beam import BeamResult, NextAfter, beam_search
 from pdtools.search.attachments.steps import BeamStep
-from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected, Parsed, ParsedScore
+from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings
 from pdtools.search.encoding import Encoded, score_windows, sentence_score
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, word_beginnings
-from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, AttachmentBeam, SearchOptions
+from pdtools.search.family import Family
+from pdtools.search.next_tokens import as_measures, word_beginnings
+from pdtools.search.options import (
+    AUTO,
+    AUTO_SEARCH,
+    DEFAULT_SEARCH,
+    NOT_SEARCHED,
+    AttachmentBeam,
+    SearchOptions,
+)
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
+    Asked,
     Beginning,
     Continuation,
     GivenRow,
@@ -27,6 +38,7 @@ from pdtools.search.scores import (
     RowScore,
     SentenceScore,
     Unscorable,
+    asks_for_distributions,
 )
 from pdtools.search.strings.scorer import string_logprobs, string_next_logprobs
 from pdtools.tokenization import Sentence
@@ -107,7 +119,7 @@ def _of_sentence(result: BeamResult) -> BeamResult:
 
 
 class AttachmentScorer(CheckpointScorer):
-    """A :class:`ModelScorer` over a model of strings and attachments: marginals by beam search.
+    """The family of models of strings and attachments: marginals by beam search.
 
     Args:
         loaded: a checkpoint with an attachment head.
@@ -147,7 +159,7 @@ class AttachmentScorer(CheckpointScorer):
         ]
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """See :meth:`ModelScorer.continuations`."""
+        """See :meth:`Family.continuations`."""
         ended = [np.append(prefix, np.int32(self.loaded.model.eos_id)) for prefix in prefixes]
         found = []
         for prefix, result in zip(prefixes, self._beam_search(ended, next_tokens="last"), strict=True):
@@ -203,19 +215,19 @@ class AttachmentScorer(CheckpointScorer):
     def _windows(self) -> bool:
         return self.loaded.model.layout == "window"
 
-    def _encode(self, sentence: str | Sentence | Beginning) -> Encoded | Unscorable:
+    def _encode(self, sentence: Asked) -> Encoded | Unscorable:
         if not isinstance(sentence, Beginning):
             return super()._encode(sentence)
         found = super()._encode(sentence.sentence)
         return found if isinstance(found, Unscorable) else found.beginning(sentence.end)
 
-    def score(self, sentences: Iterable[str | Sentence | Beginning]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`; a :class:`Beginning` is not searched further."""
+    def score(self, sentences: Iterable[Asked]) -> Iterator[SentenceScore | Unscorable]:
+        """See :meth:`Family.score`; a :class:`Beginning` is not searched further."""
         for found in self.search(sentences):
             yield found if isinstance(found, Unscorable) else self.as_score(found)
 
     def search(
-        self, sentences: Iterable[str | Sentence | Beginning], *, k_best: int = 1, trace: int = 0
+        self, sentences: Iterable[Asked], *, k_best: int = 1, trace: int = 0
     ) -> Iterator[Searched | Unscorable]:
         """Search the derivations of sentences: one result each, in input order, lazily.
 
@@ -238,7 +250,7 @@ class AttachmentScorer(CheckpointScorer):
         return score_windows(sentences, self._encode, work, self.look_ahead)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
-        """See :meth:`Searcher.score_with_parses`."""
+        """See :meth:`Family.score_with_parses`."""
         for found in self.search(sentences):
             if isinstance(found, Unscorable):
                 yield found
@@ -250,7 +262,7 @@ class AttachmentScorer(CheckpointScorer):
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`Searcher.parse`."""
+        """See :meth:`Family.parse`."""
         merging = k_best > 1 and not derivations
         for found in self.search(sentences, k_best=self.beam.width if merging and self.beam else k_best):
             if isinstance(found, Unscorable):
@@ -285,14 +297,75 @@ class AttachmentScorer(CheckpointScorer):
         return measures
 
 
+class AdaptiveBeamComparer(Family):
+    """The family for ``--beam auto``: it takes the steps of ``STEPS``, as far as comparisons need it.
+
+    Args:
+        loaded: a checkpoint whose words depend on attachments.
+        search: number of sentences searched at once; the widths are the steps'.
+        context: the text read before sentences.
+    """
+
+    @property
+    def look_ahead(self) -> int:
+        """The number of comparisons worked on together: enough for the last few still to fill batches."""
+        return 256
+
+    def __init__(
+        self, loaded: LoadedModel, search: SearchOptions = AUTO_SEARCH, *, context: Context = NO_CONTEXT
+    ) -> None:
+        self._scorers = [
+            AttachmentScorer(loaded, replace(search, beam=step.beam, margin=step.margin), context=context)
+            for step in STEPS
+        ]
+        steps = [list(step) for step in STEPS]
+        self.settings = {**self._scorers[-1].settings, "beam": AUTO, "beam_margin_and_doubt_of_steps": steps}
+
+    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
+        """See :meth:`Family.compare`."""
+        stream = iter(comparisons)
+        while block := list(itertools.islice(stream, self.look_ahead)):
+            yield from self._compare(block)
+
+    def _compare(self, comparisons: Sequence[Comparison]) -> list[Compared]:
+        found: dict[int, Compared] = {}
+        open_ones = list(range(len(comparisons)))
+        for step, scorer in zip(STEPS, self._scorers, strict=True):
+            bounds = {i: getattr(step, comparisons[i].sums) for i in open_ones}
+            sentences = {
+                text for i in open_ones if bounds[i] is not None for text in comparisons[i].sentences
+            }
+            in_order = sorted(sentences, key=_text)  # common beginnings become neighbours
+            scores: dict[Asked, MaybeScore] = dict(zip(in_order, scorer.score(in_order), strict=True))
+            undecided = []
+            for i in open_ones:
+                if (error_bound := bounds[i]) is not None:
+                    now = tuple(scores[text] for text in comparisons[i].sentences)
+                    found[i] = Compared(now, step.beam, step.margin)
+                    off = error_bound.of(now)
+                    if not off or comparisons[i].decided(now, off):
+                        continue
+                undecided.append(i)
+            open_ones = undecided
+        return [found[i] for i in range(len(comparisons))]
+
+
+def _text(sentence: Asked) -> str:
+    if isinstance(sentence, Beginning):
+        return _text(sentence.sentence)
+    return sentence if isinstance(sentence, str) else sentence.text
+
+
 class AttachmentSearch(DerivationSearch):
     """The search over attachments, by :func:`beam_search`."""
-
-    has_adaptive_beam = True
 
     def searcher(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> AttachmentScorer:
         """See :meth:`DerivationSearch.searcher`."""
         return AttachmentScorer(loaded, search, context=context)
+
+    def adaptive(self, loaded: LoadedModel, search: SearchOptions, *, context: Context) -> Family:
+        """See :meth:`DerivationSearch.adaptive`."""
+        return AdaptiveBeamComparer(loaded, search, context=context)
 
     def particles(self, model: LanguageModel, asked: ParticleStrings) -> list[PrefixScores]:
         """See :meth:`DerivationSearch.particles`: all attachments of all particles are weighed."""

@@ -18,14 +18,21 @@ from torch import Tensor
 
 from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memory
 from pdtools.files import check_no_pointers, read_json
-from pdtools.jobs.devices import warn_of_slow_bf16, widest_float
-from pdtools.search import encoding
+from pdtools.jobs.devices import torch_dtype, widest_float
 from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
-from pdtools.search.encoding import score_windows
+from pdtools.search.encoding import look_ahead, score_windows
+from pdtools.search.family import Family
 from pdtools.search.memory import explained_memory_errors, length_groups, strings_that_fit
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, sentences_at_once, summaries
+from pdtools.search.next_tokens import as_measures, sentences_at_once, summaries
 from pdtools.search.options import NOT_SEARCHED
-from pdtools.search.scores import Dtype, Measure, NextTokens, SentenceScore, Unscorable
+from pdtools.search.scores import (
+    Dtype,
+    Measure,
+    NextTokens,
+    SentenceScore,
+    Unscorable,
+    asks_for_distributions,
+)
 from pdtools.search.strings.causality import check_causal, check_causal_config
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence, split_text_words
@@ -38,27 +45,6 @@ _PACKED_SINCE = (4, 57)  # the version of transformers; GPT-2 of 4.51 takes no s
 # A single space in byte-level and SentencePiece vocabularies.
 _BLANKS = ("Ġ", "▁")
 _DIGITS = re.compile(r"\d+")
-
-
-def is_huggingface(model_dir: str | Path) -> bool:
-    """Return whether a folder holds a Hugging Face model rather than a checkpoint of ours."""
-    config = Path(model_dir) / "config.json"
-    if not config.is_file():
-        return False
-    found = read_json(config)
-    return (
-        isinstance(found, dict)
-        and "model" not in found
-        and bool({"model_type", "architectures"} & found.keys())
-    )
-
-
-def torch_dtype(name: Dtype, device: str) -> torch.dtype:
-    """The type of that name; a warning where the device is slower with it."""
-    if name == "float32":
-        return torch.float32
-    warn_of_slow_bf16(device)
-    return torch.bfloat16
 
 
 @contextlib.contextmanager
@@ -166,8 +152,8 @@ class _Encoded:
     ends: tuple[int, ...]
 
 
-class HuggingFaceScorer:
-    """A :class:`~pdtools.search.Scorer` over a causal language model in a local folder.
+class HuggingFaceScorer(Family):
+    """The family (:class:`pdtools.search.family.Family`) of a causal language model in a local folder.
 
     Text is read as given. The beginning-of-sentence token (or the end-of-sentence token if there is no other,
     as in GPT-2) is read first; end-of-sentence is not scored. With ``bos=False`` nothing comes before the
@@ -182,7 +168,7 @@ class HuggingFaceScorer:
     @property
     def look_ahead(self) -> int:
         """The number of sentences that should be given at once, to be batched by length."""
-        return encoding.LOOK_AHEAD if self._context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
+        return look_ahead(documents=self._context.stride is not None)
 
     def __init__(
         self,
@@ -225,7 +211,7 @@ class HuggingFaceScorer:
             self._max_length: int | None = longest if longest and longest > 0 else None
             check_causal(folder, self._model, self._max_length)
         self._context = context
-        self._measures = frozenset(measures)
+        self.measures = frozenset(measures)
         self._begins: torch.Tensor | None = None
         if asks_for_distributions(measures):
             begins = _word_beginnings(self._tokenizer, self._model.config.vocab_size)
@@ -247,12 +233,12 @@ class HuggingFaceScorer:
         }
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`pdtools.search.Scorer.score`."""
+        """See :meth:`Family.score`."""
         return score_windows(sentences, self._encode, self._score, self.look_ahead)
 
     def next_tokens(self, sentences: Iterable[str | Sentence]) -> Iterator[NextTokens | Unscorable]:
-        """See :meth:`pdtools.search.scores.Predictor.next_tokens`. Not for texts longer than the model."""
-        at_once = sentences_at_once(self._model.config.vocab_size, encoding.LOOK_AHEAD)
+        """See :meth:`Family.next_tokens`. Not for texts longer than the model."""
+        at_once = sentences_at_once(self._model.config.vocab_size, look_ahead())
         return score_windows(sentences, self._encode_short, self._next_tokens, at_once)
 
     def _encode_short(self, sentence: str | Sentence) -> _Encoded | Unscorable:
@@ -278,7 +264,7 @@ class HuggingFaceScorer:
             yield NextTokens(self._result(item, chosen, seen), ids, logprobs, found[i][-1])
 
     def following(self, text: str) -> NDArray[np.float64]:
-        """See :meth:`pdtools.search.scores.Predictor.following`."""
+        """See :meth:`Family.following`."""
         _, ids, _ = self._tokens(split_text_words(text))
         row = np.array([*([] if self._bos_id is None else [self._bos_id]), *ids], dtype=np.int32)
         if not len(row):
@@ -288,7 +274,7 @@ class HuggingFaceScorer:
 
     @property
     def vocabulary(self) -> tuple[str, ...]:
-        """See :attr:`pdtools.search.scores.Predictor.vocabulary`."""
+        """See :attr:`Family.vocabulary`."""
         every = range(self._model.config.vocab_size)
         return tuple(self._tokenizer.decode([token]).strip() for token in every)
 
@@ -460,7 +446,7 @@ class HuggingFaceScorer:
             return self._result(item, values, seen)
         n = min(len(values) - 1, len(item.ids))
         tokens = np.array(item.ids[-n:], np.int32)
-        measures = as_measures(values[-n - 1 :, 1:], tokens, self._begins.cpu().numpy(), self._measures)
+        measures = as_measures(values[-n - 1 :, 1:], tokens, self._begins.cpu().numpy(), self.measures)
         return self._result(item, values[:-1, 0], seen[:-1], measures)
 
     def _result(

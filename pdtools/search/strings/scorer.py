@@ -10,10 +10,16 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.search import encoding
 from pdtools.search.checkpoint_scorer import CheckpointScorer, Expected
 from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
-from pdtools.search.encoding import Encoded, encode_document, encode_sentence, score_windows, sentence_score
+from pdtools.search.encoding import (
+    Encoded,
+    encode_document,
+    encode_sentence,
+    look_ahead,
+    score_windows,
+    sentence_score,
+)
 from pdtools.search.memory import (
     MOST_ROWS,
     entries_that_fit,
@@ -21,16 +27,23 @@ from pdtools.search.memory import (
     length_groups,
     strings_that_fit,
 )
-from pdtools.search.next_tokens import as_measures, asks_for_distributions, string_summaries, word_beginnings
+from pdtools.search.next_tokens import as_measures, string_summaries, word_beginnings
 from pdtools.search.options import NOT_SEARCHED
-from pdtools.search.scores import Continuation, GivenRow, RowScore, SentenceScore, Unscorable
+from pdtools.search.scores import (
+    Continuation,
+    GivenRow,
+    RowScore,
+    SentenceScore,
+    Unscorable,
+    asks_for_distributions,
+)
 from pdtools.search.strings.continuation import next_token_logprobs
 from pdtools.search.strings.prefix_tree import SortedStrings
 from pdtools.tokenization import Sentence
 
 
 class StringScorer(CheckpointScorer):
-    """A :class:`ModelScorer` over a model whose strings need no search."""
+    """The family (:class:`pdtools.search.family.Family`) of a model whose strings need no search."""
 
     marginal = "exact: tokens do not depend on the tree"
 
@@ -43,11 +56,11 @@ class StringScorer(CheckpointScorer):
 
     @property
     def look_ahead(self) -> int:
-        """See :class:`Scorer`."""
-        return super().look_ahead if self.context.stride is None else encoding.DOCUMENTS_LOOK_AHEAD
+        """See :class:`Family`."""
+        return look_ahead(documents=self.context.stride is not None)
 
     def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """See :meth:`ModelScorer.score_rows`.
+        """See :meth:`Family.score_rows`.
 
         Rows longer than the model are read in windows, if they have no derivations to score.
         """
@@ -106,13 +119,13 @@ class StringScorer(CheckpointScorer):
         return ((each, None) for each in string_next_logprobs(self.loaded, token_ids, self.max_batch))
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
-        """See :meth:`ModelScorer.continuations`."""
+        """See :meth:`Family.continuations`."""
         shifts = [self.loaded.model.no_derivation(prefix) for prefix in prefixes]
         found = next_token_logprobs(self.loaded.model, prefixes, shifts, max_batch=self.max_batch)
         return [Continuation(logprobs, None) for logprobs in found]
 
     def score(self, sentences: Iterable[str | Sentence]) -> Iterator[SentenceScore | Unscorable]:
-        """See :meth:`Scorer.score`. Texts longer than a window are read in windows that begin with ROOT."""
+        """See :meth:`Family.score`. Texts longer than a window are read in windows that begin with ROOT."""
         return score_windows(sentences, self._encode_any_length, self._score, self.look_ahead)
 
     def _encode_any_length(self, sentence: str | Sentence) -> Encoded | Unscorable:

@@ -10,9 +10,9 @@ import torch
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, TransformerLM
 from pdtools.models.treereg import Node, SentenceScores, best_tree, greedy_tree, residual_norms
-from pdtools.search.checkpoint_scorer import Parsed, ParsedScore
 from pdtools.search.encoding import Encoded, score_windows
 from pdtools.search.memory import budget, explained_memory_errors, length_groups, strings_that_fit
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Unscorable
 from pdtools.search.strings.scorer import StringScorer
 from pdtools.tokenization import Sentence
@@ -23,7 +23,7 @@ _PAIR_BYTES = 64
 
 
 class TreeRegParser(StringScorer):
-    """A :class:`~pdtools.search.checkpoint_scorer.Searcher` without a search: one tree, without scores.
+    """The family (:class:`pdtools.search.family.Family`) of models with TreeReg: one tree, without scores.
 
     p(x) is the language model's, exactly (:class:`StringScorer`).
 
@@ -45,7 +45,7 @@ class TreeRegParser(StringScorer):
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
     ) -> Iterator[Parsed | Unscorable]:
-        """See :meth:`~pdtools.search.checkpoint_scorer.Searcher.parse`.
+        """See :meth:`Family.parse`.
 
         Raises:
             PdtoolsError: if more than one tree is requested.

@@ -10,7 +10,7 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.search import beam_search, load_searcher
+from pdtools.search import AttachmentScorer, beam_search, load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.trees import Tree
 
@@ -59,7 +59,8 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
     assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("1", "2"), ("1", "3"), ("4", "1")]
     assert rows[0][4] == out.read_text().splitlines()[0]
 
-    searcher = load_searcher(models["pushdown"])
+    searcher = load_model(models["pushdown"], parses=True).family
+    assert isinstance(searcher, AttachmentScorer)
     ids = next(iter(searcher.search(["a b c"])))
     (found,) = beam_search(
         searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20), k_best=3
@@ -98,7 +99,7 @@ def test_what_was_dropped_has_three_digits(models: dict[str, Path], text: Path, 
     scores = tmp_path / "s.tsv"
     options = ["--beam", 1, "--scores", scores, "-o", tmp_path / "o.trees"]
     assert decode(text, "--model", models["pushdown"], *options) == 0
-    (found,) = load_searcher(models["pushdown"], SearchOptions(beam=1)).parse(["a b c"])
+    (found,) = load_model(models["pushdown"], SearchOptions(beam=1), parses=True).parse(["a b c"])
     assert 0 < found.dropped < 1
     assert scores.read_text().splitlines()[1].split("\t")[-1] == f"{found.dropped:.3g}"
 

@@ -17,7 +17,7 @@ from search_oracle import save_checkpoints, tiny_model
 
 from pdtools.cli.main import run
 from pdtools.models import save_checkpoint
-from pdtools.search import SentenceScore, load_scorer
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.inputs import read_sentence
 from pdtools.search.options import SearchOptions
 from pdtools.search.scores import Unscorable
@@ -59,7 +59,7 @@ def test_rows_sum_to_the_score(
     assert rows.token.tolist() == ["a", "b", "c", "<eos>", "c", "b", "<eos>"]
     assert rows.start.tolist() == [0, 2, 4, 5, 0, 2, 3]
     scale = math.log(2) if unit == "bits" else 1
-    scorer = load_scorer(models[model], SearchOptions(beam=10))
+    scorer = load_model(models[model], SearchOptions(beam=10))
     for number, score in zip([1, 3], scorer.score(["a b c", "c b"]), strict=True):
         assert isinstance(score, SentenceScore)
         total = rows[rows.sentence_id == number].surprisal.sum() * scale
@@ -215,7 +215,7 @@ def test_every_cell_with_options_crossed(
     options += ["--from", source, "--on-error", "skip", "--json", "--beam", "7", "-o", str(out)]
     assert surprisal(path, "--model", model, *options) == 0
 
-    scorer = load_scorer(model, SearchOptions(beam=7))
+    scorer = load_model(model, SearchOptions(beam=7))
     expected, rejected = [], []
     for number, line in enumerate(lines, 1):
         sentence = read_sentence(line, source, scorer.settings["text_style"])

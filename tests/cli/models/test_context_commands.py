@@ -14,7 +14,7 @@ from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
-from pdtools.search import SentenceScore, load_scorer
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.contexts import Context, joined
 from pdtools.tokenization import split_spaces
 
@@ -69,7 +69,7 @@ def test_surprisals_after_a_file(folders: dict[str, Path], capsys: pytest.Captur
     for parses in ("best", "beam"):
         rows = table(capsys, *common, "--context-parses", parses, "--nats", "--parses")
         context = Context(of="x", sentences=("a b", "c"), parses=parses)  # type: ignore[arg-type]
-        (found,) = load_scorer(folders["pushdown"], context=context).score(["c b"])
+        (found,) = load_model(folders["pushdown"], context=context).score(["c b"])
         assert isinstance(found, SentenceScore)
         np.testing.assert_allclose(
             [-float(row["surprisal"]) for row in rows], found.logprobs, rtol=2e-6, atol=1e-6
@@ -85,7 +85,7 @@ def test_surprisals_of_documents_in_windows(
     folder = folders["base"] if kind == "base" else save_gpt2(tmp_path / "gpt2", [STORY])
     common = ["surprisal", folders["story"], "--model", folder, "--nats", "--stride", "2", "--window", "4"]
     rows = table(capsys, *common)
-    scorer = load_scorer(folder, context=Context(stride=2, window=4))
+    scorer = load_model(folder, context=Context(stride=2, window=4))
     documents = [joined(list(map(split_spaces, part.splitlines()))) for part in STORY.split("\n\n")]
     found = [score for score in scorer.score(documents) if isinstance(score, SentenceScore)]
     np.testing.assert_allclose(

@@ -18,8 +18,9 @@ from pdtools.evaluation.benchmark.item_set import Score, String
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.outcomes import Part, part_of, values_of
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.search import SearchOptions, load_scorer
-from pdtools.search.scores import Scorer, SentenceScore, Unscorable
+from pdtools.search import SearchOptions, load_model
+from pdtools.search.model import Model
+from pdtools.search.scores import SentenceScore, Unscorable
 
 CONDITIONAL = {
     "strings": {
@@ -35,7 +36,7 @@ def items_of(folder: Path, rows: str, **parts: Any) -> Items:
     return Items(folder / "a.csv", benchmark_from({**CONDITIONAL, **parts}, "toy.toml", "toy"))
 
 
-def logprob(scorer: Scorer, text: str) -> float:
+def logprob(scorer: Model, text: str) -> float:
     """log p of the tokens of a text, not of its end."""
     (score,) = scorer.score([text])
     assert isinstance(score, SentenceScore)
@@ -101,7 +102,7 @@ def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
         "".join(json.dumps(dict(zip("abc", row, strict=True))) + "\n" for row in cells)
     )
     items = Items(tmp_path / "a.jsonl", benchmark_from(CONDITIONAL, "toy.toml", "toy"))
-    table = wide_items(evaluate_items(items, load_scorer(folder)))
+    table = wide_items(evaluate_items(items, load_model(folder)))
     for side in ("good", "bad"):
         texts = table[side].tolist()
         contexts = [text[: int(start)] for text, start in zip(texts, table[f"start_{side}"], strict=True)]
@@ -122,7 +123,7 @@ def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]
 def test_it_is_what_the_whole_has_less_what_the_context_has(tmp_path: Path, name: str) -> None:
     """Exactly so where beams are exhaustive: the context is a prefix of the whole in one search."""
     models, _ = save_checkpoints(tmp_path / "models")
-    scorer = load_scorer(models[name], SearchOptions(beam=EXHAUSTIVE if name == "pushdown" else 10))
+    scorer = load_model(models[name], SearchOptions(beam=EXHAUSTIVE if name == "pushdown" else 10))
     items = items_of(tmp_path, "a,b,c\na b,c,b\nb,c a,a c\n")
     table = wide_items(evaluate_items(items, scorer))
     for side in ("good", "bad"):
@@ -140,7 +141,7 @@ def test_minicons_says_the_same(tmp_path: Path, bos: bool) -> None:
     corpus = ["the dog that chased the cats barks", "a box has the apple in it", "the cats sleep"]
     folder = save_gpt2(tmp_path / "gpt2", corpus)
     rows = "a,b,c\nthe dog,barks in it,a box\nthe cats that,chased the dog,the apple\n"
-    results = evaluate_items(items_of(tmp_path, rows), load_scorer(folder, bos=bos))
+    results = evaluate_items(items_of(tmp_path, rows), load_model(folder, bos=bos))
     table = wide_items(results)
     theirs = minicons.IncrementalLMScorer(str(folder), "cpu")
     for side, of_context in (("good", "a"), ("bad", "c")):
@@ -212,7 +213,7 @@ def test_strings_that_are_the_same_tokens_are_a_tie(tmp_path: Path, word_scorer:
 def test_empty_strings_are_counted(tmp_path: Path) -> None:
     models, _ = save_checkpoints(tmp_path / "models")
     items = items_of(tmp_path, "a,b,c\na,,b\n,b,a\n,,\n")
-    results = evaluate_items(items, load_scorer(models["base"]))
+    results = evaluate_items(items, load_model(models["base"]))
     assert (results.counts["items"], results.counts["items_scored"]) == (3, 1)
     assert results.table("items")["reason"].to_pylist() == [
         "good: nothing in it is scored; bad: nothing in it is scored",
@@ -238,7 +239,7 @@ def test_transformers_alone_says_the_same(tmp_path: Path, test_data: Path, name:
     pytest.importorskip("transformers")
     folder = save_gpt2(tmp_path / "gpt2", ["the dog that chased the cats barks"], positions=512)
     items = Items(source, read_benchmark(name), limit=8)
-    table = wide_items(evaluate_items(items, load_scorer(folder)))
+    table = wide_items(evaluate_items(items, load_model(folder)))
     texts = [text for side in ("good", "bad") for text in table[side]]
     starts = [int(start) for side in ("good", "bad") for start in table[f"start_{side}"].fillna(0)]
     found = [logprob for side in ("good", "bad") for logprob in table[f"logprob_{side}"]]

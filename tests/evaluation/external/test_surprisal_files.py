@@ -22,7 +22,7 @@ from pdtools.evaluation.external.sentence_files import (
 )
 from pdtools.evaluation.external.word_alignment import align_tokens
 from pdtools.evaluation.sg.evaluate import SuiteItems
-from pdtools.evaluation.sg.suites import Condition, Item, Suite
+from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem
 from pdtools.search.scores import SentenceScore, Unscorable
 
 OFFSETS = "sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal"
@@ -300,7 +300,9 @@ def test_unknown_words_that_share_a_long_word() -> None:
 @pytest.mark.parametrize("mark", ["\t", "\n", "\r"])
 def test_no_sentence_breaks_its_line(tmp_path: Path, mark: str) -> None:
     conditions = (Condition(name=f"a{mark}b", regions=("x",), numbers=(1,)),)
-    suite = Suite(name="toy", circuit="other", formulas=(), items=(Item(number=1, conditions=conditions),))
+    suite = Suite(
+        name="toy", circuit="other", formulas=(), items=(SuiteItem(number=1, conditions=conditions),)
+    )
     with pytest.raises(InputError, match="tab or line break"):
         write_sentences(SuiteItems([suite]), tmp_path / "out.tsv")
     assert list(tmp_path.iterdir()) == []
@@ -311,7 +313,9 @@ def test_sentences_of_suites_are_spaced_as_there_or_as_people_write(tmp_path: Pa
         Condition(name=name, regions=("She can't", "do n't", end), numbers=(1, 2, 3))
         for name, end in (("a", ", he said ."), ("b", "( so )"))
     )
-    suite = Suite(name="toy", circuit="other", formulas=(), items=(Item(number=4, conditions=conditions),))
+    suite = Suite(
+        name="toy", circuit="other", formulas=(), items=(SuiteItem(number=4, conditions=conditions),)
+    )
     for style, texts in (
         ("ptb", ["She can't do n't , he said .", "She can't do n't ( so )"]),
         ("raw", ["She can't don't, he said.", "She can't don't (so)"]),

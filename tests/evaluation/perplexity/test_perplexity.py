@@ -33,7 +33,7 @@ from pdtools.evaluation.perplexity.evaluate import (
 from pdtools.evaluation.results import ITEMS
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
-from pdtools.search import load_scorer
+from pdtools.search import load_model
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import RowScore, SentenceScore
@@ -168,7 +168,7 @@ def test_particles_estimate_the_marginal(world: tuple[dict[str, Path], ShardSet,
 def test_a_scorer_gives_the_same_marginal(world: tuple[dict[str, Path], ShardSet, Tokenizer]) -> None:
     models, shards, _ = world
     direct = evaluate_perplexity(shards, load_checkpoint(models["base"]), search=NO_SEARCH, rejects=Rejects())
-    scored = evaluate_string_perplexity(shards, load_scorer(models["base"]), rejects=Rejects())
+    scored = evaluate_string_perplexity(shards, load_model(models["base"]), rejects=Rejects())
     assert scored.scores["ppl_word_marginal"] == pytest.approx(direct.scores["ppl_word_marginal"], rel=1e-6)
     assert scored.counts == direct.counts
     assert scored.scores["ppl_token_given_trees"] is None
@@ -208,7 +208,7 @@ def test_marginals_are_sums_of_surprisals(name: str, kind: str, tmp_path: Path) 
     items = evaluate_perplexity(shards, loaded, search=SearchOptions(beam=200), rejects=Rejects()).tables[
         "items"
     ]
-    scorer = load_scorer(tmp_path / "model", SearchOptions(beam=200))
+    scorer = load_model(tmp_path / "model", SearchOptions(beam=200))
     scores = scorer.score(sentence_of(Tree.from_brackets(text), tokenizer.text_style) for text in TALK)
     for marginal, score in zip(items["marginal"].to_pylist(), scores, strict=True):
         assert isinstance(score, SentenceScore)
@@ -219,7 +219,7 @@ def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
     world: tuple[dict[str, Path], ShardSet, Tokenizer],
 ) -> None:
     models, shards, _ = world
-    counting = load_scorer(models["pushdown"], SearchOptions(beam=1000))
+    counting = load_model(models["pushdown"], SearchOptions(beam=1000))
 
     class WithoutEnds:
         settings: ClassVar = {"eos": False}
@@ -353,7 +353,7 @@ def test_sentences_that_the_beam_finds_nothing_for(tmp_path: Path) -> None:
     assert (results.counts["sentences"], results.counts["sentences_left_out"]) == (1, 1)
     assert math.isfinite(results.scores["ppl_token_marginal"] or math.nan)
     assert [(row["line"], row["reason"], row["text"]) for row in rejects] == [(1, nothing, "a b c a")]
-    scorer = load_scorer(tmp_path / "plm", SearchOptions(beam=1))
+    scorer = load_model(tmp_path / "plm", SearchOptions(beam=1))
     assert [getattr(score, "reason", None) for score in scorer.score(["a b c", "a b c a"])] == [None, nothing]
 
 

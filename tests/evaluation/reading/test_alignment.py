@@ -16,8 +16,9 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.evaluation.reading.alignment import CROSSING, UNCOVERED, UNKNOWN, WordValues, align
 from pdtools.models import save_checkpoint
-from pdtools.search import SentenceScore, load_scorer
-from pdtools.search.scores import Scorer, Unscorable
+from pdtools.search import SentenceScore, load_model
+from pdtools.search.model import Model
+from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words, split_words, train_bpe_tokenizer, train_word_tokenizer
 
 BIT = math.log(2)
@@ -186,7 +187,7 @@ def test_measures_of_words() -> None:
 HOSTILE = ['"I', "can't,", "they'd", "gonna…", "naïve", "🐈‍⬛s", "(U.S.)", "x\u0301y", "—", 'won’t."']
 
 
-def total(scorer: Scorer, words: list[str]) -> tuple[WordValues, SentenceScore]:
+def total(scorer: Model, words: list[str]) -> tuple[WordValues, SentenceScore]:
     written = join_words(words, "ptb")
     (score,) = scorer.score([written.text])
     assert isinstance(score, SentenceScore)
@@ -196,7 +197,7 @@ def total(scorer: Scorer, words: list[str]) -> tuple[WordValues, SentenceScore]:
 def test_byte_level_bpe(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     folder = save_gpt2(tmp_path / "gpt2", ["I can't say they'd go."])
-    found, score = total(load_scorer(folder), HOSTILE)
+    found, score = total(load_model(folder), HOSTILE)
     assert not found.reasons
     assert found.values["surprisal"].sum() * BIT == pytest.approx(-score.total)
 
@@ -213,7 +214,7 @@ def test_models_of_ours_read_raw_text_in_their_style(tmp_path: Path, style: str,
     model = tiny_model("transformer", vocab_size=tokenizer.vocab_size, max_length=80)
     shards = {"layout": "sentence", "factor": "right", "text_style": style}
     save_checkpoint(tmp_path / "m", model, tokenizer, shards=shards)
-    found, score = total(load_scorer(tmp_path / "m"), HOSTILE)
+    found, score = total(load_model(tmp_path / "m"), HOSTILE)
     assert len(found.reasons) == (5 if kind == "word" else 0)
     assert set(found.reasons.values()) <= {UNKNOWN}
     ends = score.logprobs[np.array(score.words) < 0].sum()

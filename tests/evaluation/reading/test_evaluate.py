@@ -25,7 +25,7 @@ from pdtools.evaluation.reading.regression import fit
 from pdtools.evaluation.reading.scoring import ModelWords, NamedModel, named_models
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.evaluation.results import ITEMS
-from pdtools.search.in_chunks import ModelSettings
+from pdtools.search.model import ModelSettings
 
 N_TEXTS, N_WORDS, SUBJECTS = 12, 60, 4
 SMALL = {"samples": 500, "seed": 3}

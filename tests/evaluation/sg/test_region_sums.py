@@ -16,7 +16,7 @@ from pdtools.evaluation.benchmark.outcomes import Part, part_of
 from pdtools.evaluation.sg.evaluate import present
 from pdtools.evaluation.sg.suites import Condition
 from pdtools.models import save_checkpoint
-from pdtools.search import AttachmentScorer, Scorer, SentenceScore, load_scorer
+from pdtools.search import AttachmentScorer, Model, SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer
 
@@ -56,22 +56,22 @@ regions = st.lists(
 
 
 @pytest.fixture(scope="module", params=["ptb", "raw", "gpt2"])
-def scorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scorer:
+def scorer(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
     folder: Path = tmp_path_factory.mktemp("model") / "model"
     if request.param == "gpt2":
         pytest.importorskip("transformers", reason="transformers is not installed")
-        return load_scorer(save_gpt2(folder, CORPUS, vocab_size=290, positions=128))
+        return load_model(save_gpt2(folder, CORPUS, vocab_size=290, positions=128))
     tokenizer = train_bpe_tokenizer(
         [split_spaces(text) for text in CORPUS], size=290, min_count=1, text_style=request.param
     )
     model = tiny_model(vocab_size=tokenizer.vocab_size, max_length=128)
     save_checkpoint(folder, model, tokenizer, shards={})
-    return load_scorer(folder, SearchOptions(beam=2))
+    return load_model(folder, SearchOptions(beam=2))
 
 
 @settings(max_examples=40)
 @given(contents=regions)
-def test_regions_add_up_to_the_sentence(scorer: Scorer, contents: list[str]) -> None:
+def test_regions_add_up_to_the_sentence(scorer: Model, contents: list[str]) -> None:
     normalized = tuple(" ".join(text.split()) for text in contents)
     condition = Condition(name="c", regions=normalized, numbers=tuple(range(1, len(contents) + 1)))
     presented = present(condition, scorer.settings["text_style"])
@@ -98,9 +98,9 @@ def test_regions_add_up_to_the_sentence(scorer: Scorer, contents: list[str]) -> 
 @settings(max_examples=30)
 @given(contents=regions, data=st.data())
 def test_beginnings_have_the_surprisals_of_the_whole(
-    scorer: Scorer, contents: list[str], data: st.DataObject
+    scorer: Model, contents: list[str], data: st.DataObject
 ) -> None:
-    if not isinstance(scorer, AttachmentScorer):
+    if not isinstance(scorer.family, AttachmentScorer):
         pytest.skip("nothing is searched")
     normalized = tuple(" ".join(text.split()) for text in contents)
     condition = Condition(name="c", regions=normalized, numbers=tuple(range(1, len(contents) + 1)))

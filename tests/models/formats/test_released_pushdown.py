@@ -35,9 +35,9 @@ from pdtools.models.formats import import_model
 from pdtools.models.formats.released_pushdown import read_vocabulary
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.search.attachments.beam import beam_search
+from pdtools.search.model import load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
-from pdtools.search.scorer import load_scorer
 from pdtools.search.strings.scorer import string_logprobs
 from pdtools.tokenization import split_words
 
@@ -209,7 +209,7 @@ def test_given_trees_end_as_searches_do(imported: Any, tmp_path: Path, normalize
     assert len(ids) == 6  # a token for each word
     tokens, chosen = plain.logprobs(ids[1:-1].tolist(), loaded.model.eos_id, [1, 2, 2, 1])
     trees = SearchOptions(trees=TreesFile.of(tmp_path / "trees"))
-    (score,) = load_scorer(loaded.folder, trees).score(["The cat saw dogs"])
+    (score,) = load_model(loaded.folder, trees).score(["The cat saw dogs"])
     assert score.total == pytest.approx(sum(tokens) + sum(chosen), abs=2e-5)
     assert score.logprobs[-1] == pytest.approx(sum(tokens[-2:]) + sum(chosen[-2:]), abs=2e-5)
     shards, model = str(tmp_path / "shards"), str(loaded.folder)
@@ -280,7 +280,7 @@ def test_shards_are_tokenized_like_sentences(folder: Path, tmp_path: Path, capsy
     capsys.readouterr()
     assert run(["eval-ppl", shards, "--model", str(tmp_path / "model"), "--beam", "300", "--json", "-q"]) == 0
     scores = json.loads(capsys.readouterr().out)["scores"]
-    (score,) = load_scorer(tmp_path / "model", SearchOptions(beam=300)).score(["The cat did n't sleep ."])
+    (score,) = load_model(tmp_path / "model", SearchOptions(beam=300)).score(["The cat did n't sleep ."])
     per_token = -score.total / (len(encoded.ids) - 1)
     assert np.log(scores["ppl_token_marginal"]) == pytest.approx(per_token, abs=1e-5)
 
@@ -364,7 +364,7 @@ def test_an_import_is_evaluated_and_exported_like_any_model(
 
 def test_a_sentence_with_a_token_without_a_number_is_unscorable(folder: Path, tmp_path: Path) -> None:
     import_model(folder / "pushdown", tmp_path / "out")
-    (found,) = load_scorer(tmp_path / "out").score(["The cat sleeps!"])
+    (found,) = load_model(tmp_path / "out").score(["The cat sleeps!"])
     assert found.reason == "words unknown to the model: !"
 
 
@@ -643,7 +643,7 @@ def test_released_recipes_train(tmp_path: Path, recipe: str, capsys: Any) -> Non
     loaded = load_checkpoint(tmp_path / "run")
     assert loaded.model.config.head_form == "released"
     assert loaded.model.final_id == -1
-    (score,) = load_scorer(tmp_path / "run").score(["a b d"])
+    (score,) = load_model(tmp_path / "run").score(["a b d"])
     assert np.isfinite(score.total)
 
 

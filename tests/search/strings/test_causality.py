@@ -12,7 +12,7 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
-from pdtools.search import SentenceScore, load_scorer, load_searcher
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.strings.causality import check_causal_config
 
 transformers = pytest.importorskip("transformers")
@@ -79,10 +79,10 @@ def saved(gpt2: Path, folder: Path, config: str, model: str, options: dict[str, 
 def test_models_that_see_the_future_are_refused(name: str, gpt2: Path, tmp_path: Path) -> None:
     folder = saved(gpt2, tmp_path / "model", *MASKED[name])
     with pytest.raises(PdtoolsError, match=f"{folder}: .* is not causal") as refusal:
-        load_scorer(folder)
+        load_model(folder)
     assert "\n" not in str(refusal.value)
     with pytest.raises(PdtoolsError, match="no parses"):
-        load_searcher(folder)
+        load_model(folder, parses=True)
 
 
 @pytest.mark.parametrize("command", ["surprisal", "eval-blimp", "eval-sg", "eval-ppl"])
@@ -113,7 +113,7 @@ def test_commands_refuse_them_in_one_line(
 @pytest.mark.parametrize("dtype", ["float32", "bf16"])
 def test_causal_models_are_scored(name: str, dtype: Any, gpt2: Path, tmp_path: Path) -> None:
     folder = saved(gpt2, tmp_path / "model", *CAUSAL[name])
-    (score,) = load_scorer(folder, dtype=dtype).score([TEXT])
+    (score,) = load_model(folder, dtype=dtype).score([TEXT])
     assert isinstance(score, SentenceScore)
 
 
@@ -137,11 +137,11 @@ def looking_ahead(forward: Any, first: int, last: int) -> Any:
 def test_a_look_ahead_that_no_configuration_tells_of_is_found(
     first: int, last: int, dtype: Any, gpt2: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_scorer(gpt2, dtype=dtype)
+    load_model(gpt2, dtype=dtype)
     model = transformers.GPT2LMHeadModel
     monkeypatch.setattr(model, "forward", looking_ahead(model.forward, first, last))
     with pytest.raises(PdtoolsError, match=r"gpt2 .*is not causal.*depend"):
-        load_scorer(gpt2, dtype=dtype)
+        load_model(gpt2, dtype=dtype)
 
 
 def test_a_model_without_a_mask_is_found(gpt2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,10 +149,10 @@ def test_a_model_without_a_mask_is_found(gpt2: Path, tmp_path: Path, monkeypatch
     folder = saved(gpt2, tmp_path / "model", *CAUSAL["llama"])
     from transformers.models.llama import modeling_llama
 
-    load_scorer(folder)
+    load_model(folder)
     monkeypatch.setattr(modeling_llama, "create_causal_mask", lambda **_: torch.zeros(1, 1, 1, 1))
     with pytest.raises(PdtoolsError, match="is not causal"):
-        load_scorer(folder)
+        load_model(folder)
 
 
 def test_a_permuted_model_is_found(gpt2: Path, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_permuted_model_is_found(gpt2: Path, tmp_path: Path) -> None:
     options = {"d_model": 16, "n_layer": 2, "n_head": 2, "d_inner": 20}
     folder = saved(gpt2, tmp_path / "model", "XLNetConfig", "XLNetLMHeadModel", options)
     with pytest.raises(PdtoolsError, match="xlnet is not causal"):
-        load_scorer(folder)
+        load_model(folder)
 
 
 def without(folder: Path, *names: str) -> Path:
@@ -179,7 +179,7 @@ def test_weights_that_the_folder_lacks_are_never_made_up(
     folder = saved(
         gpt2, tmp_path / "tied", "GPT2Config", "GPT2LMHeadModel", {"n_embd": 16, "n_head": 2, "n_layer": 2}
     )
-    load_scorer(folder)  # its output layer is its embedding, and is in no file
+    load_model(folder)  # its output layer is its embedding, and is in no file
     without(folder, "transformer.h.1.mlp.c_fc.bias", "transformer.ln_f.weight")
     capfd.readouterr()
     assert run(["surprisal", __file__, "--model", str(folder), "--device", "cpu"]) == 1
@@ -192,9 +192,9 @@ def test_weights_that_the_folder_lacks_are_never_made_up(
 def test_an_output_layer_of_its_own_may_not_be_missing(gpt2: Path, tmp_path: Path) -> None:
     config, model, options = CAUSAL["llama"]
     folder = saved(gpt2, tmp_path / "model", config, model, {**options, "tie_word_embeddings": False})
-    load_scorer(folder)
+    load_model(folder)
     with pytest.raises(PdtoolsError, match="it lacks 1 of .*: lm_head.weight "):
-        load_scorer(without(folder, "lm_head.weight"))
+        load_model(without(folder, "lm_head.weight"))
 
 
 def test_a_folder_of_the_model_without_its_head_is_complete_if_that_is_tied(
@@ -203,7 +203,7 @@ def test_a_folder_of_the_model_without_its_head_is_complete_if_that_is_tied(
     whole = transformers.AutoModelForCausalLM.from_pretrained(gpt2)
     shutil.copytree(gpt2, tmp_path / "base")
     whole.transformer.save_pretrained(tmp_path / "base")
-    (score,), (same,) = (load_scorer(folder).score([TEXT]) for folder in (gpt2, tmp_path / "base"))
+    (score,), (same,) = (load_model(folder).score([TEXT]) for folder in (gpt2, tmp_path / "base"))
     assert isinstance(score, SentenceScore)
     assert isinstance(same, SentenceScore)
     assert score.total == same.total

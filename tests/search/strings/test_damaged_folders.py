@@ -12,7 +12,7 @@ from toy_tokenizers import save_kind
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
-from pdtools.search import SentenceScore, load_scorer
+from pdtools.search import SentenceScore, load_model
 
 transformers = pytest.importorskip("transformers")
 
@@ -25,7 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def total(folder: Path) -> float:
-    (score,) = load_scorer(folder).score([TEXT])
+    (score,) = load_model(folder).score([TEXT])
     assert isinstance(score, SentenceScore)
     return score.total
 

@@ -10,7 +10,7 @@ from minimal_pair import judged
 from toy_gpt2 import save_gpt2, transformers_losses
 
 from pdtools.errors import PdtoolsError
-from pdtools.search import SentenceScore, load_scorer, load_searcher
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.surprisal import word_rows
 from pdtools.tokenization import Sentence, split_text_words
@@ -34,7 +34,7 @@ def score(
     folder: Path, texts: list[str], *, bos: bool = True, max_batch: int | None = None
 ) -> list[SentenceScore]:
     search = SearchOptions(beam=1, max_batch=max_batch)
-    found = list(load_scorer(folder, search, bos=bos).score(texts))
+    found = list(load_model(folder, search, bos=bos).score(texts))
     assert all(isinstance(f, SentenceScore) for f in found)
     return found  # type: ignore[return-value]
 
@@ -88,7 +88,7 @@ def test_words_add_up_to_the_sentence(folder: Path) -> None:
 
 def test_words_can_be_given(folder: Path) -> None:
     sentence = Sentence("Don't bark", ("Do", "n't", "bark"), (0, 2, 6), (2, 5, 10))
-    (found,) = load_scorer(folder, SearchOptions(beam=1)).score([sentence])
+    (found,) = load_model(folder, SearchOptions(beam=1)).score([sentence])
     assert isinstance(found, SentenceScore)
     assert found.words[-1] == 2
     assert found.words[0] == 0
@@ -102,15 +102,15 @@ def test_without_bos_the_first_token_has_no_row(folder: Path) -> None:
 
 def test_what_cannot_be_scored(folder: Path) -> None:
     reasons = [
-        getattr(f, "reason", None) for f in load_scorer(folder, SearchOptions(beam=1)).score(["", "dog"])
+        getattr(f, "reason", None) for f in load_model(folder, SearchOptions(beam=1)).score(["", "dog"])
     ]
     assert reasons == ["no words", None]
-    (alone,) = load_scorer(folder, SearchOptions(beam=1), bos=False).score(["d"])
+    (alone,) = load_model(folder, SearchOptions(beam=1), bos=False).score(["d"])
     assert getattr(alone, "reason", "") == "one token, and no BOS before it"
 
 
 def test_settings_say_what_is_counted(folder: Path) -> None:
-    assert load_scorer(folder, SearchOptions(beam=1)).settings == {
+    assert load_model(folder, SearchOptions(beam=1)).settings == {
         "kind": "huggingface",
         "model": "gpt2",
         "beam": None,
@@ -127,13 +127,13 @@ def test_a_damaged_folder_is_named(folder: Path, tmp_path: Path) -> None:
         if file.suffix != ".safetensors":
             (tmp_path / file.name).write_bytes(file.read_bytes())
     with pytest.raises(PdtoolsError, match="not a causal language model that can be loaded"):
-        load_scorer(tmp_path, SearchOptions(beam=1))
+        load_model(tmp_path, SearchOptions(beam=1))
 
 
 def test_a_model_without_bos_or_eos_goes_without(tmp_path: Path) -> None:
     folder = save_gpt2(tmp_path / "plain", CORPUS, special=None)
     with pytest.raises(PdtoolsError, match="no beginning-of-sentence token"):
-        load_scorer(folder, SearchOptions(beam=1))
+        load_model(folder, SearchOptions(beam=1))
     (found,) = score(folder, ["A dog"], bos=False)
     (loss,) = transformers_losses(folder, ["A dog"], bos=False)
     assert found.total == pytest.approx(-loss, rel=2e-6, abs=1e-4)
@@ -141,4 +141,4 @@ def test_a_model_without_bos_or_eos_goes_without(tmp_path: Path) -> None:
 
 def test_it_has_no_parses(folder: Path) -> None:
     with pytest.raises(PdtoolsError, match="no parses"):
-        load_searcher(folder)
+        load_model(folder, parses=True)

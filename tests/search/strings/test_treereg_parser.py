@@ -15,10 +15,10 @@ from treereg_oracle import Nested, binary_trees, brackets, edge, split_score
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.models import TransformerLM, collate, save_checkpoint
-from pdtools.search import SentenceScore, load_scorer, load_searcher
-from pdtools.search.checkpoint_scorer import Parsed
+from pdtools.search import SentenceScore, load_model
 from pdtools.search.options import SearchOptions
 from pdtools.search.parser import CheckpointParser
+from pdtools.search.parses import Parsed
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import Tree
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def states(folder: Path, text: str) -> list[list[float]]:
     """Of ROOT (not to be looked at) and the tokens: half of the output of the first of two layers."""
-    loaded = load_searcher(folder).loaded  # type: ignore[attr-defined]
+    loaded = load_model(folder, parses=True).loaded
     model = loaded.model
     tokens = [loaded.tokenizer.encode(split_spaces(word)).ids[1] for word in text.split()]
     ids = row([int(token) for token in tokens])
@@ -81,7 +81,7 @@ TEXTS = [*STRINGS[::5], "a b c c b a", "c a b b c"]
 
 @pytest.mark.parametrize("cky", [False, True])
 def test_trees_are_those_of_the_states(folder: Path, cky: bool) -> None:
-    found = list(load_searcher(folder, SearchOptions(cky=cky)).parse(TEXTS))
+    found = list(load_model(folder, SearchOptions(cky=cky), parses=True).parse(TEXTS))
     assert len(found) == len(TEXTS)
     for text, parsed in zip(TEXTS, found, strict=True):
         assert isinstance(parsed, Parsed)
@@ -93,10 +93,10 @@ def test_trees_are_those_of_the_states(folder: Path, cky: bool) -> None:
 
 
 def test_a_sentence_parses_alike_in_any_batch(folder: Path) -> None:
-    alone = load_searcher(folder, SearchOptions(max_batch=1)).parse(TEXTS)
-    assert list(alone) == list(load_searcher(folder).parse(TEXTS))
+    alone = load_model(folder, SearchOptions(max_batch=1), parses=True).parse(TEXTS)
+    assert list(alone) == list(load_model(folder, parses=True).parse(TEXTS))
     with pytest.raises(PdtoolsError, match="leave out --k-best"):
-        load_searcher(folder).parse(TEXTS, k_best=2)
+        load_model(folder, parses=True).parse(TEXTS, k_best=2)
 
 
 def test_words_of_several_tokens_stay_whole(tmp_path: Path) -> None:
@@ -109,7 +109,9 @@ def test_words_of_several_tokens_stay_whole(tmp_path: Path) -> None:
         split_spaces(" ".join("abcd"[letter] * rng.integers(1, 4) for letter in rng.integers(4, size=6)))
         for _ in range(20)
     ]
-    for sentence, parsed in zip(sentences, load_searcher(tmp_path / "bpe").parse(sentences), strict=True):
+    for sentence, parsed in zip(
+        sentences, load_model(tmp_path / "bpe", parses=True).parse(sentences), strict=True
+    ):
         assert isinstance(parsed, Parsed)
         encoded = tokenizer.encode(sentence)
         # The same from the tokens' states: splits where words end.
@@ -134,7 +136,7 @@ def test_it_scores_as_the_language_model_that_it_is(folder: Path, tmp_path: Path
     plain = tiny_model("transformer", vocab_size=tokenizer.vocab_size, positions="learned")
     save_checkpoint(tmp_path / "plain", plain, tokenizer, shards=SHARDS)
     for ours, theirs in zip(
-        load_scorer(folder).score(TEXTS), load_scorer(tmp_path / "plain").score(TEXTS), strict=True
+        load_model(folder).score(TEXTS), load_model(tmp_path / "plain").score(TEXTS), strict=True
     ):
         assert isinstance(ours, SentenceScore)
         assert isinstance(theirs, SentenceScore)
@@ -142,11 +144,11 @@ def test_it_scores_as_the_language_model_that_it_is(folder: Path, tmp_path: Path
 
 
 def test_as_a_parser(folder: Path) -> None:
-    parser = CheckpointParser(folder, SearchOptions(beam=100, cky=True))
+    parser = CheckpointParser(load_model(folder, SearchOptions(beam=100, cky=True), parses=True))
     (tree,) = parser.parse([["a", "b", "c"]])
-    ((_, wanted),) = next(load_searcher(folder, SearchOptions(cky=True)).parse(["a b c"])).k_best  # type: ignore[union-attr]
+    ((_, wanted),) = next(load_model(folder, SearchOptions(cky=True), parses=True).parse(["a b c"])).k_best  # type: ignore[union-attr]
     assert tree == wanted
-    assert isinstance(next(load_searcher(folder).parse(["dog"])), Unscorable)
+    assert isinstance(next(load_model(folder, parses=True).parse(["dog"])), Unscorable)
 
 
 # --- commands ----------------------------------------------------------------------------------
@@ -167,7 +169,7 @@ def test_commands_give_the_same_trees(
     for name, command in ways.items():
         assert run([*command, "--device", "cpu", "-o", str(tmp_path / name)]) == 0, name
     lines = {name: (tmp_path / name).read_text().splitlines() for name in ways}
-    wanted = [str(p.k_best[0][1]) for p in load_searcher(folder).parse(TEXTS)]  # type: ignore[union-attr]
+    wanted = [str(p.k_best[0][1]) for p in load_model(folder, parses=True).parse(TEXTS)]  # type: ignore[union-attr]
     assert lines["decoded"] == [*wanted, "(X (-NONE- *))", "(X (XX dog))"]
     assert lines["divided"] == lines["parsed"] == lines["decoded"] != lines["best"]
     assert lines["best-parsed"] == lines["best"]
@@ -219,6 +221,6 @@ def test_cky_is_for_treereg(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     model = tiny_model("pushdown", vocab_size=tokenizer.vocab_size, positions="learned")
     save_checkpoint(tmp_path / "pushdown", model, tokenizer, shards=SHARDS)
     with pytest.raises(PdtoolsError, match="--cky is for models that parse by TreeReg"):
-        load_searcher(tmp_path / "pushdown", SearchOptions(cky=True))
+        load_model(tmp_path / "pushdown", SearchOptions(cky=True), parses=True)
     assert run(["parse", "--text", "a b", "--cky"]) == 2
     assert "--cky is for checkpoints trained with TreeReg" in capsys.readouterr().err
