@@ -165,7 +165,7 @@ def test_a_margin_drops_what_the_scorer_drops_and_is_saved(folders: dict[str, Pa
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     text = "b b a a c"
-    (found,) = load_scorer(folders["pushdown"], SearchOptions(beam=40, margin=0.5)).next_tokens([text])
+    (found,) = load_model(folders["pushdown"], SearchOptions(beam=40, margin=0.5)).next_tokens([text])
     assert (np.exp(found.logprobs).sum(1)[2:] < 0.999).any()
     own, config = hf.PdtoolsForCausalLM.from_pretrained, hf.PdtoolsConfig.from_pretrained(folders["pushdown"])
     ours = own(folders["pushdown"], beam=40, margin=0.5)
