@@ -59,7 +59,8 @@ def sentence_files(inputs: Sequence[str] | None, texts: Sequence[str] | None, so
     kind = KINDS[source]
     refuse_for(kind, filter(os.path.isfile, inputs or []))
     files = input_files(inputs, texts, SUFFIXES[source], kind)
-    refuse_for(kind, files)
+    if inputs:
+        refuse_for(kind, files)
     return files
 
 

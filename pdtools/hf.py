@@ -274,7 +274,8 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             config: the folder's, from ``AutoConfig``; by default it is read.
             device_map: a device; ``auto`` is a GPU, if there is one.
             dtype, torch_dtype: the type of the weights; None, ``auto``: float32.
-            options: ``beam`` and ``margin``, see :class:`PdtoolsConfig`; others are ignored.
+            options: ``beam`` and ``margin``, see :class:`PdtoolsConfig`, also beside ``config``; others are
+                ignored.
 
         Raises:
             PdtoolsError: if it is no checkpoint of a causal model, or the model gives no next-token
@@ -289,8 +290,9 @@ class PdtoolsForCausalLM(PreTrainedModel, GenerationMixin):
             folder = find_model(f"{PREFIX}{folder}{revision}", bars=True, **how).folder
         loaded = load_checkpoint(folder, _device(device_map))
         if config is None:
-            searched = {name: options[name] for name in ("beam", "margin") if name in options}
-            config = PdtoolsConfig(**{**read_json(checkpoint_folder(folder) / CONFIG_FILE), **searched})
+            config = PdtoolsConfig(**read_json(checkpoint_folder(folder) / CONFIG_FILE))
+        for name in ("beam", "margin"):
+            setattr(config, name, options.get(name, getattr(config, name)))
         wanted = torch_dtype if dtype is None else dtype
         if wanted is not None and wanted != "auto":
             loaded.model.to(getattr(torch, wanted) if isinstance(wanted, str) else wanted)

@@ -356,8 +356,7 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         }
         write_json(path, job)
     found = read_job(folder)["settings"]
-    number = min(len(each.get("models", ())) for each in (found, wanted))
-    found, wanted = _by_model(found, number), _by_model(wanted, number)
+    found, wanted = _by_model(found, wanted), _by_model(wanted, found)
     differing = sorted(
         key for key in wanted.keys() | found.keys() if wanted.get(key, folder) != found.get(key, folder)
     )
@@ -372,13 +371,15 @@ def _check_settings(output: Path, settings: Mapping[str, Any]) -> None:
         raise PdtoolsError(f"{folder}: begun with other settings: {what} ({again})")
 
 
-def _by_model(settings: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Settings by name, with the number of models, and those of the first ``number`` of them each apart."""
-    if "models" not in settings:
+def _by_model(settings: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by name, with the number of models, and those of each model that both have apart."""
+    models, others = settings.get("models"), other.get("models")
+    if not isinstance(models, list) or not isinstance(others, list):
         return {**settings}
-    models = settings["models"]
     apart = {
-        f"model {n}: {name}": value for n, of in enumerate(models[:number], 1) for name, value in of.items()
+        f"model {n}: {name}": value
+        for n, (of, _) in enumerate(zip(models, others, strict=False), start=1)
+        for name, value in of.items()
     }
     return {**settings, "models": len(models), **apart}
 

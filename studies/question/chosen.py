@@ -1,9 +1,10 @@
 """The settings of each model with the lowest marginal perplexity among the tries of a tuning.
 
-python chosen.py TUNING
+python chosen.py TUNING TRIED
 
-TUNING holds a folder MODEL_RATE_OTHER for each try, with ``ppl``. Prints a line ``MODEL RATE OTHER`` for each
-model on standard output, and every try with its perplexity on standard error.
+TUNING holds a folder MODEL_RATE_OTHER for each try, with ``ppl``. TRIED, which need not be there, has a line
+``MODEL RATE OTHER: PERPLEXITY`` for each try that ended elsewhere. Prints a line ``MODEL RATE OTHER``
+for each model on standard output, and all tries, in the form of TRIED, on standard error.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from pdtools.evaluation.results import read_document
 
 def main() -> None:
     """Print the choice."""
-    tries: dict[str, list[tuple[float, str]]] = {}
-    for folder in sorted(Path(sys.argv[1]).iterdir()):
-        scores = read_document(folder / "ppl")["scores"]
-        perplexity = scores.get("ppl_word_particles", scores.get("ppl_word_marginal"))
-        model, _, settings = folder.name.partition("_")
-        tries.setdefault(model, []).append((perplexity, settings.replace("_", " ")))
-    for model, tried in sorted(tries.items()):
-        for perplexity, settings in sorted(tried):
-            print(f"{model} {settings}: {perplexity:.2f}", file=sys.stderr)
-        print(model, min(tried)[1])
+    tries: dict[str, float] = {}
+    if (tried := Path(sys.argv[2])).exists():
+        for line in tried.read_text("utf-8").splitlines():
+            settings, perplexity = line.split(": ")
+            tries[settings] = float(perplexity)
+    for folder in Path(sys.argv[1]).glob("*/ppl/results.json"):
+        scores = read_document(folder.parent)["scores"]
+        found = scores.get("ppl_word_particles", scores.get("ppl_word_marginal"))
+        tries[folder.parent.parent.name.replace("_", " ")] = found
+    for settings in sorted(tries, key=lambda each: (each.split()[0], tries[each])):
+        print(f"{settings}: {tries[settings]:.4f}", file=sys.stderr)
+    for model in sorted({settings.split()[0] for settings in tries}):
+        print(min((s for s in tries if s.split()[0] == model), key=tries.__getitem__))
 
 
 if __name__ == "__main__":

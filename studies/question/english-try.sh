@@ -9,6 +9,7 @@ base) kind=transformer dropout=$other particles= ;;
 pushdown) kind=pushdown weight=$other particles="--no-marginal --particles 100" ;;
 esac
 [ ! -e "$try/ppl/results.json" ] || exit 0
+! grep -qs "^$model $rate $other: " "$(dirname "$0")/tried-english.txt" || exit 0
 set --
 for setting in $SHAPE; do set -- "$@" --set "$setting"; done
 pdtools train "$OUT/english/shards/train" --valid "$OUT/english/shards/valid" --config english --model $kind --threads 1 --quiet \

@@ -43,7 +43,7 @@ if staged tuning; then
         for other in 0 0.05 0.1; do echo "base $rate $other"; done
     done | xargs -P "${JOBS:-1}" -n 3 sh "$here/english-try.sh" || failed=1
     if [ "$failed" = 0 ]; then
-        python "$here/chosen.py" "$OUT/tuning" >"$OUT/chosen.part"
+        python "$here/chosen.py" "$OUT/tuning" "$here/tried-english.txt" >"$OUT/chosen.part"
         mv "$OUT/chosen.part" "$OUT/chosen"
     fi
 fi

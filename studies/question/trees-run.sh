@@ -26,6 +26,7 @@ case $1 in
 try)
     try=$OUT/tuning/${2}_${3}_$4
     [ ! -e "$try/ppl/results.json" ] || exit 0
+    ! grep -qs "^$2 $3 $4: " "$here/tried-trees.txt" || exit 0
     train "$try/run" "$OUT/shards/train" "$2" $((2 * pass)) "$3" "$4" 0 "" || exit 1
     particles=
     [ "$2" != pushdown ] || particles="--no-marginal --particles 100"

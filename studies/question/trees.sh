@@ -63,7 +63,7 @@ if staged tuning; then
         done
     } | xargs -P "${JOBS:-1}" -n 3 sh "$here/trees-run.sh" try || failed=1
     if [ "$failed" = 0 ]; then
-        python "$here/chosen.py" "$OUT/tuning" >"$OUT/chosen.part"
+        python "$here/chosen.py" "$OUT/tuning" "$here/tried-trees.txt" >"$OUT/chosen.part"
         mv "$OUT/chosen.part" "$OUT/chosen"
     fi
 fi

@@ -47,6 +47,10 @@ def test_numbers_and_dates(tmp_path: Path) -> None:
     moment = datetime(2026, 5, 1, 6)
     expected = [46143.25, moment, moment, 46143.25, date(2026, 5, 1), time(12), date(1900, 2, 28)]
     assert values(tmp_path, *cells, styles=styles) == expected
+    seconds = [
+        f'<c s="4"><v>{days}</v></c>' for days in (0.524259259259259, 46143.52425925926)
+    ]  # a little less
+    assert values(tmp_path, *seconds, styles=styles) == [time(12, 34, 56), datetime(2026, 5, 1, 12, 34, 56)]
     later = date(2030, 5, 2)
     for said, day in {"1": later, "true": later, "0": expected[4], "false": expected[4]}.items():
         found = values(tmp_path, *cells[4:5], styles=styles, book=f'<workbookPr date1904="{said}"/>')

@@ -160,6 +160,22 @@ def test_what_a_beam_drops_is_missing_from_logits(folders: dict[str, Path]) -> N
     assert wide(**batch).logits.exp().sum(-1)[0, :-1].tolist() == pytest.approx([1] * 6, rel=2e-6, abs=1e-5)
 
 
+def test_a_margin_drops_what_the_scorer_drops_and_is_saved(folders: dict[str, Path], tmp_path: Path) -> None:
+    model, tokenizer = load(folders["pushdown"], beam=40, margin=0.5)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    text = "b b a a c"
+    (found,) = load_model(folders["pushdown"], SearchOptions(beam=40, margin=0.5)).next_tokens([text])
+    assert (np.exp(found.logprobs).sum(1)[2:] < 0.999).any()
+    own, config = hf.PdtoolsForCausalLM.from_pretrained, hf.PdtoolsConfig.from_pretrained(folders["pushdown"])
+    ours = own(folders["pushdown"], beam=40, margin=0.5)
+    given = own(folders["pushdown"], config=config, beam=40, margin=0.5)
+    for each in (model, load(tmp_path)[0], ours, given):
+        assert (each.config.beam, each.config.margin) == (40, 0.5)
+        logits = each(**tokenizer(text + "<eos>", return_tensors="pt")).logits[0, :-1].double()
+        np.testing.assert_allclose(logits.detach().numpy(), found.logprobs, rtol=2e-6, atol=1e-5)
+
+
 def test_words_are_split_as_ours_and_unknown_ones_are_refused(folders: dict[str, Path]) -> None:
     ours = load_checkpoint(data.model("demo")).tokenizer
     tokenizer = transformers.AutoTokenizer.from_pretrained(data.model("demo"))

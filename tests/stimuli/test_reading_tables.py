@@ -89,6 +89,9 @@ def test_names_of_regions_keep_the_order_of_rows(tmp_path: Path) -> None:
     assert units(found) == [("The dog barks.", ["The dog", "barks."]), ("A cat ran.", ["A cat", "ran."])]
     found = read(tmp_path, "item,region,region_number,text\n1,verb,2,barks.\n1,verb,1,The dog\n")
     assert units(found) == [("The dog barks.", ["The dog", "barks."])]
+    found = read(tmp_path, "item,region,region_number,text\n1,1,2,barks.\n1,2,1,The dog\n")
+    assert units(found) == [("The dog barks.", ["The dog", "barks."])]  # also where names are numbers
+    assert "in the order of region_number" in found.form
 
 
 def test_regions_are_joined_as_they_stand(tmp_path: Path) -> None:
@@ -276,6 +279,8 @@ def test_decimal_commas_become_points_where_semicolons_stand_between_cells(tmp_p
         ("item sentence", ['"Go away!"', 'The 5" disk'], ['"Go away!"', 'The 5" disk'], False),
         ('"item" "sentence"', [r'"He said \"no\""', '"A dog"'], ['He said "no"', "A dog"], False),  # R
         ('\n"item" "sentence"', ['"He ran"', '"A dog"'], ["He ran", "A dog"], False),  # below a blank line
+        ("item sentence", ['"Go away!"', "A dog"], ['"Go away!"', "A dog"], False),  # speech
+        ("item sentence", ['"Go away!"', '"So, he ran"'], ['"Go away!"', '"So, he ran"'], False),
         ("item sentence", ['""', "A dog"], ["", "A dog"], False),
     ],
 )

@@ -130,8 +130,12 @@ def score(text: str, spans: list[tuple[int, int]], **more: Any) -> SentenceScore
 
 def test_a_token_across_a_border_counts_where_it_begins() -> None:
     text = "the dog that ran"
-    found = unit_values(score(text, [(0, 7), (7, 10), (10, 16)]), [(0, 3), (4, 7), (8, 8), (8, 12), (13, 16)])
+    measures = {"attachment": np.array([1.0, 2, 3, 9]), "closed": np.array([0.0, 1, 2, 9])}
+    whole = score(text, [(0, 7), (7, 10), (10, 16)], measures=measures)
+    found = unit_values(whole, [(0, 3), (4, 7), (8, 8), (8, 12), (13, 16)])
     assert found["surprisal"] == pytest.approx([1, math.nan, 0, 6, math.nan], nan_ok=True)
+    assert found["attachment"] == pytest.approx([1, math.nan, 0, 5, math.nan], nan_ok=True)
+    assert found["closed"] == pytest.approx([0, math.nan, 0, 3, math.nan], nan_ok=True)
     assert found["n_tokens"].tolist() == [1, 0, 0, 2, 0]
     assert found["crossing"].tolist() == [1, 0, 0, 1, 0]
     assert found["last"].tolist() == [0, -1, -1, 2, -1]
@@ -503,6 +507,10 @@ def test_sentences_without_a_score(
     assert (record["line"], record["text"]) == (3, "x a")
     with pytest.warns(UserWarning, match="table: an earlier row is there again in row 2, and counts again"):
         pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a", "a"]}))
+    with pytest.warns(UserWarning, match="^table: ") as said:  # each doubt
+        pdtools.load(models["base"]).surprisal(pd.DataFrame({"sentence": ["a", "a", "NA"]}), skip=True)
+    begun = [str(each.message)[:38] for each in said if "table: " in str(each.message)]
+    assert begun == ["table: sentence is NA in row 3, read a", "table: an earlier row is there again i"]
     with pytest.raises(InputError, match="table:2: "):
         pdtools.load(models["base"]).surprisal(pd.read_csv(tmp_path / "t.csv"))
 

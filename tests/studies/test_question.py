@@ -68,9 +68,16 @@ def test_the_choice_is_the_lowest_marginal_perplexity(
     ):
         results = Results(scores=scores, counts={"sentences": 1}, settings={"task": "ppl"}, tables={})
         write_results(tmp_path / name / "ppl", results, {})
-    monkeypatch.setattr("sys.argv", ["chosen.py", str(tmp_path)])
+    (tmp_path / "base_4e-3_1" / "run").mkdir(parents=True)  # not yet ended
+    monkeypatch.setattr("sys.argv", ["chosen.py", str(tmp_path), str(tmp_path / "tried.txt")])
     script("chosen").main()
-    assert capsys.readouterr().out.splitlines() == ["base 2e-3 1", "base-head 2e-3 0.1", "pushdown 2e-3 0.3"]
+    out, tried = capsys.readouterr()
+    assert out.splitlines() == ["base 2e-3 1", "base-head 2e-3 0.1", "pushdown 2e-3 0.3"]
+    # What was tried before, in the form that is printed, is chosen from too.
+    (tmp_path / "tried.txt").write_text(f"{tried}base 8e-3 1: 19.5\n")
+    monkeypatch.setattr("sys.argv", ["chosen.py", str(tmp_path / "new"), str(tmp_path / "tried.txt")])
+    script("chosen").main()
+    assert capsys.readouterr().out.splitlines()[0] == "base 8e-3 1"
 
 
 def test_margins_are_means_of_units(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ def test_every_folder_exists() -> None:
             ".",
             "docs",
             "pdtools/models",
+            "pdtools/trees",
+            "pdtools/report",
             "pdtools/evaluation",
             "pdtools/search",
             "tests",

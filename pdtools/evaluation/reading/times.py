@@ -236,6 +236,7 @@ def read_times(
     """
     words = _Words()
     notes: list[str] = []
+    of_texts: Columns | None = None
     if texts is not None:
         rows = _Rows(texts)
         header = rows.header
@@ -244,13 +245,18 @@ def read_times(
         measured = ("subject", "time", "surprisal", *_ON_DEMAND)
         known = {name: of for name, of in (columns or {}).items() if name not in measured}
         known |= {"subject": header[0], "time": header[0]}
-        place = _Cells(columns_of(header, format, known, texts), header, texts)
+        of_texts = columns_of(header, format, known, texts)
+        place = _Cells(of_texts, header, texts)
         for line, cells in rows:
             words.add(place.of(line, cells), line, texts)
     rows = _Rows(file)
     header = rows.header
     notes.append(rows.note)
-    place = _Cells(columns_of(header, format, columns or {}, file), header, file)
+    own = columns_of(header, format, columns or {}, file)
+    if own.sentence is not None and of_texts is not None and of_texts.sentence is None:
+        own = replace(own, sentence=None)  # words that nobody read would be in no sentence
+        notes.append(f"{file}: its column sentence is not read: {texts}, which gives the texts, has none")
+    place = _Cells(own, header, file)
     keys: list[tuple[str, int]] = []
     subjects: dict[str, int] = {}
     read_by: list[int] = []

@@ -261,6 +261,8 @@ def test_which_option_is_right(
     items = Items(tmp_path, of)
     assert [item.strings[f"option_{(item.right or 0) + 1}"].text for item in items] == found
     assert all(item.options == len(item.strings) for item in items)
+    assert items.record.outcomes is not None
+    assert items.record.outcomes.chance == pytest.approx(fmean(1 / len(item.strings) for item in items))
     notes = [
         f"{doubtful} items: the right option's index (from 0) is also another option's text;"
         " if the text is meant, options.labels has to be what options.texts is"

@@ -91,6 +91,21 @@ def test_a_threshold_that_is_chosen_on_other_files(tmp_path: Path, word_scorer: 
     assert given_one.scores["by_kind"] == {"x": 0.5, "y": 1.0}
 
 
+@pytest.mark.parametrize(
+    ("score", "values"),
+    [("sum", [-4, -3]), ("per_token", [-2, -3]), ("per_character", [-4 / 5, -1]), ("per_word", [-2, -3])],
+)
+def test_labels_of_texts_after_a_context(
+    tmp_path: Path, word_scorer: type[Any], score: str, values: list[float]
+) -> None:
+    """Scores are divided by what is scored, which the context is not."""
+    write(tmp_path, "a.tsv", "bb cc\tyes\tx y z", "ddd\tno\tx")
+    parts = {"strings": {"s": {"text": "{s}", "context": "{k}"}}, "scores": {"main": score}, "levels": {}}
+    items = Items(tmp_path, labelled(**parts, threshold=-2.5))
+    found = evaluate_items(items, word_scorer()).table("items").to_pydict()
+    assert found["score"] == pytest.approx(values)
+
+
 def test_groups_that_an_item_may_be_in_several_of(
     tmp_path: Path, word_scorer: type[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -229,6 +229,8 @@ def test_conditions_without_a_time_are_not_said_to_be_absent(
 def test_infinite_bits_are_left_out_as_missing_ones_are(tmp_path: Path, infinite: str) -> None:
     """Of fillers and at a critical word."""
     frame = table(tmp_path).astype({"gpt": object})
+    # A condition that no effect is of has such a place too.
+    frame.loc[frame.item == "f3", "roi"] = frame.word_number - 1 - CRITICAL
     at = (frame.item.isin(["f3", "i2"])) & (frame.word_number == CRITICAL + 1)
     found = []
     for cell in ("", infinite):

@@ -105,6 +105,33 @@ def test_natural_stories(tmp_path: Path) -> None:
     assert times.columns.number == "zone"
 
 
+def test_sentences_are_those_of_a_table_of_texts(tmp_path: Path) -> None:
+    """Words that nobody read have no sentence in the table of times, whose column is not read then."""
+    rows = [f"a {i} {word} s 300 {1 + (i > 2)}" for i, word in enumerate(["He", "left", "She", "stayed"], 1)]
+    file = write(tmp_path / "t.tsv", f"{TIDY[0]} sentence", *(rows[i] for i in (0, 2, 3)))
+    numbered = write(tmp_path / "w.tsv", "item word_number word sentence", *(_words(rows, 5)))
+    bare = write(tmp_path / "v.tsv", "item word_number word", *(_words(rows)))
+    found = read_times(file, texts=numbered)
+    assert (found.texts[0].sentences.tolist(), found.columns.sentence, found.notes) == (
+        [0, 0, 1, 1],
+        "sentence",
+        (),
+    )
+    found = read_times(file, texts=bare)
+    assert (found.texts[0].sentences.tolist(), found.columns.sentence) == ([0] * 4, None)
+    assert found.notes == (
+        f"{file}: its column sentence is not read: {bare}, which gives the texts, has none",
+    )
+    without = write(tmp_path / "u.tsv", TIDY[0], *(row.rpartition(" ")[0] for row in rows))
+    assert read_times(without, texts=numbered).texts[0].sentences.tolist() == [0, 0, 1, 1]
+    with pytest.raises(InputError, match="v.tsv:1: no column sentence"):
+        read_times(file, texts=bare, columns={"sentence": "sentence"})
+
+
+def _words(rows: list[str], *more: int) -> list[str]:
+    return [" ".join(row.split()[i] for i in (0, 1, 2, *more)) for row in rows]
+
+
 def test_provo(tmp_path: Path) -> None:
     """Words by interest areas: the first has no entry in the norms; skipped words have no time."""
     header = (

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from pdtools.models.dependency.score_terms import GraphScores
 from pdtools.models.dependency.scorer import VALUES
 from pdtools.models.kernels.native_block_attention import library_for
-from pdtools.models.transformer.attention import Work
-from pdtools.models.transformer.backends import BY_TORCH, backend_of
+from pdtools.models.transformer.backends import BY_TORCH, AttentionWork, backend_of
 from pdtools.models.transformer.score_terms import RelativePositions, ScoreInputs
 
 HEADS, D_HEAD, N = 2, 8, 21
@@ -37,7 +36,7 @@ def test_in_c_it_is_what_the_formula_gives(dtype: torch.dtype) -> None:
         graph_rows=rows,
     )
     key_map = torch.randn(d_model, d_model, dtype=dtype, requires_grad=True)
-    work = Work(q, k, v, [positions, graph], key_map, inputs)
+    work = AttentionWork(q, k, v, [positions, graph], key_map, inputs)
     backend = backend_of(work)
     if library_for(dtype) is None:
         pytest.skip("no C compiler")
