@@ -208,7 +208,8 @@ class _BlockAttention(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        *terms, ctx.dropout, keep_weights = rest
+        *given, ctx.dropout, keep_weights = rest
+        terms = Terms(**dict(zip(_TERMS, given, strict=True)))
         ctx.seed = int(torch.randint(2**62, ())) if ctx.dropout else 0
         ctx.cells = BLOCK_CELLS * torch.get_num_threads()
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
@@ -223,15 +224,16 @@ class _BlockAttention(torch.autograd.Function):
             if ctx.dropout:
                 weights = blocks.multipliers(weights).mul_(weights)
             mixed[sentences, :, rows] = weights @ v[sentences, :, : rows.stop]
-        ctx.save_for_backward(q, k, v, mixed, *terms, *kept)
+        ctx.save_for_backward(q, k, v, mixed, *given, *kept)
         return mixed
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cpu")
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mixed, *terms = ctx.saved_tensors[:14]
-        kept = iter(ctx.saved_tensors[14:])
+        q, k, v, mixed, *rest = ctx.saved_tensors
+        terms = Terms(**dict(zip(_TERMS, rest, strict=False)))
+        kept = iter(rest[len(_TERMS) :])
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
         grad = grad.contiguous()
         mean = (grad * mixed).sum(-1, keepdim=True)  # (B, H, N, 1): the softmax's gradient, averaged
@@ -251,18 +253,7 @@ class _BlockAttention(torch.autograd.Function):
                 mixing = weights
             _add(grad_v, sentences, rows, mixing.transpose(2, 3) @ grad_rows)
             sums.add(sentences, rows, scores.sub_(mean[sentences, :, rows]).mul_(weights))
-        return (
-            sums.q * blocks.scale,
-            sums.k,
-            grad_v,
-            sums.u,
-            sums.v,
-            sums.r,
-            sums.table,
-            None,
-            sums.slopes,
-            *(None,) * 6,
-        )
+        return sums.q * blocks.scale, sums.k, grad_v, *_in_order(sums.terms()), None, None
 
 
 class _Blocks:
@@ -272,12 +263,10 @@ class _Blocks:
         cells: scores made at a time. Random numbers go by blocks: passes with the same cells have the same.
     """
 
-    def __init__(
-        self, q: Tensor, k: Tensor, terms: list[Tensor | None], cells: int, dropout: float, seed: int
-    ) -> None:
-        self.u, v, r, self.table, self.tape, slopes, self.number, self.fixed, self.innermost, self.seen = (
-            terms
-        )
+    def __init__(self, q: Tensor, k: Tensor, terms: Terms, cells: int, dropout: float, seed: int) -> None:
+        self.u, v, r, slopes = terms.content_bias, terms.position_bias, terms.distance, terms.slopes
+        self.table, self.tape, self.number = terms.table, terms.tape, terms.open
+        self.fixed, self.innermost, self.seen = terms.fixed, terms.innermost, terms.seen
         self.batch, self.heads, self.n, d_head = q.shape
         self.scale = 1 / math.sqrt(d_head)
         self.slopes = None if slopes is None else slopes[:, None, None] * self.scale  # (H, 1, 1)
@@ -365,6 +354,10 @@ class _Gradients:
         if blocks.r is not None:
             self.r = torch.zeros_like(blocks.r)  # (H, N, d_head)
             self.v = torch.zeros_like(blocks.r[:, :1])  # (H, 1, d_head)
+
+    def terms(self) -> Terms:
+        """The gradients of what is learned."""
+        return Terms(self.u, self.v, self.r, self.table, slopes=self.slopes)
 
     def add(self, sentences: slice, rows: slice, scores: Tensor) -> None:
         """Add a block's gradients; its scores have the gradient (b, H, r, rows.stop)."""
