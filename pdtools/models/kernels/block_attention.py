@@ -27,7 +27,7 @@ from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
 # Forms of terms that are computed here by torch.
 TAKES = all_but("apart", "graph_table", "graph")
-_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
+_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are a bias
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17
@@ -87,20 +87,11 @@ def _prepared(q: Tensor, terms: Terms) -> Terms:
         greatest = int(terms.graph.max()) if terms.graph.numel() else 0
         if greatest >= terms.graph_table.shape[1]:
             raise IndexError(f"{greatest} is not in a table of {terms.graph_table.shape[1]} rows")
-    if terms.alibi is not None:
-        assert terms.fixed is None
-        terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
-    return terms
+    return terms.with_penalties(q.shape[2], q.shape[2], q.shape[3])
 
 
 def _in_order(terms: Terms) -> list[Tensor | None]:
     return [getattr(terms, name) for name in _TERMS]
-
-
-def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
-    """ALiBi's penalties, before scores are scaled: float (H, N, N)."""
-    position = torch.arange(n, device=slopes.device)
-    return -slopes[:, None, None] * (position[:, None] - position).abs() * math.sqrt(d_head)
 
 
 def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
@@ -165,7 +156,7 @@ def _native_works(dtype: torch.dtype) -> bool:
             tape=some(torch.uint8),
             slopes=normal(heads),
             open=some(torch.int16),
-            fixed=normal(heads, n, n).detach(),
+            bias=normal(heads, n, n).detach(),
             innermost=some(torch.int32)[:, 0].cumsum(1).clamp(max=torch.arange(n)).int() - 1,
         )
         learned = [x for x in (q, k, v, *terms) if x is not None and x.requires_grad]
@@ -266,7 +257,7 @@ class _Blocks:
     def __init__(self, q: Tensor, k: Tensor, terms: Terms, cells: int, dropout: float, seed: int) -> None:
         self.u, v, r, slopes = terms.content_bias, terms.position_bias, terms.distance, terms.slopes
         self.table, self.tape, self.number = terms.table, terms.tape, terms.open
-        self.fixed, self.innermost, self.seen = terms.fixed, terms.innermost, terms.seen
+        self.bias, self.innermost, self.seen = terms.bias, terms.innermost, terms.seen
         self.batch, self.heads, self.n, d_head = q.shape
         self.scale = 1 / math.sqrt(d_head)
         self.slopes = None if slopes is None else slopes[:, None, None] * self.scale  # (H, 1, 1)
@@ -303,8 +294,8 @@ class _Blocks:
             scores += _by_key(by_distance.view(self.heads, -1, r, rows.stop)).transpose(0, 1)
         if self.slopes is not None:
             scores.addcmul_(self.slopes, self.open_tokens(sentences, rows)[:, None], value=-1)
-        if self.fixed is not None:
-            scores += self.fixed[:, rows, : rows.stop] * self.scale
+        if self.bias is not None:
+            scores += self.bias[:, rows, : rows.stop] * self.scale
         scores[..., rows] += self.above[:r, :r]
         if self.innermost is not None:
             opener = self.innermost[sentences, rows, None]  # (b, r, 1)
