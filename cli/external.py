@@ -40,6 +40,7 @@ def external_scorer(options: ExternalOptions, items: ItemSet, text_style: str | 
     """The scorer for ``--surprisals``; messages call strings by their places."""
     from pdtools.evaluation.external.scorer import ExternalScorer
     from pdtools.evaluation.external.sentence_files import place_names
+    from pdtools.search.model import Model
 
     assert options.surprisals is not None
     recorded = ExternalScorer(

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from pdtools import __version__
 from pdtools.cli.main import run
-from pdtools.provenance.revision import code_digest
 
 EARLIER = Path(__file__).parents[1] / "earlier"
 INPUTS = Path(__file__).parents[1] / "goldens" / "scores"
@@ -85,17 +83,6 @@ def test_a_stopped_run_resumes(earlier: Path) -> None:
 
     for one, other in zip(losses("stopped"), losses("finished"), strict=True):
         assert one == pytest.approx(other, abs=1e-4)  # losses of a token, small; and the kind, which is text
-
-
-def test_an_unfinished_job_is_merged(earlier: Path) -> None:
-    job = Path("blimp.job/job.json")
-    code = f"{__version__}, code {code_digest()}"  # the same chunks, as if this code had made them
-    job.write_text(job.read_text().replace("FOLDER", str(earlier)).replace('"0.1.0"', json.dumps(code)))
-    blimp = ["eval-blimp", "pairs.jsonl", "--model", "checkpoints/pushdown", "--beam", "4", *CPU]
-    assert run([*blimp, "--shard", "1/2", "-o", "blimp"]) == 0
-    assert run(["merge", "blimp"]) == 0
-    found, stored = (json.loads(Path(d, "results.json").read_text()) for d in ("blimp", "results/a/blimp"))
-    assert_same({name: found[name] for name in stored}, stored)  # format 2 says more
 
 
 def test_shards(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:

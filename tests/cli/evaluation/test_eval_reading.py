@@ -16,7 +16,7 @@ from toy_gpt2 import save_gpt2
 from toy_reading import N_ITEMS, WORDS, save_models, words_of, write_counts, write_times
 
 from pdtools.cli.main import run
-from pdtools.evaluation.reading import scoring
+from pdtools.search.model import Chunk, ModelWork
 
 QUICK = ["--samples", "200", "--device", "cpu", "--beam", "3"]
 
@@ -147,16 +147,16 @@ def test_slices_and_a_run_that_was_stopped_make_what_one_run_makes(
         assert run(own) == 0
     assert run(["merge", str(tmp_path / "slices")]) == 0
 
-    real, done = scoring._Work.__call__, []
+    real, done = ModelWork.__call__, []
 
-    def stops(self: scoring._Work, chunk: scoring._Chunk) -> object:
+    def stops(self: ModelWork, chunk: Chunk) -> object:
         done.append(chunk)
         if len(done) == 4:
             raise KeyboardInterrupt
         return real(self, chunk)
 
     stopped = [*command, "-o", str(tmp_path / "stopped")]
-    monkeypatch.setattr(scoring._Work, "__call__", stops)
+    monkeypatch.setattr(ModelWork, "__call__", stops)
     assert run(stopped) == 130
     assert not (tmp_path / "stopped").exists()
     assert run([*stopped, "--resume"]) == 0
