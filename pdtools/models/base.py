@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -257,6 +258,21 @@ class LanguageModel(nn.Module, ABC):
             PdtoolsError: if a sentence is longer than ``max_length``.
         """
 
+    def final_states(self, batch: Batch) -> Tensor:
+        """The states from which :meth:`logits` predicts, after each position, by one teacher-forced pass.
+
+        Returns:
+            float (B, N, D); (B, N - 1, D) for masked models that do not read ROOT.
+
+        Raises:
+            PdtoolsError: if a row is longer than ``max_length``.
+        """
+        raise NotImplementedError
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Logits (…, V) from final states (…, D): of the next token, or, if masked, of the token there."""
+        raise NotImplementedError
+
     def following_logprobs(self, batch: Batch) -> Tensor:
         """Compute log p(v | the whole row, its attachments) for every token v, by one teacher-forced pass.
 
@@ -269,7 +285,10 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             PdtoolsError: if a row is longer than ``max_length``, or the model is masked.
         """
-        raise NotImplementedError
+        self.check_causal()
+        states = self.final_states(batch)  # (B, N, D)
+        last = states[torch.arange(len(states), device=states.device), batch.lengths - 1]  # (B, D)
+        return self.logits(last).log_softmax(-1, dtype=torch.float32)
 
     def position_logprobs(self, batch: Batch) -> Tensor:
         """Log-probabilities as in :meth:`forward_parts` of every token in place of each target, in one pass.
@@ -280,7 +299,11 @@ class LanguageModel(nn.Module, ABC):
         Raises:
             PdtoolsError: if a row is longer than ``max_length``.
         """
-        raise NotImplementedError
+        states = self.final_states(batch)
+        if self.objective == "causal":
+            states = states[:, :-1]
+        logprobs = self.logits(states).log_softmax(-1, dtype=torch.float32)
+        return F.pad(logprobs, (0, 0, batch.tokens.shape[1] - states.shape[1], 0))  # (B, N, V)
 
     def forward(self, batch: Batch) -> LossParts:
         """Return :meth:`loss`, so that wrappers which call the module (data parallel) work."""

@@ -153,18 +153,10 @@ class GiltLM(TransformerLM):
     def _masked(self) -> bool:
         return self.config.counts == "masked"
 
-    def following_logprobs(self, batch: Batch) -> Tensor:
-        """See :meth:`LanguageModel.following_logprobs`."""
+    def final_states(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.final_states`."""
         assert isinstance(batch, ArcBatch)
-        hidden, _ = self._read_rows(batch)
-        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
-        return self._logits(last).log_softmax(-1, dtype=torch.float32)
-
-    def position_logprobs(self, batch: Batch) -> Tensor:
-        """See :meth:`LanguageModel.position_logprobs`."""
-        assert isinstance(batch, ArcBatch)
-        logprobs = self._logits(self._read_rows(batch)[0]).log_softmax(-1, dtype=torch.float32)
-        return F.pad(logprobs[:, :-1], (0, 0, 1, 0))  # (B, N, V)
+        return self._read_rows(batch)[0]
 
     def _read_rows(self, batch: ArcBatch) -> tuple[Tensor, _Scored]:
         """Final states, (B, N, D), and the scores of words."""

@@ -293,7 +293,7 @@ class GrammarLM(TransformerLM):
     def _next(self, hidden: Tensor, prefix: Prefix, tokens: Tensor | None) -> tuple[Tensor, Tensor]:
         """Scores as in :meth:`action_logprobs`, for prefixes with room, from hidden states (r, D)."""
         v = self.vocab_size
-        logits = self._logits(hidden).float()
+        logits = self.logits(hidden).float()
         over_all = self.config.normalize == "all"
         total = logsumexp_of(logits) if over_all else None
         self._rule_out(logits, prefix)

@@ -2,7 +2,7 @@
    the keys that they see, whose scores stay in the cache. Compiled by native_block_attention.py, for 32-bit numbers
    or, with -DDOUBLE, for 64-bit ones.
 
-   score(i, j) = scale (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[tape_ij] - slope open_ij + fixed_ij), j <= i
+   score(i, j) = scale (q_i·k_j + u·k_j + (q_i + v)·r_{i-j} + q_i·e[tape_ij] - slope open_ij + bias_ij), j <= i
    or, of several tapes, (q_i + u)·e[tape_ij] of each of them, in one table.
 
    What is read of a sentence and head is copied first, as rows that are padded with zeros to whole vectors. Keys,
@@ -30,7 +30,7 @@ typedef struct {
     const uint8_t *tape;                                 /* (batch, tapes, n, n), 1 or 3 tapes */
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (batch, n, n) */
-    const real *fixed;                                   /* (heads, n, n) */
+    const real *bias;                                    /* (heads, n, n) */
     const int32_t *innermost;                            /* (batch, n) */
     real *mixed;                                         /* (batch, n, heads, d): what attention gives */
     real *softmax;                                       /* (batch, heads, n, 2): each row's maximum and 1 / sum */
@@ -190,7 +190,7 @@ INLINE const uint8_t *tape_row(const attention *a, long b, long tape, long i) {
 }
 
 INLINE void read_range(const attention *a, long b, long h, long row, range *seen) {
-    const int is_all = a->distance || a->table || a->slopes || a->fixed; /* whose loops are not narrowed */
+    const int is_all = a->distance || a->table || a->slopes || a->bias; /* whose loops are not narrowed */
     const long end = row + TILE < a->n ? row + TILE : a->n;
     seen->begin = is_all ? 0 : end;
     seen->end = is_all ? end : 0;
@@ -248,10 +248,10 @@ INLINE void tile_scores(const attention *a, workspace *w, long b, long h, long r
             _Pragma("omp simd")
             for (long j = 0; j <= i; j++) at[j] -= slope * open[j];
         }
-        if (a->fixed) {
-            const real *fixed = a->fixed + (h * a->n + i) * a->n, scale = a->scale;
+        if (a->bias) {
+            const real *bias = a->bias + (h * a->n + i) * a->n, scale = a->scale;
             _Pragma("omp simd")
-            for (long j = 0; j <= i; j++) at[j] += scale * fixed[j];
+            for (long j = 0; j <= i; j++) at[j] += scale * bias[j];
         }
     }
 }

@@ -27,7 +27,7 @@ from pdtools.models.kernels.terms import FORMS, Terms, all_but
 
 # Forms of terms that are computed here by torch.
 TAKES = all_but("apart", "graph_table", "graph")
-_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are among the fixed terms
+_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are a bias
 
 # Scores (heads x queries x keys) made at a time, by each thread: as many as stay in its cache.
 BLOCK_CELLS = 1 << 17
@@ -87,20 +87,11 @@ def _prepared(q: Tensor, terms: Terms) -> Terms:
         greatest = int(terms.graph.max()) if terms.graph.numel() else 0
         if greatest >= terms.graph_table.shape[1]:
             raise IndexError(f"{greatest} is not in a table of {terms.graph_table.shape[1]} rows")
-    if terms.alibi is not None:
-        assert terms.fixed is None
-        terms = terms._replace(fixed=_penalties(terms.alibi, q.shape[2], q.shape[3]), alibi=None)
-    return terms
+    return terms.with_penalties(q.shape[2], q.shape[2], q.shape[3])
 
 
 def _in_order(terms: Terms) -> list[Tensor | None]:
     return [getattr(terms, name) for name in _TERMS]
-
-
-def _penalties(slopes: Tensor, n: int, d_head: int) -> Tensor:
-    """ALiBi's penalties, before scores are scaled: float (H, N, N)."""
-    position = torch.arange(n, device=slopes.device)
-    return -slopes[:, None, None] * (position[:, None] - position).abs() * math.sqrt(d_head)
 
 
 def native_takes(q: Tensor, k: Tensor, v: Tensor, terms: Terms) -> bool:
@@ -165,7 +156,7 @@ def _native_works(dtype: torch.dtype) -> bool:
             tape=some(torch.uint8),
             slopes=normal(heads),
             open=some(torch.int16),
-            fixed=normal(heads, n, n).detach(),
+            bias=normal(heads, n, n).detach(),
             innermost=some(torch.int32)[:, 0].cumsum(1).clamp(max=torch.arange(n)).int() - 1,
         )
         learned = [x for x in (q, k, v, *terms) if x is not None and x.requires_grad]
@@ -208,7 +199,8 @@ class _BlockAttention(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Tensor:
-        *terms, ctx.dropout, keep_weights = rest
+        *given, ctx.dropout, keep_weights = rest
+        terms = Terms(**dict(zip(_TERMS, given, strict=True)))
         ctx.seed = int(torch.randint(2**62, ())) if ctx.dropout else 0
         ctx.cells = BLOCK_CELLS * torch.get_num_threads()
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
@@ -223,15 +215,16 @@ class _BlockAttention(torch.autograd.Function):
             if ctx.dropout:
                 weights = blocks.multipliers(weights).mul_(weights)
             mixed[sentences, :, rows] = weights @ v[sentences, :, : rows.stop]
-        ctx.save_for_backward(q, k, v, mixed, *terms, *kept)
+        ctx.save_for_backward(q, k, v, mixed, *given, *kept)
         return mixed
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cpu")
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, mixed, *terms = ctx.saved_tensors[:14]
-        kept = iter(ctx.saved_tensors[14:])
+        q, k, v, mixed, *rest = ctx.saved_tensors
+        terms = Terms(**dict(zip(_TERMS, rest, strict=False)))
+        kept = iter(rest[len(_TERMS) :])
         blocks = _Blocks(q, k, terms, ctx.cells, ctx.dropout, ctx.seed)
         grad = grad.contiguous()
         mean = (grad * mixed).sum(-1, keepdim=True)  # (B, H, N, 1): the softmax's gradient, averaged
@@ -251,18 +244,7 @@ class _BlockAttention(torch.autograd.Function):
                 mixing = weights
             _add(grad_v, sentences, rows, mixing.transpose(2, 3) @ grad_rows)
             sums.add(sentences, rows, scores.sub_(mean[sentences, :, rows]).mul_(weights))
-        return (
-            sums.q * blocks.scale,
-            sums.k,
-            grad_v,
-            sums.u,
-            sums.v,
-            sums.r,
-            sums.table,
-            None,
-            sums.slopes,
-            *(None,) * 6,
-        )
+        return sums.q * blocks.scale, sums.k, grad_v, *_in_order(sums.terms()), None, None
 
 
 class _Blocks:
@@ -272,12 +254,10 @@ class _Blocks:
         cells: scores made at a time. Random numbers go by blocks: passes with the same cells have the same.
     """
 
-    def __init__(
-        self, q: Tensor, k: Tensor, terms: list[Tensor | None], cells: int, dropout: float, seed: int
-    ) -> None:
-        self.u, v, r, self.table, self.tape, slopes, self.number, self.fixed, self.innermost, self.seen = (
-            terms
-        )
+    def __init__(self, q: Tensor, k: Tensor, terms: Terms, cells: int, dropout: float, seed: int) -> None:
+        self.u, v, r, slopes = terms.content_bias, terms.position_bias, terms.distance, terms.slopes
+        self.table, self.tape, self.number = terms.table, terms.tape, terms.open
+        self.bias, self.innermost, self.seen = terms.bias, terms.innermost, terms.seen
         self.batch, self.heads, self.n, d_head = q.shape
         self.scale = 1 / math.sqrt(d_head)
         self.slopes = None if slopes is None else slopes[:, None, None] * self.scale  # (H, 1, 1)
@@ -314,8 +294,8 @@ class _Blocks:
             scores += _by_key(by_distance.view(self.heads, -1, r, rows.stop)).transpose(0, 1)
         if self.slopes is not None:
             scores.addcmul_(self.slopes, self.open_tokens(sentences, rows)[:, None], value=-1)
-        if self.fixed is not None:
-            scores += self.fixed[:, rows, : rows.stop] * self.scale
+        if self.bias is not None:
+            scores += self.bias[:, rows, : rows.stop] * self.scale
         scores[..., rows] += self.above[:r, :r]
         if self.innermost is not None:
             opener = self.innermost[sentences, rows, None]  # (b, r, 1)
@@ -365,6 +345,10 @@ class _Gradients:
         if blocks.r is not None:
             self.r = torch.zeros_like(blocks.r)  # (H, N, d_head)
             self.v = torch.zeros_like(blocks.r[:, :1])  # (H, 1, d_head)
+
+    def terms(self) -> Terms:
+        """The gradients of what is learned."""
+        return Terms(self.u, self.v, self.r, self.table, slopes=self.slopes)
 
     def add(self, sentences: slice, rows: slice, scores: Tensor) -> None:
         """Add a block's gradients; its scores have the gradient (b, H, r, rows.stop)."""

@@ -3,8 +3,7 @@
    hypotheses share are still near when the next one reads them. Compiled by decoding.py, for 32-bit numbers or,
    with -DDOUBLE, for 64-bit ones.
 
-   score(j) = scale (q·k_j + u·k_j + (q + v)·r_j + q·e[tape_j] + (q + u)·Σ_f g[graph_fj] - slope open_j)
-              - alibi (n - 1 - j)
+   score(j) = scale (q·k_j + u·k_j + (q + v)·r_j + q·e[tape_j] + (q + u)·Σ_f g[graph_fj] - slope open_j + bias_j)
 
    of the keys that are seen; r_j is the vector of a distance, of j's place or of what `apart` says.
 
@@ -27,8 +26,8 @@ typedef struct {
     const uint8_t *tape;                                 /* (rows, n) */
     const real *slopes;                                  /* (heads) */
     const int16_t *open;                                 /* (rows, n) */
+    const real *bias;                                    /* (heads, n) */
     const uint8_t *seen;                                 /* (rows, seen_heads, n) */
-    const real *alibi;                                   /* (heads) */
     const int16_t *apart;                                /* (rows, n): which distance; 0: j, the farthest first */
     const real *graph_table;                             /* (heads, values_of_graphs, d) */
     const int16_t *graph;                                /* (rows, 3, n) */
@@ -147,9 +146,13 @@ int attend(const attention *a, long first, long last) {
                 _Pragma("omp simd")
                 for (long j = 0; j < m; j++) scores[j] -= slope * open[j];
             }
-            const real scale = a->scale, by_step = a->alibi ? a->alibi[h] : 0;
+            const real scale = a->scale, *bias = a->bias ? a->bias + h * n + from : 0;
+            if (bias) {
+                _Pragma("omp simd")
+                for (long j = 0; j < m; j++) scores[j] += bias[j];
+            }
             _Pragma("omp simd")
-            for (long j = 0; j < m; j++) scores[j] = scores[j] * scale - by_step * (real)(n - 1 - from - j);
+            for (long j = 0; j < m; j++) scores[j] *= scale;
             if (seen)
                 for (long j = 0; j < m; j++)
                     if (!seen[from + j]) scores[j] = -INFINITY;

@@ -28,7 +28,8 @@ TILE_ROWS = 512
 TILE_CELLS = 1 << 18
 
 # Forms of terms that are computed here.
-TAKES = all_but("fixed", "innermost")
+TAKES = all_but("innermost")
+_TERMS = tuple(name for name in TAKES if name != "alibi")  # its penalties are a bias
 
 # ``attention`` in decoding.c, in its order.
 _SIZES = (
@@ -41,7 +42,7 @@ class _Arguments(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_long) for name in _SIZES),
         ("scale", ctypes.c_double),
-        *((name, ctypes.c_void_p) for name in ("entries", "values", "q", *TAKES, "out")),
+        *((name, ctypes.c_void_p) for name in ("entries", "values", "q", *_TERMS, "out")),
     )
 
 
@@ -73,7 +74,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         values: (entries, 2D), keys of all heads and then values.
         entries: int64 (R, n), of the tokens, the newest last.
         terms: in q's precision; for a step, that is with (R, 1, n) instead of (B, N, N), ``seen``
-            also (R, H, n) and True for at least one; without ``fixed`` and ``innermost``. The tape is uint8,
+            also (R, H, n) and True for at least one; without ``innermost``. The tape is uint8,
             graph int16.
 
     Returns:
@@ -95,8 +96,9 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
     if terms.graph is not None and (greatest := int(terms.graph.max())) >= values_of_graphs:
         raise IndexError(f"{greatest} is not in a table of {values_of_graphs} rows")
     out = q.new_empty(rows, heads, d_head)
+    terms = terms.with_penalties(1, entries.shape[1], d_head)
     q, entries = _with_whole_rows(q.flatten(1)), entries.contiguous()
-    given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in TAKES}
+    given = {name: None if (term := getattr(terms, name)) is None else term.contiguous() for name in _TERMS}
     tensors = {**given, "entries": entries, "values": values, "q": q, "out": out}
     arguments = _Arguments(
         heads=heads,

@@ -22,7 +22,7 @@ TAKES = all_but("seen", "apart")
 
 # ``attention`` in block_attention.c, in its order.
 _SIZES = ("batch", "heads", "n", "d", "depths", "tapes", "parts", "by_sentence", "by_head", "by_row")
-# ALiBi's penalties are among the fixed terms; the table and tapes of graphs replace those for depths.
+# ALiBi's penalties are a bias; the table and tapes of graphs replace those for depths.
 _TERMS = tuple(name for name in TAKES if name not in ("alibi", "graph_table", "graph"))
 _LEARNED = tuple(name for name in _TERMS if FORMS[name].learned)
 _OUTPUTS = ("mixed", "softmax")

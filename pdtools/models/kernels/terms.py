@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,8 @@ class Terms(NamedTuple):
         tape: W: uint8, or another int for more depths than that, (B, N, N), within the table.
         slopes: m times sqrt(d_head), for open tokens above a key in the stack: float (H).
         open: s, their number: int16 (B, N, N).
-        fixed: added to q·k before scaling, with nothing to learn: float (H, N, N).
+        bias: added to q·k before scaling, with nothing to learn: float (H, N, N); in decoding steps
+            (H, 1, N).
         innermost: the position of the innermost open constituent's opener after each position, from 1 on, or
             -1: int32 (B, N). If it is given, head 0 sees keys before it, and head 1 keys from it on
             (PLM-mask of Qian et al. 2021).
@@ -41,7 +43,7 @@ class Terms(NamedTuple):
     tape: Tensor | None = None
     slopes: Tensor | None = None
     open: Tensor | None = None
-    fixed: Tensor | None = None
+    bias: Tensor | None = None
     innermost: Tensor | None = None
     seen: Tensor | None = None
     alibi: Tensor | None = None
@@ -52,6 +54,16 @@ class Terms(NamedTuple):
     def given(self) -> dict[str, Tensor]:
         """The tensors that are present, by name."""
         return {name: term for name, term in self._asdict().items() if term is not None}
+
+    def with_penalties(self, queries: int, keys: int, d_head: int) -> Terms:
+        """ALiBi's penalties as ``bias``, of the last queries, as kernels for CPUs take them."""
+        if self.alibi is None:
+            return self
+        assert self.bias is None
+        position = torch.arange(keys, device=self.alibi.device)
+        distance = (position[keys - queries :, None] - position).abs()  # (Q, K)
+        bias = -self.alibi[:, None, None] * distance * math.sqrt(d_head)  # (H, Q, K)
+        return self._replace(bias=bias, alibi=None)
 
 
 class TermForm(NamedTuple):
@@ -77,7 +89,7 @@ FORMS = {
     "tape": TermForm("BNN", torch.uint8),
     "slopes": TermForm("H", learned=True),
     "open": TermForm("BNN", torch.int16),
-    "fixed": TermForm("HNN"),
+    "bias": TermForm("HNN"),
     "innermost": TermForm("BN", torch.int32),
     "seen": TermForm("BNN", torch.bool),
     "alibi": TermForm("H"),

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.base import (
@@ -147,19 +146,13 @@ class RecurrentLM(LanguageModel):
             n_clamped=batch.tokens.new_zeros(()),
         )
 
-    def following_logprobs(self, batch: Batch) -> Tensor:
-        """See :meth:`LanguageModel.following_logprobs`."""
-        self.check_causal()
-        hidden = self.hidden_states(batch.tokens)  # (B, N, H)
-        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, H)
-        return self.output(last).log_softmax(-1, dtype=torch.float32)
+    def final_states(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.final_states`."""
+        return self.hidden_states(batch.tokens)
 
-    def position_logprobs(self, batch: Batch) -> Tensor:
-        """See :meth:`LanguageModel.position_logprobs`."""
-        reader = self._reader()
-        hidden = self.hidden_states(reader.scored_part(batch))  # (B, N or N - 1, H)
-        logprobs = reader.logits(hidden).log_softmax(-1, dtype=torch.float32)
-        return F.pad(logprobs, (0, 0, batch.tokens.shape[1] - hidden.shape[1], 0))  # (B, N, V)
+    def logits(self, states: Tensor) -> Tensor:
+        """See :meth:`LanguageModel.logits`."""
+        return self.output(states)
 
     # --- several models -----------------------------------------------------------------------
 

@@ -319,30 +319,14 @@ class TransformerLM(LanguageModel):
             else treereg(stream.treereg, batch.attach, batch.lengths, batch.edges, batch.places),
         )
 
-    def following_logprobs(self, batch: Batch) -> Tensor:
-        """See :meth:`LanguageModel.following_logprobs`."""
-        self.check_causal()
-        hidden = self._read(batch)  # (B, N, D)
-        last = hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]  # (B, D)
-        return self._logits(last).log_softmax(-1, dtype=torch.float32)
-
-    def position_logprobs(self, batch: Batch) -> Tensor:
-        """See :meth:`LanguageModel.position_logprobs`."""
-        hidden = self._read(batch)  # (B, N, D), without ROOT if it is not read
-        logprobs = self._logits(hidden).log_softmax(-1, dtype=torch.float32)
-        shift = 1 if self.objective == "causal" else 0
-        length = batch.tokens.shape[1]
-        logprobs = logprobs[:, : logprobs.shape[1] - shift]
-        return F.pad(logprobs, (0, 0, length - logprobs.shape[1], 0))  # (B, N, V)
-
     def _numbers(self, hidden: Tensor, lengths: Tensor) -> Tensor:
         """Return w · h_T + b for each row's last token T that is no padding: (B, N, D) to float32 (B,)."""
         assert self.regression is not None
         last = hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]  # (B, D)
         return self.regression(last)[:, 0].float()
 
-    def _read(self, batch: Batch) -> Tensor:
-        """Final hidden states of rows, (B, N, D); (B, N - 1, D) for masked models that do not read ROOT."""
+    def final_states(self, batch: Batch) -> Tensor:
+        """See :meth:`LanguageModel.final_states`."""
         self.check_length(batch.tokens.shape[1])
         tokens, lengths = self.as_read(batch)
         view = View() if self.depths is None else self._view(batch)
@@ -441,7 +425,7 @@ class TransformerLM(LanguageModel):
     @torch.no_grad()
     def next_token_logprobs(self, state: TransformerState) -> Tensor:
         """See :meth:`LanguageModel.next_token_logprobs`."""
-        return self._logits(state.hidden).log_softmax(-1, dtype=torch.float32)
+        return self.logits(state.hidden).log_softmax(-1, dtype=torch.float32)
 
     @torch.no_grad()
     def token_logprobs(
@@ -454,7 +438,7 @@ class TransformerLM(LanguageModel):
         else:
             cells = LOGIT_CELLS_CPU if hidden.device.type == "cpu" else LOGIT_CELLS
             blocks = hidden.split(max(1, cells // self.vocab_size))
-            total = torch.cat([_logsumexp(self._logits(block).float(), self._token) for block in blocks])
+            total = torch.cat([_logsumexp(self.logits(block).float(), self._token) for block in blocks])
         if rows is not None:
             hidden, total = hidden[rows], total[rows]
         chosen = (hidden.float() * self._output_weight[next_tokens].float()).sum(1)  # (M,)
@@ -509,9 +493,9 @@ class TransformerLM(LanguageModel):
         """The -log p of targets (S,) given hidden states (S, D), in single precision: (S,)."""
         return linear_cross_entropy(hidden, self._output_weight, self._output_bias, targets)
 
-    def _logits(self, hidden: Tensor) -> Tensor:
-        """Logits (…, V) from final states (…, D)."""
-        return F.linear(hidden, self._output_weight, self._output_bias)
+    def logits(self, states: Tensor) -> Tensor:
+        """See :meth:`LanguageModel.logits`."""
+        return F.linear(states, self._output_weight, self._output_bias)
 
     @property
     def _output_bias(self) -> Tensor | None:

@@ -69,7 +69,7 @@ def test_masked_predictions_are_the_likeliest(name: str) -> None:
             torch.tensor([rows.tokens.shape[1]]),
             View(),
         )
-        every = found.model._logits(hidden)[0]  # type: ignore[operator]
+        every = found.model.logits(hidden)[0]  # type: ignore[operator]
         outputs = layout.output_tokens
         best = [outputs[int(every[k][outputs].argmax())] for k in np.flatnonzero(rows.counted[0])]
         assert item["predicted"].split() == [found.tokenizer.token_text(int(token)) for token in best]

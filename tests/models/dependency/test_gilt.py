@@ -308,9 +308,9 @@ def test_without_maps_of_features_it_is_a_plain_transformer() -> None:
     tokens, graph = [3, 4, 5, 3], random_graph(3, 4)
     batch = packed(model, tokens, graph)
     hidden, _ = model._read_rows(batch)
-    logits = plain_model._logits(plain_model._read(batch))  # type: ignore[operator]
+    logits = plain_model.logits(plain_model.final_states(batch))  # type: ignore[operator]
     logits[:, :, [model.pad_id, model.root_id]] = -torch.inf
-    torch.testing.assert_close(model._logits(hidden), logits)
+    torch.testing.assert_close(model.logits(hidden), logits)
     assert any(isinstance(term, RelativePositions) for term in model.blocks[0].attention.terms)
 
 

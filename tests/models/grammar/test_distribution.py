@@ -107,7 +107,7 @@ def test_normalised_over_all_actions(name: str, positions: str) -> None:
     ids = [1, 3, 4, 5, 2]
     joints = enumerate_derivations(model, ids).joints
     batch = model.pack([(np.array(ids), read_actions(np.array(each), model.actions)) for _, each in joints])
-    logits = model._logits(model._read_actions(batch)[:, :-1])  # (B, N - 1, A)
+    logits = model.logits(model._read_actions(batch)[:, :-1])  # (B, N - 1, A)
     assert logits.shape[2] == model.actions.number
     chosen = logits.log_softmax(2).gather(2, batch.tokens[:, 1:, None])[..., 0]
     wanted = chosen.masked_fill(~batch.scored[:, 1:], 0).sum(1)

@@ -59,8 +59,8 @@ class Layer:
         tape = torch.randint(depths, (sentences, n, n), generator=random, dtype=torch.uint8)
         tape[:1, 0, 0] = depths - 1  # the deepest is there
         number = torch.randint(4, (sentences, n, n), generator=random, dtype=torch.int16)
-        slopes, fixed = normal(HEADS), normal(HEADS, n, n).detach()
-        self.terms = Terms(content, position, distance, table, tape, slopes, number, fixed)
+        slopes, bias = normal(HEADS), normal(HEADS, n, n).detach()
+        self.terms = Terms(content, position, distance, table, tape, slopes, number, bias)
         self.weight = normal(sentences, HEADS, n, d_head).detach()
 
     def learned(self) -> list[Tensor]:
@@ -203,7 +203,7 @@ def test_c_computes_what_torch_does(dtype: torch.dtype) -> None:
 @pytest.mark.usefixtures("compiler")
 def test_scores_that_are_large() -> None:
     layer = Layer(40, 8, torch.float32)
-    layer.terms.fixed.add_(1e6)
+    layer.terms.bias.add_(1e6)
     gradients = layer.mixed_and_gradients()[1]
     # Each row's weights sum to 1 in the backward pass too.
     by_values = gradients[:, :, 2].sum(1)  # (B, H, d_head)
@@ -220,7 +220,7 @@ def test_what_c_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used == [1]
     other = torch.float64
     for name, value in (
-        ("fixed", terms.fixed.to(other)),
+        ("bias", terms.bias.to(other)),
         ("slopes", terms.slopes.to(other)),
         ("open", terms.open.long()),
         ("tape", terms.tape.long()),
@@ -228,13 +228,13 @@ def test_what_c_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(layer, "terms", terms._replace(**{name: value}))
             torch.testing.assert_close(layer.mixed(), expected, check_dtype=False)
-    wide = terms.fixed[:1, :1].expand_as(terms.fixed)
+    wide = terms.bias[:1, :1].expand_as(terms.bias)
     with monkeypatch.context() as patch:
-        patch.setattr(layer, "terms", terms._replace(fixed=wide))
+        patch.setattr(layer, "terms", terms._replace(bias=wide))
         of_all = layer.mixed
         patch.setattr(module, "native_block_attention", native_block_attention)
         same = of_all()
-        patch.setattr(layer, "terms", terms._replace(fixed=terms.fixed[:1, :1]))
+        patch.setattr(layer, "terms", terms._replace(bias=terms.bias[:1, :1]))
         torch.testing.assert_close(layer.mixed(), same)
     # Scoring doesn't even ask whether it works, which would compile it.
     monkeypatch.setattr(module, "_native_works", lambda dtype: pytest.fail("asked for"))
@@ -255,9 +255,9 @@ def test_weights_that_are_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     found = []
     for dtype in (torch.float32, torch.float64):
         layer = Layer(40, 8, dtype)
-        layer.terms.fixed.copy_(-1000.0 * torch.arange(40).expand(40, 40).flip(1))
+        layer.terms.bias.copy_(-1000.0 * torch.arange(40).expand(40, 40).flip(1))
         found.append(layer.mixed_and_gradients())
-    layer.terms.fixed[:, 3, 1] = 1e30
+    layer.terms.bias[:, 3, 1] = 1e30
     found.append(layer.mixed_and_gradients())
     for one, other in zip(*found[:2], strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
@@ -404,8 +404,8 @@ def by_formula(layer: Layer, terms: Terms) -> Tensor:
         scores = scores + products.gather(3, terms.tape.long()[:, None].expand_as(scores))
     if terms.slopes is not None and terms.open is not None:
         scores = scores - terms.slopes[:, None, None] * terms.open[:, None]
-    if terms.fixed is not None:
-        scores = scores + terms.fixed
+    if terms.bias is not None:
+        scores = scores + terms.bias
     scores = scores / math.sqrt(d_head)
     if terms.alibi is not None:
         scores = scores - terms.alibi[:, None, None] * back.abs()
@@ -432,11 +432,11 @@ def test_any_terms(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         ("distance", "position_bias"),
         ("table", "tape"),
         ("slopes", "open"),
-        ("fixed",),
+        ("bias",),
     ]
     given = {name: every[name] for group in groups if rng.random() < 0.5 for name in group}
     torch.manual_seed(seed)
-    if "fixed" not in given and rng.random() < 0.5:
+    if "bias" not in given and rng.random() < 0.5:
         given["alibi"] = torch.rand(HEADS, dtype=torch.float64)
     mask = rng.choice(["none", "seen", "innermost", "both"])
     if mask in ("innermost", "both"):

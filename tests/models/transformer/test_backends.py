@@ -162,7 +162,7 @@ def test_a_backend_computes_what_its_kernel_does(
     elif how == "C":
         if "alibi" in given:
             distance = (torch.arange(20)[:, None] - torch.arange(20)).abs()
-            given["fixed"] = -given.pop("alibi")[:, None, None] * distance * math.sqrt(q.shape[3])
+            given["bias"] = -given.pop("alibi")[:, None, None] * distance * math.sqrt(q.shape[3])
         mixed = native_block_attention(q, k, v, Terms(**given), dropout)
     else:
         mixed = attention_in_blocks(q, k, v, Terms(**given), dropout, keep_weights=True)
