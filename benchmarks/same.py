@@ -379,69 +379,6 @@ def _for_file(names: Mapping[str, str], file: str) -> dict[str, str]:
     return {**every, **own}
 
 
-def in_form_of(first: Any, second: Any) -> tuple[Any, Any]:
-    """Two documents of ``pdtools compare`` in a form that both have; other files as they are.
-
-    Before there was one form, two results of an evaluation, two folders of several, and ``--overview`` had
-    documents of their own. The words of notes are compared, without the runs that they name.
-    """
-    keys = {"groups", "baseline", "scores", "refused"}
-    if not (isinstance(first, Mapping) and isinstance(second, Mapping) and keys <= second.keys()):
-        return first, second
-    overall = [score for score in second["scores"] if score["level"] == "overall"]
-    if "margins" in first:
-        of_answers = [
-            {**each, "level": "overall", "name": ""} for each in first["groups"] if each["level"] == "score"
-        ]
-        return {"groups": of_answers or first["groups"], "margins": first["margins"]}, {
-            "groups": [_of_two(score, 100) for score in second["scores"] if not score["is_margin"]],
-            "margins": [_of_two(score, 1) for score in second["scores"] if score["is_margin"]],
-        }
-    if "groups" not in first:
-        bounds = [[group["bound"] for group in score["groups"]] for score in overall]
-        means = [[group["mean"] for group in score["groups"]] for score in overall]
-        return [[each["score"], each["a"], each["b"], each["bounds"]] for each in first["scores"]], [
-            [score["score"], *of, bound] for score, of, bound in zip(overall, means, bounds, strict=True)
-        ]
-    if "baseline" not in first:
-        names = ("group", "values", "mean", "deviation")
-        return tuple(
-            {
-                f"{score['evaluation']}, {score['score']}": [
-                    {**{name: group[name] for name in names}, "bound": group.get("bound")}
-                    for group in score["groups"]
-                ]
-                for score in scores
-            }
-            for scores in (first["scores"], overall)
-        )
-    return tuple(map(_of_many, (first, second)))
-
-
-def _of_two(score: Mapping[str, Any], unit: float) -> dict[str, Any]:
-    """The scores and the difference of two results, in the form that these once had."""
-    a, b = (group["mean"] / unit for group in score["groups"])
-    (pair,) = score["pairs"]
-    low, high = (end if end is None else end / unit for end in pair["over_items"] or (None, None))
-    found = {"level": score["level"], "name": score["name"], "items": score["items"], "a": a, "b": b}
-    return {**found, "low": low, "high": high, "difference": b - a} | {
-        name: pair[name] for name in ("only_a", "only_b", "p")
-    }
-
-
-def _of_many(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A comparison with its scores by name, and all notes in one list."""
-    said = [note for notes in found["notes"].values() for note in notes]
-    said += [note for score in found["scores"] for note in score["notes"]]
-    scores = {
-        ", ".join(score[name] for name in ("evaluation", "score", "level", "name")): {
-            name: value for name, value in score.items() if name != "notes"
-        }
-        for score in found["scores"]
-    }
-    return {**found, "scores": scores, "notes": sorted({re.sub(r" \(.*\)$", "", note) for note in said})}
-
-
 def compare_files(report: Report, name: str, first: Path, second: Path, names: Names) -> None:
     """Compare two files of the same kind."""
     one, two = read(first), read(second)
@@ -453,11 +390,6 @@ def compare_files(report: Report, name: str, first: Path, second: Path, names: N
         is_exact="exact" in str(settings.get("test", "")),
         curves=first.name == "metrics.jsonl",
     )
-    if first.name == "strings.parquet":  # former tables did not keep all of its columns
-        there = {name for row in one for name in row if row[name] is not None}
-        two = [{name: row[name] for name in row if name in there} for row in two]
-        one = [{name: row[name] for name in row if name in there} for row in one]
-    one, two = in_form_of(one, two)
     columns = names.sorted.get(first.name)
     if columns:
         one = sorted(one, key=lambda row: [str(row[each]) for each in columns])
@@ -801,27 +733,11 @@ def run_group(
         (folder / "in").symlink_to(work / "inputs")
         if said := copy.run(lines, folder):
             failures.append(f"the {side} copy failed: {said}")
-    if failures:
-        report = Report(differences=failures)
-    else:
-        report = compare_folders(with_todays_tables(folders[0], work), folders[1], names)
+    report = Report(differences=failures) if failures else compare_folders(folders[0], folders[1], names)
     if not report.compared and not failures:
         report.differences.append("nothing was compared")
     seconds = round(time.monotonic() - began, 1)
     return {"name": group.name, "commands": len(group.lines(macros)), "seconds": seconds, **asdict(report)}
-
-
-def with_todays_tables(folder: Path, work: Path) -> Path:
-    """A copy of a folder of outputs, whose results have today's tables (``former_tables.py``)."""
-    from former_tables import convert
-
-    found = work / "converted" / folder.name
-    shutil.rmtree(found, ignore_errors=True)
-    shutil.copytree(folder, found, ignore=shutil.ignore_patterns("in"))
-    for results in found.rglob("results.json"):
-        if (results.parent / "items.parquet").exists():
-            convert(results.parent)
-    return found
 
 
 def table_row(line: Mapping[str, Any], most: int = 12) -> str:
