@@ -81,10 +81,8 @@ def collect(results: Path) -> pd.DataFrame:
 
 
 def _rows(folder: Path, evaluation: str) -> pd.DataFrame:
-    # Copies of before the two tables of items have one row for each pair.
-    items = pq.read_table(folder / "items.parquet").to_pandas().rename(columns={"pair": "item"})
-    if "prediction" in items:
-        items = items[items["prediction"] == 1]
+    items = pq.read_table(folder / "items.parquet").to_pandas()
+    items = items[items["prediction"] == 1]
     if evaluation == "sg":
         items = items[~items["suite"].isin(EXCLUDED)]
     if items["margin_bits"].isna().any():

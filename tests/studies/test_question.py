@@ -88,14 +88,14 @@ def test_margins_are_means_of_units(tmp_path: Path) -> None:
         *(("npz_obj", "Garden-Path Effects", 1, 1, 4.0, True), ("fgd_hierarchy", "Long", 1, 2, 9.0, True)),
         ("nn-nv-rpl", "other", 1, 1, 100.0, True),
     ]
-    pairs = [("one", "binding", "0", 1.0, True), ("two", "binding", "0", -3.0, False)]
+    pairs = [
+        *(("one", "binding", "0", 1, 1.0, True), ("one", "binding", "0", 2, 8.0, True)),
+        ("two", "binding", "0", 1, -3.0, False),
+    ]
     names = ("suite", "circuit", "item", "prediction", "margin_bits", "correct")
     tables = {
         "sg": [dict(zip(names, row, strict=True)) for row in suites],
-        "blimp": [
-            dict(zip(("paradigm", "phenomenon", "pair", "margin_bits", "correct"), row, strict=True))
-            for row in pairs
-        ],
+        "blimp": [dict(zip(("paradigm", "phenomenon", *names[2:]), row, strict=True)) for row in pairs],
     }
     for passes in ("2", "7"):
         for task, rows in tables.items():
