@@ -11,7 +11,6 @@ from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
 from .evaluating import Evaluating
-from .external import evaluate_strings
 from .options import (
     COMPARING,
     ContextOptions,
@@ -23,6 +22,7 @@ from .options import (
     RunOptions,
     option_blocks,
 )
+from .strings import evaluate_strings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_set import ItemSet

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .arguments import pick_source
-from .external import evaluate_strings
 from .options import (
     COMPARING,
     ContextOptions,
@@ -20,6 +19,7 @@ from .options import (
     option_blocks,
 )
 from .panels import input_option
+from .strings import evaluate_strings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.blimp.evaluate import PairItems

@@ -10,7 +10,6 @@ from pdtools.files import expand_inputs
 
 from .arguments import pick_source
 from .evaluating import Evaluating
-from .external import evaluate_strings
 from .options import (
     COMPARING,
     ContextOptions,
@@ -25,6 +24,7 @@ from .options import (
     option_blocks,
 )
 from .panels import input_option
+from .strings import evaluate_strings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.sg.evaluate import SuiteItems

@@ -23,17 +23,17 @@ BLOCK = 4096
 """Number of items whose strings are sorted together, and whose scores are in memory at the same time."""
 
 
-def evaluate_items(items: ItemSet, scorer: Model, progress: Progress = no_progress) -> Results:
+def evaluate_items(items: ItemSet, model: Model, progress: Progress = no_progress) -> Results:
     """Score items with a model, and judge the predictions about them.
 
     Items are scored in blocks, each different string once and in lexicographic order, so that strings with
-    equal beginnings reach a scorer together. Only rows of the tables stay in memory. A scorer that reads
-    surprisals from a file (:class:`pdtools.evaluation.ExternalScorer`) is asked for the strings as the items
+    equal beginnings reach a model together. Only rows of the tables stay in memory. A model of recorded
+    surprisals (:class:`pdtools.evaluation.ExternalScorer`) is asked for the strings as the items
     have them, repeated ones again.
 
     Args:
         items: read three times.
-        scorer: any model; it is handed the strings as they are. With ``--beam auto`` it scores each item by
+        model: is handed the strings as they are. With ``--beam auto`` it scores each item by
             itself, as far as its outcomes need it.
         progress: wraps the iterator over scores of strings; with ``--beam auto`` over items.
 
@@ -42,18 +42,18 @@ def evaluate_items(items: ItemSet, scorer: Model, progress: Progress = no_progre
         each prediction of each item, and a ``strings`` table with a row for each scored part of each string
         (:class:`pdtools.evaluation.benchmark.outcomes.JudgedItems`).
     """
-    items = items.written(scorer.settings.get("text_style"))
+    items = items.written(model.settings.get("text_style"))
     rows = judged_items(items)
-    if scorer.settings.get("beam") == AUTO:
+    if model.settings.get("beam") == AUTO:
         if rows.more:
             raise items.refused("--beam auto needs predictions, and it has none: give a number")
-        _compare(items, scorer, progress, rows)
-        return rows.results(scorer.settings)
-    in_order = scorer.settings["kind"] == "surprisals"
+        _compare(items, model, progress, rows)
+        return rows.results(model.settings)
+    in_order = model.settings["kind"] == "surprisals"
     strings_of = _in_order if in_order else _sorted
     total = sum(len(strings_of(block)) for block in _blocks(items))
     strings = (string for block in _blocks(items) for string in strings_of(block))
-    scores = iter(progress(scorer.score(strings), total))
+    scores = iter(progress(model.score(strings), total))
     for block in _blocks(items):
         asked = strings_of(block)
         found = list(islice(scores, len(asked)))
@@ -68,7 +68,7 @@ def evaluate_items(items: ItemSet, scorer: Model, progress: Progress = no_progre
         rows.add(block, parts)
         rows.count(by_string.values())
     _expect_end(scores)
-    return rows.results(scorer.settings)
+    return rows.results(model.settings)
 
 
 def evaluate_published(
@@ -114,7 +114,7 @@ def _in_order(block: Iterable[Item]) -> list[Any]:
 
 
 def _expect_end(scores: Iterator[Any]) -> None:
-    """Let the scorer finish; it must have no more scores."""
+    """Let the model finish; it must have no more scores."""
     for _ in scores:
         raise ValueError("more scores than strings")
 

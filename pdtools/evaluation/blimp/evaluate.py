@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pdtools.search.model import Model
 
 
-def evaluate_blimp(pairs: Pairs, scorer: Model, progress: Progress = no_progress) -> Results:
+def evaluate_blimp(pairs: Pairs, model: Model, progress: Progress = no_progress) -> Results:
     """Score minimal pairs, see :func:`pdtools.evaluation.benchmark.evaluate.evaluate_items`.
 
     Returns:
@@ -26,7 +26,7 @@ def evaluate_blimp(pairs: Pairs, scorer: Model, progress: Progress = no_progress
         the mean log-probability of a token instead of the total; ``margin_bits``: the same means of
         log p(good) − log p(bad), in bits, without ``--beam auto``.
     """
-    return evaluate_items(PairItems(pairs), scorer, progress)
+    return evaluate_items(PairItems(pairs), model, progress)
 
 
 class PairItems(ItemSet):

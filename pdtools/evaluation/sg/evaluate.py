@@ -19,7 +19,7 @@ CONVENTIONS = ("overall", "sg_31", "sg_33", "mean_of_circuits", "mean_of_items")
 """The ways to combine all items into one number, see :func:`evaluate_sg`."""
 
 
-def evaluate_sg(suites: Suites, scorer: Model, progress: Progress = no_progress) -> Results:
+def evaluate_sg(suites: Suites, model: Model, progress: Progress = no_progress) -> Results:
     """Score suites with a model, see :func:`pdtools.evaluation.benchmark.evaluate.evaluate_items`.
 
     An item is right iff the suite's first prediction holds; a suite is the mean over its scored items; a
@@ -32,7 +32,7 @@ def evaluate_sg(suites: Suites, scorer: Model, progress: Progress = no_progress)
         ``mean_of_circuits``; ``mean_of_items``; ``by_circuit``; ``by_suite``; ``by_prediction``: every
         prediction of every suite that has more than one; ``margin_bits``.
     """
-    return evaluate_items(SuiteItems(suites), scorer, progress)
+    return evaluate_items(SuiteItems(suites), model, progress)
 
 
 def sg_scores(tallies: Mapping[str, Mapping[tuple[str | None, ...], Tally]]) -> dict[str, Any]:

@@ -36,8 +36,8 @@ def write_for_others(
     message(f"{number} sentences written", quiet=run.quiet)
 
 
-def external_scorer(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
-    """The scorer for ``--surprisals``; messages call strings by their places."""
+def recorded_model(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
+    """The recorded surprisals of ``--surprisals``; messages call strings by their places."""
     from pdtools.evaluation.external.scorer import ExternalScorer
     from pdtools.evaluation.external.sentence_files import place_names
     from pdtools.search.model import Model
@@ -93,16 +93,16 @@ def evaluate_strings(
     items = read()
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
-        with evaluating.model(settings, compares=True) as scorer:
+        with evaluating.model(settings, compares=True) as asked:
             progress = evaluating.bar("items" if run.beam == AUTO else "strings")
-            results = evaluate_items(items, scorer, progress)
+            results = evaluate_items(items, asked, progress)
             evaluating.deliver(results, details=details)
     else:
         if published is not None:
             results = published(items, evaluating)
         else:
-            scored = external_scorer(external, items, text_style)
-            results = evaluate_items(items, scored, evaluating.bar("strings"))
+            recorded = recorded_model(external, items, text_style)
+            results = evaluate_items(items, recorded, evaluating.bar("strings"))
         evaluating.deliver(results, details=details)
     for note in results.settings.get("notes", ()):
         evaluating.say(note)
