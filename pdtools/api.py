@@ -230,8 +230,8 @@ class PandasModel:
         Returns:
             A row for each pair: ``sentence_good``, ``sentence_bad``, ``logprob_good`` and ``logprob_bad``
             (nats), ``tokens_good``, ``tokens_bad``, ``outcome`` (right, wrong, tie, unscorable), ``correct``,
-            ``margin_bits``, ``reason``, and, of each sentence, what ``strings.parquet`` of ``pdtools
-            eval-blimp`` has; with the index of the table.
+            ``margin_bits``, ``reason``, and, of each sentence, what ``strings.parquet`` has
+            (``pdtools eval-blimp``); with the index of the table.
 
         Raises:
             InputError: for a table without these columns, or what is no pair of sentences.
