@@ -204,7 +204,8 @@ def score_parts(
     Yields:
         A model's number, the place of a part, and its score (:class:`ParsedScore` with parses).
     """
-    asked = tuple(replace(model.settings, parses=parses) for model in models)
+    models = [replace(model, settings=replace(model.settings, parses=parses)) for model in models]
+    asked = tuple(model.settings for model in models)
     work = ModelWork(asked, "score_with_parses" if parses else "score")
     for chunk, scores in map_chunks(work, _chunks(models, parts_of, settings), plan, job):
         for place, score in zip(chunk.places, scores, strict=True):

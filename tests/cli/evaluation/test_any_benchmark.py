@@ -7,7 +7,7 @@ import json
 import math
 import random
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -36,6 +36,12 @@ def above(a: float, b: float) -> Truth:
     return None if a == b else a > b
 
 
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean of the known ones; None if there is none."""
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
 def both(a: Truth, b: Truth) -> Truth:
     return False if False in (a, b) else None if None in (a, b) else True
 
@@ -55,6 +61,15 @@ PREDICTIONS: dict[str, Callable[[Values], Truth]] = {
     ),
     "good = bad": lambda v: abs(v["good"] - v["bad"]) <= 0.001 + 0.00001 * abs(v["bad"]),
     "min(good, bad - 1) < max(bad, -2)": lambda v: above(max(v["bad"], -2), min(v["good"], v["bad"] - 1)),
+}
+# The amounts by which they hold.
+MARGINS: dict[str, Callable[[Values], float]] = {
+    "good > bad": lambda v: v["good"] - v["bad"],
+    "good + 0.5 > bad": lambda v: v["good"] + 0.5 - v["bad"],
+    "bad < good & [bad - 0.25 < good - 1]": lambda v: min(v["good"] - v["bad"], v["good"] - v["bad"] - 0.75),
+    "(good > bad) | (bad > good + 1)": lambda v: max(v["good"] - v["bad"], v["bad"] - v["good"] - 1),
+    "good = bad": lambda v: -abs(v["good"] - v["bad"]),
+    "min(good, bad - 1) < max(bad, -2)": lambda v: max(v["bad"], -2) - min(v["good"], v["bad"] - 1),
 }
 
 
@@ -440,41 +455,68 @@ class Case:
 
     def expected(self, values: Callable[[Wanted, Any], Values | None], kept: list[str]) -> dict[str, Any]:
         """The scores that results.json should have."""
-        main = self.outcomes("main", values)
+        rights = {name: self.rights(name, values) for name in sorted(kept, key=lambda name: name != "main")}
+        main = rights["main"]
+        scores = self.means(main)
+        first = {
+            "overall": scores.pop("overall"),
+            "mean_of_items": mean(main[item.number] for item in self.taken),
+            "by_prediction": {name: self.means(of)["overall"] for name, of in rights.items()},
+        }
+        scores = {**first, **scores}
+        if self.flags:
+            columns = sorted(self.column(name) for name in ("f1", "f2"))
+            marked = {each: [item for item in self.taken if each in item.flags] for each in columns}
+            scores["by_marks"] = {
+                each: mean(main[item.number] for item in items) for each, items in marked.items() if items
+            }
+        return scores
 
-        def share(items: list[Wanted]) -> float | None:
-            known = [main[item.number] for item in items if main[item.number] != "unscorable"]
-            return known.count("right") / len(known) if known else None
+    def rights(
+        self, prediction: str, values: Callable[[Wanted, Any], Values | None]
+    ) -> dict[int, float | None]:
+        """1 or 0 for each item that has a score."""
+        found = self.outcomes(prediction, values).items()
+        return {number: None if of == "unscorable" else float(of == "right") for number, of in found}
 
-        def overall(items: list[Wanted], outcomes: dict[int, Any] = main) -> float | None:
-            shares = []
-            for levels in {item.levels for item in items}:
-                of = [outcomes[item.number] for item in items if item.levels == levels]
-                known = [each for each in of if each != "unscorable"]
-                shares += [known.count("right") / len(known)] if known else []
-            return sum(shares) / len(shares) if shares else None
+    def margins(self, values: Callable[[Wanted, Any], Values | None]) -> dict[int, float | None]:
+        """The amount in bits by which the first prediction holds."""
+        found: dict[int, float | None] = {}
+        for item in self.taken:
+            of = values(item, self.scores.get("main", "sum"))
+            if of is None:
+                found[item.number] = None
+                continue
+            if item.right is not None:
+                amount = of[item.right] - max(value for name, value in of.items() if name != item.right)
+            else:
+                amount = MARGINS[self.named["main"]](of)
+            found[item.number] = amount / math.log(2)
+        return found
 
-        scores: dict[str, Any] = {"overall": overall(self.taken), "mean_of_items": share(self.taken)}
-        order = sorted(kept, key=lambda name: name != "main")
-        by_prediction = {name: overall(self.taken, self.outcomes(name, values)) for name in order}
-        scores["by_prediction"] = by_prediction
+    def means(self, amounts: dict[int, float | None]) -> dict[str, Any]:
+        """Means of the items' amounts: over the finest groups' means, and by level."""
+
+        def over_items(items: list[Wanted]) -> float | None:
+            return mean(amounts[item.number] for item in items)
+
+        def over_groups(items: list[Wanted]) -> float | None:
+            groups = {item.levels: [each for each in items if each.levels == item.levels] for item in items}
+            return mean(map(over_items, groups.values()))
+
+        found: dict[str, Any] = {"overall": over_groups(self.taken)}
         names = [*self.levels]
         crossing = [] if self.nested else self.crossing()
         for at, name in enumerate(names[:-1] if self.nested else names):
             groups = sorted({item.levels[at] or "" for item in self.taken} - {""})
             of = {group: [item for item in self.taken if item.levels[at] == group] for group in groups}
-            scores[f"by_{name}"] = {
-                group: (share if name in crossing else overall)(items) for group, items in of.items()
-            }
+            over = over_items if name in crossing else over_groups
+            found[f"by_{name}"] = {group: over(items) for group, items in of.items()}
         ordered = sorted({item.levels for item in self.taken}, key=lambda of: [x or "" for x in of[::-1]])
         unit = names[-1] if self.nested else "group"
-        finest = {levels: [item for item in self.taken if item.levels == levels] for levels in ordered}
-        scores[f"by_{unit}"] = {self.group(items[0]): share(items) for items in finest.values()}
-        if self.flags:
-            columns = sorted(self.column(name) for name in ("f1", "f2"))
-            marked = {each: [item for item in self.taken if each in item.flags] for each in columns}
-            scores["by_marks"] = {each: share(items) for each, items in marked.items() if items}
-        return scores
+        finest = ([item for item in self.taken if item.levels == levels] for levels in ordered)
+        found[f"by_{unit}"] = {self.group(items[0]): over_items(items) for items in finest}
+        return found
 
     def counts(self, values: Callable[[Wanted, Any], Values | None]) -> dict[str, Any]:
         main = [*self.outcomes("main", values).values()]
@@ -573,7 +615,10 @@ def test_any_benchmark_means_what_its_keys_say(
     kept = [name for name in case.named if not needs_tokens(name)]
     wanted = case.expected(values, kept)
     margins = results["scores"].pop("margin_bits", None)
-    assert (margins is None) == (by_scores or wanted["overall"] is None)
+    if by_scores or wanted["overall"] is None:
+        assert margins is None
+    else:
+        assert near(margins, case.means(case.margins(values)))
     assert near(results["scores"], wanted), (results["scores"], wanted, case.table)
     counts = case.counts(values)
     assert {name: results["counts"][name] for name in counts} == counts
