@@ -20,8 +20,8 @@ from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, DEFAULT_SEARCH, SearchOptions
-from pdtools.search.parses import Parsed, ParsedScore
+from pdtools.search.options import AUTO, DEFAULT_SEARCH, Particles, SearchOptions
+from pdtools.search.parses import Parsed, ParsedScore, Searched
 from pdtools.search.scores import (
     Continuation,
     Dtype,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pdtools.models import LoadedModel
+    from pdtools.search.sampling import Sample
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,9 +251,9 @@ class Model:
             raise PdtoolsError(
                 f"{asked.model_dir}: a Hugging Face language model has no trees: leave out --trees"
             )
-        from pdtools.search.strings.huggingface import HuggingFaceScorer
+        from pdtools.search.families.huggingface import HuggingFaceFamily
 
-        return HuggingFaceScorer(
+        return HuggingFaceFamily(
             asked.model_dir,
             device=self._device,
             dtype=asked.dtype,
@@ -293,18 +294,17 @@ class Model:
         """Score sentences, with the measures that are asked for."""
         if self._plan is not None:
             return self._in_chunks("score", sentences)
-        measures = () if self.asked is None else self.asked.measures
-        if "rank" not in measures:
-            return self.family.score(sentences)
+        if not self.family.keeps_tables:
+            return self.family.answers("score", sentences)
         from pdtools.search.next_tokens import measured
 
-        return measured(self.family.next_tokens(sentences), measures)
+        return measured(self.next_tokens(sentences), self.family.measures)
 
     def score_with_parses(self, sentences: Iterable[str | Sentence]) -> Iterator[ParsedScore | Unscorable]:
         """Score sentences, and add the best incremental parses."""
         if self._plan is not None:
             return self._in_chunks("score_with_parses", sentences)
-        return self.family.score_with_parses(sentences)
+        return self.family.answers("score_with_parses", sentences)
 
     def parse(
         self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
@@ -320,7 +320,7 @@ class Model:
         """
         if self._plan is not None:
             return self._in_chunks("parse", sentences, k_best=k_best, derivations=derivations)
-        return self.family.parse(sentences, k_best=k_best, derivations=derivations)
+        return self.family.answers("parse", sentences, k_best=k_best, derivations=derivations)
 
     def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
         """Score sentences as far as comparisons of them need it, with the beam ``auto``."""
@@ -334,7 +334,10 @@ class Model:
         Raises:
             PdtoolsError: if the model gives none.
         """
-        return self.family.next_tokens(sentences)
+        from pdtools.search.next_tokens import sentences_at_once
+
+        at_once = sentences_at_once(self.family.vocab_size, self.look_ahead)
+        return self.family.answers("next_tokens", sentences, at_once)
 
     def following(self, text: str) -> NDArray[np.float64]:
         """The next-token distribution after a beginning of a sentence: log p(v | text), float64 (V,), nats.
@@ -346,9 +349,46 @@ class Model:
         """
         return self.family.following(text)
 
-    def score_rows(self, rows: Sequence[GivenRow]) -> list[RowScore]:
-        """Score rows of shards with their derivations."""
-        return self.family.score_rows(rows)
+    def trace(
+        self, sentences: Iterable[str | Sentence], *, hypotheses: int = 10
+    ) -> Iterator[Searched | Unscorable]:
+        """Search the derivations of sentences, and record the search.
+
+        Args:
+            sentences: see the class.
+            hypotheses: number of hypotheses of the beam after each token that are kept.
+
+        Raises:
+            PdtoolsError: if the model is not searched.
+        """
+        return self.family.answers("trace", sentences, hypotheses=hypotheses)
+
+    def sample(self, number: int, *, seed: int = 0, max_tokens: int = 200) -> Iterator[Sample]:
+        """Draw strings with their derivations; see :func:`pdtools.search.sampling.sample`.
+
+        Raises:
+            PdtoolsError: if the model is no checkpoint of pdtools, or a masked one.
+        """
+        from pdtools.search.sampling import sample
+
+        self.loaded.model.check_causal()
+        return sample(self.loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+
+    def score_rows(self, rows: Sequence[GivenRow], particles: Particles | None = None) -> list[RowScore]:
+        """Score rows of shards with their derivations.
+
+        Args:
+            rows: the rows.
+            particles: to estimate log p(x) too.
+        """
+        scores = self.family.score_rows(rows)
+        if particles is None:
+            return scores
+        from pdtools.search.kinds import with_particles
+
+        assert self.asked is not None
+        max_batch = self.asked.search.max_batch
+        return with_particles(self.loaded.model, rows, scores, particles, max_batch=max_batch)
 
     def continuations(self, prefixes: Sequence[NDArray[np.int32]]) -> list[Continuation]:
         """Next-token distributions after prefixes, int32 (n + 1) with ROOT, over all derivations of them."""

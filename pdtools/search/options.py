@@ -70,7 +70,7 @@ class AttachmentBeam:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ActionBeam:
-    """The kept hypotheses of actions; see :mod:`pdtools.search.actions.word_synchronous`.
+    """The kept hypotheses of actions; see :mod:`pdtools.search.families.word_synchronous`.
 
     Attributes:
         actions: number of hypotheses after an action.

@@ -19,9 +19,9 @@ from toy_grammar_lm import enumerate_derivations
 from pdtools.models.dependency.derivations import graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.search import beam_search, sample
+from pdtools.search.kinds import particle_search
 from pdtools.search.options import AttachmentBeam, Particles
 from pdtools.search.parses import Parsed
-from pdtools.search.particles import particle_search
 from pdtools.trees import Tree
 
 STRINGS = [[3, 4, 3], [3, 5, 4], [4], [3, 4, 4], [], [3, 5]]

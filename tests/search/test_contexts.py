@@ -15,7 +15,7 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
-from pdtools.search import SentenceScore, StringScorer, beam_search, load_model
+from pdtools.search import SentenceScore, StringFamily, beam_search, load_model
 from pdtools.search.contexts import (
     DOCUMENT,
     Context,
@@ -26,11 +26,11 @@ from pdtools.search.contexts import (
     windows,
     with_documents,
 )
+from pdtools.search.families.strings import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import GivenRow, Unscorable
-from pdtools.search.strings.scorer import string_logprobs
 from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer
 
@@ -330,7 +330,7 @@ def test_rows_longer_than_the_model_are_read_as_documents_are(folders: dict[str,
     """Between others, and with the ends of all of their sentences."""
     documents = [["a b c", "c", "b a b b", "a c c a b"], ["b a", "c"], ["c b a c b a b", "a", "b b c a a"]]
     scorer = load_model(folders["base"])
-    assert isinstance(scorer.family, StringScorer)
+    assert isinstance(scorer.family, StringFamily)
     rows = [np.array(window_tokens([ids(text) for text in texts]), np.int32) for texts in documents]
     given = [GivenRow(tokens, scorer.loaded.model.no_derivation(tokens), tokens) for tokens in rows]
     reading = load_model(folders["base"], context=Context(stride=WINDOW // 2))

@@ -17,7 +17,7 @@ import torch
 from search_oracle import EOS, PAD, ROOT, WORDS, all_attachments, exhaustive_prefixes, parts, row, tiny_model
 from toy_grammar_lm import (
     PAIRS,
-    EnumeratingSearch,
+    EnumeratingFamily,
     ToyConfig,
     ToyGrammarLM,
     enumerate_derivations,
@@ -99,7 +99,7 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkpoint of an action model, whose kind and searcher are registered for the time of a test."""
     monkeypatch.setitem(MODELS, "toy", None)
     register("toy", ToyConfig, ToyGrammarLM)
-    monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingSearch())
+    monkeypatch.setitem(SEARCHES, "toy actions", EnumeratingFamily)
     tokenizer = train_word_tokenizer(WORDS, text_style="ptb", unk=False).with_labels(("S", "Y"))
     shards = {"layout": "sentence", "factor": "right", "text_style": "ptb"}
     save_checkpoint(tmp_path / "toy", toy_model(), tokenizer, shards=shards)

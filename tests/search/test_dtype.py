@@ -15,9 +15,9 @@ from toy_gpt2 import save_gpt2
 from pdtools.cli.main import run
 from pdtools.files import Rejects
 from pdtools.models import save_checkpoint
-from pdtools.search import AttachmentScorer, SentenceScore, load_model
+from pdtools.search import AttachmentFamily, SentenceScore, load_model
+from pdtools.search.families.huggingface import HuggingFaceFamily
 from pdtools.search.options import SearchOptions
-from pdtools.search.strings.huggingface import HuggingFaceScorer
 from pdtools.trees import read_trees
 
 TEXTS = ["a b c", "b", "c c a b"]
@@ -50,10 +50,10 @@ def test_scores_in_half_precision_are_close_and_said_to_be_so(folders: dict[str,
 
 def test_a_searcher_holds_its_weights_in_half_precision(folders: dict[str, Path]) -> None:
     searcher = load_model(folders["pushdown"], dtype="bf16", parses=True)
-    assert isinstance(searcher.family, AttachmentScorer)
+    assert isinstance(searcher.family, AttachmentFamily)
     assert {parameter.dtype for parameter in searcher.loaded.model.parameters()} == {torch.bfloat16}
     gpt2 = load_model(folders["gpt2"], dtype="bf16")
-    assert isinstance(gpt2.family, HuggingFaceScorer)
+    assert isinstance(gpt2.family, HuggingFaceFamily)
 
 
 def test_commands_take_it(

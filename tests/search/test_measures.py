@@ -18,9 +18,9 @@ from toy_models import loaded as in_memory
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_model, next_token_logprobs
-from pdtools.search.actions.scorer import ActionScorer
-from pdtools.search.attachments.scorer import AttachmentScorer
 from pdtools.search.contexts import Context, windows
+from pdtools.search.families.actions import ActionFamily
+from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.model import Model
 from pdtools.search.next_tokens import word_beginnings
 from pdtools.search.options import AttachmentBeam, SearchOptions
@@ -87,7 +87,7 @@ def test_mixtures_and_structure_of_a_search_are_sums_over_all_derivations(share:
 def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() -> None:
     """Not of the string that ends after it, whose best derivation may have another history."""
     model = tiny_model(seed=1, positions="learned")
-    scorer = AttachmentScorer(in_memory("pushdown", model), SearchOptions(beam=1000))
+    scorer = AttachmentFamily(in_memory("pushdown", model), SearchOptions(beam=1000))
     strings = [[], [4], [3, 4, 3], [5, 5, 4, 5], [5, 3]]
     ended = beam_search(model, [row(tokens) for tokens in strings], beam=AttachmentBeam(1000))
     differ = 0
@@ -100,7 +100,7 @@ def test_what_may_follow_is_a_mixture_and_the_best_history_is_of_the_prefix() ->
         assert found.best.tolist() == attach[int(joint.argmax())]
         differ += found.best.tolist() != end.derivations[0][1][:-1].tolist()
     assert differ
-    narrow = AttachmentScorer(in_memory("pushdown", model), SearchOptions(beam=2))
+    narrow = AttachmentFamily(in_memory("pushdown", model), SearchOptions(beam=2))
     for found in narrow.continuations([row(tokens)[:-1] for tokens in strings]):
         assert np.logaddexp.reduce(found.logprobs) == pytest.approx(0, abs=1e-9)
 
@@ -173,7 +173,7 @@ def test_a_model_of_actions_says_what_closed_before_each_token(name: str, tmp_pa
             model.final_norm.bias += 6 * output / output.square().sum()
     save_checkpoint(tmp_path / "m", model, tokenizer, shards={})
     scorer = load_model(tmp_path / "m", SearchOptions(beam=50), measures=("structure",))
-    assert isinstance(scorer.family, ActionScorer)
+    assert isinstance(scorer.family, ActionFamily)
     for text in ("a b c a b", "c", "b b a"):
         (parsed,) = scorer.score_with_parses([text])
         assert isinstance(parsed, ParsedScore)
@@ -260,7 +260,7 @@ def begins_of(tokenizer) -> np.ndarray:
 def test_a_hugging_face_model(gpt2: Path, packs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
-    from pdtools.search.strings import huggingface
+    from pdtools.search.families import huggingface
 
     if not packs:
         monkeypatch.setattr(huggingface, "PACKED_MODELS", frozenset())

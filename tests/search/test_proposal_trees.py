@@ -15,9 +15,9 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search import ProposalTreesScorer, SentenceScore, TreesFile, Unscorable, beam_search, load_model
+from pdtools.search import ProposalTreesFamily, SentenceScore, TreesFile, Unscorable, beam_search, load_model
+from pdtools.search.families.proposal_trees import read_proposal_trees
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.proposal_trees import read_proposal_trees
 from pdtools.search.scores import GivenRow
 from pdtools.tokenization import join_words, train_bpe_tokenizer, train_word_tokenizer
 from pdtools.trees import spans_from_attachments
@@ -76,13 +76,13 @@ def labelled_trees(loaded: LoadedModel, sentence: str) -> list[tuple[float, str]
 
 def scorer(
     loaded: LoadedModel, file: Path, blocks: Sequence[Sequence[str]], max_batch: int | None = None
-) -> ProposalTreesScorer:
+) -> ProposalTreesFamily:
     """Over trees in blocks."""
     file.write_text("\n".join("".join(tree + "\n" for tree in block) for block in blocks))
-    return ProposalTreesScorer(loaded, trees=TreesFile.of(file), max_batch=max_batch)
+    return ProposalTreesFamily(loaded, trees=TreesFile.of(file), max_batch=max_batch)
 
 
-def score(found: ProposalTreesScorer, *sentences: str) -> list[SentenceScore]:
+def score(found: ProposalTreesFamily, *sentences: str) -> list[SentenceScore]:
     scores = list(found.score(sentences))
     assert all(isinstance(each, SentenceScore) for each in scores)
     return scores  # type: ignore[return-value]
@@ -308,8 +308,8 @@ def test_models_and_files_that_do_not_go_with_proposal_trees(
     with pytest.raises(InputError, match="read more than once"):
         TreesFile.of("-")
     with pytest.raises(PdtoolsError, match="prefix"):
-        ProposalTreesScorer(pushdown, trees=trees).continuations([row([3])[:-1]])
+        ProposalTreesFamily(pushdown, trees=trees).continuations([row([3])[:-1]])
     file.write_text("(S (T a) (T c))\n")
     read_proposal_trees.cache_clear()
     with pytest.raises(PdtoolsError, match="not the file that the command was started with"):
-        ProposalTreesScorer(pushdown, trees=trees)
+        ProposalTreesFamily(pushdown, trees=trees)

@@ -22,14 +22,14 @@ from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.parsers import ParseFailure
 from pdtools.search import (
-    AttachmentScorer,
+    AttachmentFamily,
     CheckpointParser,
     SentenceScore,
-    StringScorer,
+    StringFamily,
+    batches,
     beam_search,
     decode,
     load_model,
-    memory,
 )
 from pdtools.search.inputs import SourcedLine, read_inputs, read_sentence
 from pdtools.search.model import Model
@@ -89,9 +89,9 @@ def test_every_public_name_is_found() -> None:
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
-    assert isinstance(load_model(folders["pushdown"], SearchOptions(beam=2)).family, AttachmentScorer)
-    assert isinstance(load_model(folders["head"], SearchOptions(beam=2)).family, StringScorer)
-    assert isinstance(load_model(folders["base"], SearchOptions(beam=2)).family, StringScorer)
+    assert isinstance(load_model(folders["pushdown"], SearchOptions(beam=2)).family, AttachmentFamily)
+    assert isinstance(load_model(folders["head"], SearchOptions(beam=2)).family, StringFamily)
+    assert isinstance(load_model(folders["base"], SearchOptions(beam=2)).family, StringFamily)
     assert load_model(folders["base"], SearchOptions(beam=2)).settings == {
         "kind": "string",
         "model": "transformer",
@@ -174,7 +174,7 @@ def test_batches_of_proposal_trees_have_room_for_their_actions(
     ]
     packed, pack = [], loaded.model.pack
     monkeypatch.setattr(loaded.model, "pack", lambda rows: packed.append(pack(rows)) or packed[-1])
-    monkeypatch.setattr(memory, "MAX_LOGITS", 400)
+    monkeypatch.setattr(batches, "MAX_LOGITS", 400)
     found = Model.of(loaded, NO_SEARCH).score_rows(rows)
     cells = [batch.tokens.numel() * model.vocab_size for batch in packed]
     assert max(cells) <= 400 < 2 * max(cells)

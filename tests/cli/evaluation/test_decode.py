@@ -10,7 +10,7 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.search import AttachmentScorer, beam_search, load_model
+from pdtools.search import AttachmentFamily, beam_search, load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.trees import Tree
 
@@ -60,7 +60,7 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
     assert rows[0][4] == out.read_text().splitlines()[0]
 
     searcher = load_model(models["pushdown"], parses=True).family
-    assert isinstance(searcher, AttachmentScorer)
+    assert isinstance(searcher, AttachmentFamily)
     ids = next(iter(searcher.search(["a b c"])))
     (found,) = beam_search(
         searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20), k_best=3

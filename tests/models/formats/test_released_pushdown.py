@@ -34,11 +34,11 @@ from pdtools.models import LoadedModel, load_checkpoint
 from pdtools.models.formats import import_model
 from pdtools.models.formats.released_pushdown import read_vocabulary
 from pdtools.models.kernels.dropout import Dropout
-from pdtools.search.attachments.beam import beam_search
+from pdtools.search.families.attachment_beam import beam_search
+from pdtools.search.families.strings import string_logprobs
 from pdtools.search.model import load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample
-from pdtools.search.strings.scorer import string_logprobs
 from pdtools.tokenization import split_words
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -16,7 +16,7 @@ from search_oracle import all_attachments, exhaustive_prefixes, logsumexp, parts
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
-from pdtools.search.attachments.beam import dropped_share
+from pdtools.search.families.attachment_beam import dropped_share
 from pdtools.search.options import AttachmentBeam
 
 CATALAN = [1, 1, 2, 5, 14, 42]
@@ -184,7 +184,7 @@ def test_with_a_margin_batches_that_get_too_wide_are_made_again(
     monkeypatch.setattr(
         type(model), "start", lambda *args: batches.append(args[1]) or start(*args), raising=True
     )
-    monkeypatch.setattr("pdtools.search.attachments.beam.entries_that_fit", lambda *_: most_entries)
+    monkeypatch.setattr("pdtools.search.families.attachment_beam.entries_that_fit", lambda *_: most_entries)
     together = search(model, many, beam=7, margin=2.0, k_best=20)
     for one, other in zip(alone, together, strict=True):
         assert one.prefix_logprobs == pytest.approx(other.prefix_logprobs, rel=2e-6, abs=1e-5)
@@ -217,7 +217,7 @@ def test_a_batch_is_freed_before_the_next_is_made(
         return state
 
     monkeypatch.setattr(type(model), "start", count)
-    monkeypatch.setattr("pdtools.search.attachments.beam.entries_that_fit", lambda *_: 40)
+    monkeypatch.setattr("pdtools.search.families.attachment_beam.entries_that_fit", lambda *_: 40)
     found = search(model, strings([6, 6, 3, 5, 6, 1, 6, 4]), beam=7, margin=margin)
     # With a margin, a batch that was made again is among them.
     assert 1 < len(states) < len(found) or margin
@@ -231,7 +231,7 @@ def test_strings_without_tokens_say_nothing_of_the_others(
     model = tiny_model()
     many = [[], [], [3], [4], [5], [5, 3]]
     alone = [search(model, [tokens], beam=2, margin=margin)[0].marginal for tokens in many]
-    monkeypatch.setattr("pdtools.search.attachments.beam.entries_that_fit", lambda *_: most_entries)
+    monkeypatch.setattr("pdtools.search.families.attachment_beam.entries_that_fit", lambda *_: most_entries)
     for size, share in itertools.product((2, 3), (True, False)):
         found = search(model, many, beam=2, margin=margin, max_batch=size, share_prefixes=share)
         assert [each.marginal for each in found] == pytest.approx(alone, rel=2e-6, abs=1e-5)

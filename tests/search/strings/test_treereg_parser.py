@@ -16,8 +16,8 @@ from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 from pdtools.models import TransformerLM, collate, save_checkpoint
 from pdtools.search import SentenceScore, load_model
+from pdtools.search.decoding import CheckpointParser
 from pdtools.search.options import SearchOptions
-from pdtools.search.parser import CheckpointParser
 from pdtools.search.parses import Parsed
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import split_spaces, train_bpe_tokenizer, train_word_tokenizer
