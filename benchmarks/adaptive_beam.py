@@ -29,10 +29,10 @@ from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.sg.evaluate import SuiteItems
 from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.search import AttachmentFamily, SentenceScore
+from pdtools.search import SentenceScore
 from pdtools.search.adaptive_beam import Comparison, MaybeScore
-from pdtools.search.families.attachments import AdaptiveFamily
-from pdtools.search.options import SearchOptions
+from pdtools.search.model import Model, ModelSettings
+from pdtools.search.options import AUTO_SEARCH, SearchOptions
 from pdtools.search.scores import Asked, Beginning
 from pdtools.tokenization import Sentence
 
@@ -83,7 +83,7 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
     fixed: dict[Any, MaybeScore] = {}
     for margin in (None, *margins):
         start = time.process_time()
-        scorer = AttachmentFamily(loaded, SearchOptions(beam=WIDEST, margin=margin))
+        scorer = Model.of(loaded, SearchOptions(beam=WIDEST, margin=margin))
         scores = dict(zip(in_order, scorer.score(in_order), strict=True))
         taken = time.process_time() - start
         outcomes = task.decide(
@@ -102,7 +102,8 @@ def lines(task: Task, loaded: LoadedModel, margins: Sequence[float]) -> Iterator
             **_differing(outcomes, wanted),
         }
     start = time.process_time()
-    compared = list(AdaptiveFamily(loaded).compare(task.comparisons))
+    asked = ModelSettings(model_dir=str(loaded.folder), search=AUTO_SEARCH)
+    compared = list(Model(asked, loaded).compare(task.comparisons))
     taken = time.process_time() - start
     steps = Counter(f"{c.beam}" if c.margin is None else f"{c.beam}, {c.margin:g} nats" for c in compared)
     yield {

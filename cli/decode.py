@@ -104,10 +104,10 @@ def decode(
             "--derivations needs --k-best: a single tree is always that of the best derivation"
         )
     from pdtools.models.checkpoint import reads_windows
-    from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines
     from pdtools.search.decoding import is_conllu, write_decoded
     from pdtools.search.inputs import count_inputs, read_inputs
+    from pdtools.search.options import DOCUMENT, NO_CONTEXT, Context
 
     files = sentence_files(inputs, text, source.value)
     merge_options = [] if scores is None else ["--scores", scores]

@@ -173,8 +173,9 @@ def surprisal(
     if parses and run.trees is not None:
         raise PdtoolsError("--parses cannot be combined with --trees")
 
-    from pdtools.search.contexts import DOCUMENT, with_documents
+    from pdtools.search.contexts import with_documents
     from pdtools.search.inputs import count_inputs, read_inputs
+    from pdtools.search.options import DOCUMENT
     from pdtools.search.scores import Measure
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 

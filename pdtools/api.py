@@ -34,11 +34,10 @@ from pdtools.files import Rejects
 from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
 from pdtools.provenance.model_names import find_model
-from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
 from pdtools.search.model import Model, ModelSettings, is_huggingface
-from pdtools.search.options import DEFAULT_BEAM, SearchOptions
+from pdtools.search.options import DEFAULT_BEAM, NO_CONTEXT, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals

@@ -15,9 +15,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.search.batches import in_batches, strings_that_fit
-from pdtools.search.contexts import NO_CONTEXT, Context, lines_of
+from pdtools.search.contexts import lines_of
 from pdtools.search.family import Family
-from pdtools.search.options import DEFAULT_SEARCH, NOT_SEARCHED, Particles, SearchOptions
+from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, NOT_SEARCHED, Context, Particles, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore, Searched
 from pdtools.search.particles import by_choices
 from pdtools.search.scores import (

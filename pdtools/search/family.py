@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
-from pdtools.search.contexts import NO_CONTEXT, Context
+from pdtools.search.options import NO_CONTEXT, Context
 from pdtools.search.scores import Unscorable
 
 if TYPE_CHECKING:

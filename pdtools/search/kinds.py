@@ -12,7 +12,6 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, LoadedModel
 from pdtools.search.adaptive_beam import AdaptiveFamily
 from pdtools.search.checkpoints import SearchFamily
-from pdtools.search.contexts import Context
 from pdtools.search.families.actions import ActionFamily, TransitionFamily, inside_words
 from pdtools.search.families.arcs import ArcFamily
 from pdtools.search.families.attachments import AttachmentFamily, end_logprob, searched_tokens
@@ -20,7 +19,7 @@ from pdtools.search.families.proposal_trees import ProposalTreesFamily
 from pdtools.search.families.strings import StringFamily
 from pdtools.search.families.treereg import TreeRegFamily
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, Particles, SearchOptions
+from pdtools.search.options import AUTO, Context, Particles, SearchOptions
 from pdtools.search.scores import GivenRow, Measure, PrefixScores, RowScore
 
 # By the name of their kind (:class:`pdtools.models.derivations.DerivationKind`).

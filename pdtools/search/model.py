@@ -18,9 +18,8 @@ from pdtools.jobs.devices import prepare_torch, torch_dtype
 from pdtools.jobs.records import JsonWork
 from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
-from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.family import Family
-from pdtools.search.options import AUTO, DEFAULT_SEARCH, Particles, SearchOptions
+from pdtools.search.options import AUTO, DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore, Searched
 from pdtools.search.scores import (
     Continuation,
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """A model, and how it is asked; see :func:`load_model`.
+    """A model, and how it is asked; see :meth:`Model.of`.
 
     Attributes:
         device: ``auto``: a GPU, if a process has one.
@@ -93,54 +92,6 @@ class ModelSettings:
 _load = lru_cache(maxsize=1)(lambda settings: Model(settings))
 
 
-def load_model(
-    model_dir: str | Path,
-    search: SearchOptions = DEFAULT_SEARCH,
-    *,
-    device: str = "cpu",
-    dtype: Dtype = "float32",
-    bos: bool = True,
-    context: Context = NO_CONTEXT,
-    measures: Collection[Measure] = (),
-    parses: bool = False,
-) -> Model:
-    """Load a model for sentences.
-
-    Args:
-        model_dir: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
-            causal language model.
-        search: for models whose strings have derivations; for others, the number of sentences read at once.
-            The beam ``auto`` is for :meth:`Model.compare` alone.
-        device: a torch device.
-        dtype: the type of the weights. bf16 is faster if the processor computes in it, and less exact.
-        bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
-            first token has no score, and no row.
-        context: the text read before sentences.
-        measures: measures added to log-probabilities, if the model has them
-            (:attr:`pdtools.search.scores.SentenceScore.measures`).
-        parses: whether parses are asked too: TreeReg's need no beam, and only it uses ``search.cky``.
-
-    Raises:
-        PdtoolsError: if the folder holds no model that can be loaded, or one that cannot use all widths,
-            read the context, or parse.
-        MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
-    """
-    model = Model(
-        ModelSettings(
-            model_dir=str(model_dir),
-            search=search,
-            device=device,
-            dtype=dtype,
-            bos=bos,
-            context=context,
-            measures=tuple(measures),
-            parses=parses,
-        )
-    )
-    _ = model.family  # loads the weights, and refuses what the model cannot do
-    return model
-
-
 class Model:
     """A model of sentences: it scores, parses and compares them, and tells what comes next.
 
@@ -179,27 +130,52 @@ class Model:
     @classmethod
     def of(
         cls,
-        loaded: LoadedModel,
+        model: LoadedModel | str | Path,
         search: SearchOptions = DEFAULT_SEARCH,
         *,
+        device: str = "cpu",
+        dtype: Dtype = "float32",
+        bos: bool = True,
         context: Context = NO_CONTEXT,
         measures: Collection[Measure] = (),
         parses: bool = False,
     ) -> Model:
-        """The model of a checkpoint in memory; see :func:`load_model`. Without a beam it has no marginals.
+        """Load a model for sentences; also called :func:`load_model`.
+
+        Args:
+            model: a checkpoint, a run folder of ``pdtools train``, or the folder of a Hugging Face
+                causal language model; or a checkpoint in memory.
+            search: for models whose strings have derivations; for others, the number of sentences read at
+                once. The beam ``auto`` is for :meth:`compare` alone, of models in folders.
+            device: a torch device, for models in folders.
+            dtype: the type of their weights. bf16 is faster if the processor computes in it, and less exact.
+            bos: whether a Hugging Face model reads a beginning-of-sentence token first. Without it the
+                first token has no score, and no row.
+            context: the text read before sentences.
+            measures: measures added to log-probabilities, if the model has them
+                (:attr:`pdtools.search.scores.SentenceScore.measures`).
+            parses: whether parses are asked too: TreeReg's need no beam, and only it uses ``search.cky``.
 
         Raises:
-            PdtoolsError: see :func:`load_model`; or if the beam is ``auto``.
+            PdtoolsError: if the folder holds no model that can be loaded, or one that cannot use all widths,
+                read the context, or parse.
+            MissingDependencyError: if it is a Hugging Face model and transformers is not installed.
         """
-        search.check_number()
-        folder = str(loaded.folder)
-        found = cls(
-            ModelSettings(
-                model_dir=folder, search=search, context=context, measures=tuple(measures), parses=parses
-            ),
-            loaded,
+        loaded = None if isinstance(model, (str, Path)) else model
+        if loaded is not None:
+            search.check_number()
+        asked = ModelSettings(
+            model_dir=str(model if loaded is None else loaded.folder),
+            search=search,
+            device=device,
+            dtype=dtype,
+            bos=bos,
+            context=context,
+            measures=tuple(measures),
+            parses=parses,
         )
-        _ = found.family  # refuses what the model cannot do
+        found = cls(asked, loaded)
+        _ = found.family  # loads the weights, and refuses what the model cannot do
         return found
 
     def in_chunks(self, plan: Plan, job: JobFolder | None) -> Model:
@@ -401,6 +377,9 @@ class Model:
         chunks = (Chunk(tuple(each)) for each in cut(items, self.look_ahead))
         for _, found in map_chunks(work, chunks, self._plan, self._job):
             yield from found
+
+
+load_model = Model.of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.files import Rejects
-from pdtools.search.contexts import DOCUMENT, Context, joined, parts_of, with_documents
+from pdtools.search.contexts import joined, parts_of, with_documents
 from pdtools.search.inputs import SourcedLine, read_sentence
+from pdtools.search.options import DOCUMENT, Context
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import SentenceScore, Unscorable
 from pdtools.search.spans import read_spans

@@ -15,8 +15,7 @@ from search_oracle import save_checkpoints
 from pdtools.errors import PdtoolsError
 from pdtools.search import load_model
 from pdtools.search.adaptive_beam import SURE, ErrorBound, MaybeScore, Step
-from pdtools.search.contexts import Context
-from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.options import AUTO_SEARCH, Context, SearchOptions
 from pdtools.search.scores import SentenceScore, Unscorable
 
 STEPS = (

@@ -16,20 +16,11 @@ from window_oracle import searched_row, window_attachments, window_joints, windo
 from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, StringFamily, beam_search, load_model
-from pdtools.search.contexts import (
-    DOCUMENT,
-    Context,
-    documents_of,
-    joined,
-    lines_of,
-    parts_of,
-    windows,
-    with_documents,
-)
+from pdtools.search.contexts import documents_of, joined, lines_of, parts_of, windows, with_documents
 from pdtools.search.families.strings import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import DOCUMENT, AttachmentBeam, Context, SearchOptions
 from pdtools.search.scores import GivenRow, Unscorable
 from pdtools.search.surprisal import token_rows
 from pdtools.tokenization import Sentence, split_spaces, train_word_tokenizer

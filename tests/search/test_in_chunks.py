@@ -16,11 +16,9 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
-from pdtools.search.adaptive_beam import MaybeScore
-from pdtools.search.contexts import Context
-from pdtools.search.families.attachments import AdaptiveFamily
+from pdtools.search.adaptive_beam import AdaptiveFamily, MaybeScore
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
-from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.options import AUTO_SEARCH, Context, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.tokenization import Sentence, join_words, split_spaces
 

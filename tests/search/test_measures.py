@@ -18,12 +18,12 @@ from toy_models import loaded as in_memory
 from pdtools.errors import PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, beam_search, load_model, next_token_logprobs
-from pdtools.search.contexts import Context, windows
+from pdtools.search.contexts import windows
 from pdtools.search.families.actions import ActionFamily
 from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.model import Model
 from pdtools.search.next_tokens import word_beginnings
-from pdtools.search.options import AttachmentBeam, SearchOptions
+from pdtools.search.options import AttachmentBeam, Context, SearchOptions
 from pdtools.search.parses import ParsedScore
 from pdtools.search.scores import Measure
 from pdtools.tokenization import Sentence, split_spaces, train_bpe_tokenizer, train_word_tokenizer

@@ -23,8 +23,9 @@ from pdtools.models.grammar.model import GrammarLM
 from pdtools.search import beam_search
 from pdtools.search.families.actions import inside_words
 from pdtools.search.families.word_synchronous import word_synchronous_search
+from pdtools.search.kinds import particle_search, with_particles
 from pdtools.search.options import ActionBeam, AttachmentBeam, Particles
-from pdtools.search.particles import particle_search, thin, uniform_of, with_particles
+from pdtools.search.particles import thin, uniform_of
 from pdtools.search.scores import GivenRow, RowScore
 
 A, B, C = 3, 4, 5

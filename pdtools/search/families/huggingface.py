@@ -20,11 +20,11 @@ from pdtools.errors import MissingDependencyError, PdtoolsError, is_lack_of_memo
 from pdtools.files import check_no_pointers, read_json
 from pdtools.jobs.devices import torch_dtype, widest_float
 from pdtools.search.batches import SortedStrings, explained_memory_errors, in_batches, strings_that_fit
-from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context, read_in_windows
+from pdtools.search.contexts import read_in_windows
 from pdtools.search.families.causality import check_causal, check_causal_config
 from pdtools.search.family import Family
 from pdtools.search.next_tokens import as_measures, summaries
-from pdtools.search.options import NOT_SEARCHED
+from pdtools.search.options import DOCUMENT, NO_CONTEXT, NOT_SEARCHED, Context
 from pdtools.search.scores import (
     Asked,
     Beginning,

@@ -19,9 +19,9 @@ from pdtools.search.batches import (
     strings_that_fit,
 )
 from pdtools.search.checkpoints import CheckpointFamily, Encoded, Expected, sentence_score
-from pdtools.search.contexts import NO_CONTEXT, Context, read_in_windows
+from pdtools.search.contexts import read_in_windows
 from pdtools.search.next_tokens import as_measures, summaries, word_beginnings
-from pdtools.search.options import NOT_SEARCHED
+from pdtools.search.options import NO_CONTEXT, NOT_SEARCHED, Context
 from pdtools.search.scores import (
     Continuation,
     GivenRow,

@@ -18,9 +18,10 @@ from pdtools.evaluation.blimp.evaluate import evaluate_blimp
 from pdtools.evaluation.blimp.pairs import Pair
 from pdtools.evaluation.perplexity.evaluate import evaluate_text_perplexity
 from pdtools.files import GivenText, Rejects
-from pdtools.search.contexts import DOCUMENT, Context, with_documents
+from pdtools.search.contexts import with_documents
 from pdtools.search.families.huggingface import HuggingFaceFamily, _place
 from pdtools.search.inputs import SourcedLine, read_inputs
+from pdtools.search.options import DOCUMENT, Context
 from pdtools.search.surprisal import surprisals
 from pdtools.tokenization import split_text_words
 
