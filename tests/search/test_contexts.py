@@ -69,12 +69,6 @@ def test_windows_score_every_position_once_and_show_it_enough(
     assert scored == list(range(length))
 
 
-def test_windows_are_those_of_a_loop_over_begins() -> None:
-    assert list(windows(10, 4, 3)) == [(0, 4, 0), (3, 7, 4), (6, 10, 7)]
-    assert list(windows(4, 4, 1)) == [(0, 4, 0)]
-    assert list(windows(1, 4, 1)) == [(0, 1, 0)]
-
-
 @pytest.mark.parametrize(
     ("context", "most", "message"),
     [
@@ -111,12 +105,6 @@ def test_documents_end_with_files_and_at_blank_lines() -> None:
         ["a", "b"],
         ["c"],
     ]
-
-
-def test_sentences_that_cannot_be_in_a_window_with_the_next_are_forgotten() -> None:
-    text = lines("a b c", "a", "b c", "c")
-    before = [[s.text for s in line.sentence.before] for line in with_documents(text, 5)]
-    assert before == [[], ["a b c"], ["a"], ["a", "b c"]]
 
 
 @given(
@@ -304,17 +292,6 @@ def test_a_base_model_reads_a_document_in_windows_that_begin_with_root(
     for part in parts:
         starts = split_spaces(part.text).starts
         assert part.starts == (*starts, len(part.text))
-
-
-def test_a_document_that_fits_is_its_sentences_in_context(folders: dict[str, Path]) -> None:
-    texts = ["a b", "c", "b a b"]
-    whole = one(
-        load_model(folders["base"], SearchOptions(beam=1), context=Context(stride=1)),
-        joined(list(map(split_spaces, texts))),
-    )
-    scorer = load_model(folders["base"], SearchOptions(beam=1), context=Context(of=DOCUMENT))
-    totals = [one(scorer, after(*texts[: i + 1])).total for i in range(3)]
-    assert whole.total == pytest.approx(sum(totals), rel=2e-6, abs=1e-5)
 
 
 def test_rows_longer_than_the_model_are_read_as_documents_are(folders: dict[str, Path]) -> None:

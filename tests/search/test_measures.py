@@ -320,25 +320,6 @@ def test_without_bos_and_in_windows_rows_stay_with_their_tokens(gpt2: Path) -> N
     np.testing.assert_allclose(found.measures["begins"], of_first, rtol=2e-6, atol=1e-4)
 
 
-def test_probabilities_of_corrected_words_sum_to_one(gpt2: Path) -> None:
-    """Of all strings of tokens that are one word: the mass that (Pimentel and Meister 2024) is not lost."""
-    import transformers
-
-    tokenizer = transformers.AutoTokenizer.from_pretrained(gpt2)
-    begins = begins_of(tokenizer)
-    prefix = [tokenizer.bos_token_id, *tokenizer("The dog")["input_ids"]]
-    first = gpt2_logprobs(gpt2, prefix)[-1]
-    before = np.log(np.exp(first[begins]).sum())
-    ended = unfinished = 0.0
-    for token in np.flatnonzero(begins):
-        after = gpt2_logprobs(gpt2, [*prefix, int(token)])[-1]
-        ends = np.exp(after[begins]).sum()
-        ended += math.exp(first[token] - before) * ends
-        unfinished += math.exp(first[token] - before) * (1 - ends)
-    assert ended + unfinished == pytest.approx(1, rel=2e-6, abs=1e-6)
-    assert 0 < ended < 1
-
-
 def test_a_vocabulary_without_spaces_has_nothing_to_correct(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     from tokenizers import Tokenizer, models, pre_tokenizers

@@ -15,7 +15,15 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.models import LoadedModel, load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.search import ProposalTreesFamily, SentenceScore, TreesFile, Unscorable, beam_search, load_model
+from pdtools.search import (
+    Model,
+    ProposalTreesFamily,
+    SentenceScore,
+    TreesFile,
+    Unscorable,
+    beam_search,
+    load_model,
+)
 from pdtools.search.families.proposal_trees import read_proposal_trees
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.search.scores import GivenRow
@@ -76,13 +84,13 @@ def labelled_trees(loaded: LoadedModel, sentence: str) -> list[tuple[float, str]
 
 def scorer(
     loaded: LoadedModel, file: Path, blocks: Sequence[Sequence[str]], max_batch: int | None = None
-) -> ProposalTreesFamily:
+) -> Model:
     """Over trees in blocks."""
     file.write_text("\n".join("".join(tree + "\n" for tree in block) for block in blocks))
-    return ProposalTreesFamily(loaded, trees=TreesFile.of(file), max_batch=max_batch)
+    return Model.of(loaded, SearchOptions(trees=TreesFile.of(file), max_batch=max_batch))
 
 
-def score(found: ProposalTreesFamily, *sentences: str) -> list[SentenceScore]:
+def score(found: Model, *sentences: str) -> list[SentenceScore]:
     scores = list(found.score(sentences))
     assert all(isinstance(each, SentenceScore) for each in scores)
     return scores  # type: ignore[return-value]

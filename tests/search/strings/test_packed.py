@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_gpt2 import save_gpt2
 
-from pdtools.search import SentenceScore
+from pdtools.search import Model, SentenceScore
 from pdtools.search.batches import SortedStrings
 from pdtools.search.families import huggingface as hf
 
@@ -39,7 +39,9 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def logprobs(folder: Path, **options: bool) -> list[np.ndarray]:
-    found = hf.HuggingFaceFamily(folder, **options).score(TEXTS)  # without BOS, "c" has no score
+    found = Model(family=hf.HuggingFaceFamily(folder, **options)).score(
+        TEXTS
+    )  # without BOS, "c" has no score
     return [score.logprobs for score in found if isinstance(score, SentenceScore)]
 
 

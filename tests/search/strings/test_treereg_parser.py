@@ -96,7 +96,7 @@ def test_a_sentence_parses_alike_in_any_batch(folder: Path) -> None:
     alone = load_model(folder, SearchOptions(max_batch=1), parses=True).parse(TEXTS)
     assert list(alone) == list(load_model(folder, parses=True).parse(TEXTS))
     with pytest.raises(PdtoolsError, match="leave out --k-best"):
-        load_model(folder, parses=True).parse(TEXTS, k_best=2)
+        list(load_model(folder, parses=True).parse(TEXTS, k_best=2))
 
 
 def test_words_of_several_tokens_stay_whole(tmp_path: Path) -> None:
