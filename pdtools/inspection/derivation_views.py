@@ -21,11 +21,10 @@ from pdtools.models.derivations import AnyDerivation, Derivation
 from pdtools.models.grammar.derivations import ActionDerivation
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.transition_derivations import TransitionDerivation
-from pdtools.search.checkpoints import Encoded, SearchFamily
+from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
 from pdtools.search.kinds import search_of
 from pdtools.search.options import SearchOptions
-from pdtools.search.parses import BeamStep, Searched
-from pdtools.search.scores import SentenceScore, Unscorable
+from pdtools.search.scores import BeamStep, SentenceScore, Unscorable
 from pdtools.tokenization import ROOT
 from pdtools.trees import Constituents, escape
 from pdtools.trees.arc_standard import ArcActions

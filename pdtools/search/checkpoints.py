@@ -18,7 +18,7 @@ from pdtools.search.batches import in_batches, strings_that_fit
 from pdtools.search.contexts import lines_of
 from pdtools.search.family import Family
 from pdtools.search.options import DEFAULT_SEARCH, NO_CONTEXT, NOT_SEARCHED, Context, Particles, SearchOptions
-from pdtools.search.parses import Parsed, ParsedScore, Searched
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.particles import by_choices
 from pdtools.search.scores import (
     Asked,
@@ -27,6 +27,7 @@ from pdtools.search.scores import (
     NextTokens,
     PrefixScores,
     RowScore,
+    SearchResult,
     SentenceScore,
     Unscorable,
 )
@@ -350,6 +351,27 @@ class CheckpointFamily(Family, ABC):
     @abstractmethod
     def _with_marginals(self, rows: Sequence[GivenRow], given: list[RowScore]) -> list[RowScore]:
         """Add marginals to the scores of given derivations, for a scorer that has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """A sentence, and the result of the search for its derivations.
+
+    Attributes:
+        encoded: the sentence and its token ids.
+        result: its derivations and marginals.
+        logprobs: float64[n + 1], nats: the tokens' and end-of-sentence's. They come from the search, or,
+            if derivations do not reach the tokens, exactly from one teacher-forced pass.
+    """
+
+    encoded: Encoded
+    result: SearchResult[Any]
+    logprobs: NDArray[np.float64]
+
+    @property
+    def marginal(self) -> float:
+        """The marginal log p(x) in nats."""
+        return float(self.logprobs.sum())
 
 
 class SearchFamily(CheckpointFamily):

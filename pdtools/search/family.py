@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pdtools.search.adaptive_beam import Compared, Comparison
-    from pdtools.search.parses import Parsed, ParsedScore, Searched
+    from pdtools.search.parses import Parsed, ParsedScore
     from pdtools.search.scores import (
         Asked,
         Continuation,
@@ -130,7 +129,7 @@ class Family:
         """See :meth:`pdtools.search.model.Model.parse`."""
         raise PdtoolsError("this model cannot parse")
 
-    def trace(self, window: Sequence[Any], *, hypotheses: int) -> Iterable[Searched | Unscorable]:
+    def trace(self, window: Sequence[Any], *, hypotheses: int) -> Iterable[Any]:
         """See :meth:`pdtools.search.model.Model.trace`."""
         raise PdtoolsError("this model searches nothing, and has no beam to show")
 
@@ -138,8 +137,8 @@ class Family:
         """Next-token distributions at every place of sentences."""
         raise PdtoolsError(_NO_NEXT_TOKENS)
 
-    def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
-        """Score sentences as far as comparisons need it: one result for each, in order, lazily."""
+    def compare(self, comparisons: Iterable[Any]) -> Iterator[Any]:
+        """See :meth:`pdtools.search.model.Model.compare`; one result for each, in order, lazily."""
         raise PdtoolsError("only --beam auto searches as far as comparisons need it")
 
     def following(self, text: str) -> NDArray[np.float64]:

@@ -16,8 +16,8 @@ from pdtools.search.families.actions import ActionFamily, TransitionFamily, insi
 from pdtools.search.families.arcs import ArcFamily
 from pdtools.search.families.attachments import AttachmentFamily, end_logprob, searched_tokens
 from pdtools.search.families.proposal_trees import ProposalTreesFamily
-from pdtools.search.families.strings import StringFamily
 from pdtools.search.families.treereg import TreeRegFamily
+from pdtools.search.families.unsearched import StringFamily
 from pdtools.search.family import Family
 from pdtools.search.options import AUTO, Context, Particles, SearchOptions
 from pdtools.search.scores import GivenRow, Measure, PrefixScores, RowScore

@@ -20,7 +20,7 @@ from pdtools.provenance import check_fingerprint, identify
 from pdtools.search.adaptive_beam import STEPS, Compared, Comparison
 from pdtools.search.family import Family
 from pdtools.search.options import AUTO, DEFAULT_SEARCH, NO_CONTEXT, Context, Particles, SearchOptions
-from pdtools.search.parses import Parsed, ParsedScore, Searched
+from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import (
     Continuation,
     Dtype,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pdtools.models import LoadedModel
+    from pdtools.search.checkpoints import Searched
     from pdtools.search.sampling import Sample
 
 

@@ -21,10 +21,9 @@ from torch import Tensor, nn
 from pdtools.models import Batch, LanguageModel, TokenParts
 from pdtools.models.base import Objective
 from pdtools.models.derivations import DerivationKind, Derivations
-from pdtools.search.checkpoints import Encoded, SearchFamily
+from pdtools.search.checkpoints import Encoded, Searched, SearchFamily
 from pdtools.search.options import AttachmentBeam, SearchOptions
-from pdtools.search.parses import Searched, SearchResult
-from pdtools.search.scores import Continuation, RowScore
+from pdtools.search.scores import Continuation, RowScore, SearchResult
 from pdtools.trees import Tree, merge_subwords, tree_from_attachments
 
 

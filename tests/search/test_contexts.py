@@ -17,7 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, StringFamily, beam_search, load_model
 from pdtools.search.contexts import documents_of, joined, lines_of, parts_of, windows, with_documents
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model
 from pdtools.search.options import DOCUMENT, AttachmentBeam, Context, SearchOptions

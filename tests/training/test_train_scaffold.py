@@ -17,7 +17,7 @@ from pdtools.files import Rejects
 from pdtools.models import load_checkpoint
 from pdtools.models.scaffold import ScaffoldLM
 from pdtools.search import load_model
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.shards import ShardSet, ShardSettings, TokenizerSettings, shards_from_files
 from pdtools.training import Recipe, TrainConfig, train
 

@@ -13,10 +13,10 @@ from pdtools.models import LanguageModel
 from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.models.grammar.transition_derivations import OTHER_WORDS
-from pdtools.search.checkpoints import Encoded, Expected, SearchFamily
+from pdtools.search.checkpoints import Encoded, Expected, Searched, SearchFamily
 from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.options import ActionBeam, Particles, SearchOptions
-from pdtools.search.parses import Parsed, Searched
+from pdtools.search.parses import Parsed
 from pdtools.search.scores import (
     Asked,
     Continuation,

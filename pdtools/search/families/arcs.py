@@ -10,9 +10,8 @@ from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
 from pdtools.models.derivations import AnyDerivation
-from pdtools.search.checkpoints import SearchFamily
+from pdtools.search.checkpoints import Searched, SearchFamily
 from pdtools.search.families.attachments import AttachmentFamily
-from pdtools.search.parses import Searched
 from pdtools.search.scores import PrefixScores
 
 

@@ -46,9 +46,8 @@ from pdtools.search.batches import (
 )
 from pdtools.search.next_tokens import summaries
 from pdtools.search.options import AttachmentBeam
-from pdtools.search.parses import BeamStep, SearchResult
 from pdtools.search.particles import thin, uniform_of
-from pdtools.search.scores import NO_NUMBERS
+from pdtools.search.scores import NO_NUMBERS, BeamStep, SearchResult
 
 # With a margin, batches are made for this many times the hypotheses of the batches before them. If that is
 # too few, they are made again, with room for more.

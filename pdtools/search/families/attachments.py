@@ -11,13 +11,19 @@ from numpy.typing import NDArray
 from pdtools.models import LanguageModel
 from pdtools.models.derivations import AnyDerivation
 from pdtools.models.tokenwise import TokenwiseKind
-from pdtools.search.checkpoints import Encoded, Expected, SearchFamily
+from pdtools.search.checkpoints import Encoded, Expected, Searched, SearchFamily
 from pdtools.search.families.attachment_beam import BeamResult, NextAfter, beam_search
-from pdtools.search.families.strings import string_logprobs, string_next_logprobs
+from pdtools.search.families.unsearched import string_logprobs, string_next_logprobs
 from pdtools.search.next_tokens import as_measures, word_beginnings
 from pdtools.search.options import AttachmentBeam, Particles, SearchOptions
-from pdtools.search.parses import BeamStep, Searched
-from pdtools.search.scores import Continuation, GivenRow, PrefixScores, RowScore, asks_for_distributions
+from pdtools.search.scores import (
+    BeamStep,
+    Continuation,
+    GivenRow,
+    PrefixScores,
+    RowScore,
+    asks_for_distributions,
+)
 from pdtools.trees import stack_text
 
 

@@ -12,7 +12,7 @@ from pdtools.models import LoadedModel, TransformerLM
 from pdtools.models.treereg import Node, SentenceScores, best_tree, greedy_tree, residual_norms
 from pdtools.search.batches import budget, in_batches, strings_that_fit
 from pdtools.search.checkpoints import Encoded
-from pdtools.search.families.strings import StringFamily
+from pdtools.search.families.unsearched import StringFamily
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.search.scores import Unscorable
 from pdtools.trees import UNKNOWN_LABEL, UNKNOWN_TAG, Tree, escape, sentence_problem

@@ -26,9 +26,8 @@ from pdtools.models.grammar.derivations import ActionDerivation, ActionDerivatio
 from pdtools.models.grammar.model import GrammarLM
 from pdtools.search.batches import Level, SortedStrings, budget, explained_memory_errors
 from pdtools.search.options import ActionBeam
-from pdtools.search.parses import BeamStep, SearchResult
 from pdtools.search.particles import thin, uniform_of
-from pdtools.search.scores import NO_NUMBERS
+from pdtools.search.scores import NO_NUMBERS, BeamStep, SearchResult
 
 # Rounds between two tokens that memory is planned for; more are possible, but rare.
 _ROUNDS = 10

@@ -34,7 +34,7 @@ from pdtools.evaluation.results import ITEMS
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import load_model
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.options import NO_SEARCH, Particles, SearchOptions
 from pdtools.search.scores import RowScore, SentenceScore

@@ -35,7 +35,7 @@ from pdtools.models.formats import import_model
 from pdtools.models.formats.released_pushdown import read_vocabulary
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.search.families.attachment_beam import beam_search
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.model import load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
 from pdtools.search.sampling import sample

@@ -17,7 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel, NoRoomError, StackState
 from pdtools.search import BeamResult, beam_search
 from pdtools.search.options import AttachmentBeam
-from pdtools.search.parses import dropped_share
+from pdtools.search.scores import dropped_share
 
 CATALAN = [1, 1, 2, 5, 14, 42]
 KINDS = {

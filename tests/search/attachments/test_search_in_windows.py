@@ -17,7 +17,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
 from pdtools.search import beam_search
 from pdtools.search.families.attachments import end_logprob
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import AttachmentBeam
 from pdtools.search.sampling import sample
 

@@ -10,7 +10,7 @@ from search_oracle import all_attachments, logsumexp, parts, row, tiny_model
 
 from pdtools.models import LoadedModel
 from pdtools.search import batches, beam_search
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import AttachmentBeam
 
 STRINGS = [[3, 4, 5, 3], [3, 4, 3], [3, 4, 5], [5], [], [3, 4, 5, 3, 4, 4, 5]]

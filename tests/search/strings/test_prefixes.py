@@ -17,7 +17,7 @@ from pdtools.models import LanguageModel, LoadedModel
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.search import batches, beam_search
 from pdtools.search.batches import SortedStrings
-from pdtools.search.families.strings import string_logprobs
+from pdtools.search.families.unsearched import string_logprobs
 from pdtools.search.options import AttachmentBeam
 
 MODELS = {
