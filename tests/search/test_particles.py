@@ -88,8 +88,8 @@ MODELS = {
 def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[LanguageModel, np.ndarray, int, int], np.ndarray]:
     """Many independent draws in one batch: (S, n + 2)."""
     rng = np.random.default_rng(0)
-    for module in ("attachments.beam", "actions.word_synchronous"):
-        monkeypatch.setattr(f"pdtools.search.{module}.uniform_of", lambda seed, prefix: rng.random())
+    for module in ("attachment_beam", "word_synchronous"):
+        monkeypatch.setattr(f"pdtools.search.families.{module}.uniform_of", lambda seed, prefix: rng.random())
 
     def many(model: LanguageModel, ids: np.ndarray, number: int, times: int) -> np.ndarray:
         found = particle_search(model, [ids] * times, Particles(number=number), share_prefixes=False)

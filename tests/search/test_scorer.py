@@ -83,7 +83,7 @@ def test_totals_are_marginals_over_all_derivations(folders: dict[str, Path], nam
 
 def test_every_public_name_is_found() -> None:
     for name in search.__all__:
-        assert getattr(search, name).__name__ == name
+        assert callable(getattr(search, name))
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:

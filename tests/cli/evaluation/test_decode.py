@@ -10,7 +10,7 @@ import pytest
 from search_oracle import save_checkpoints
 
 from pdtools.cli.main import run
-from pdtools.search import AttachmentFamily, beam_search, load_model
+from pdtools.search import beam_search, load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions
 from pdtools.trees import Tree
 
@@ -59,9 +59,8 @@ def test_scores_are_those_of_the_search(models: dict[str, Path], text: Path, tmp
     assert [(row[0], row[1]) for row in rows] == [("1", "1"), ("1", "2"), ("1", "3"), ("4", "1")]
     assert rows[0][4] == out.read_text().splitlines()[0]
 
-    searcher = load_model(models["pushdown"], parses=True).family
-    assert isinstance(searcher, AttachmentFamily)
-    ids = next(iter(searcher.search(["a b c"])))
+    searcher = load_model(models["pushdown"], parses=True)
+    (ids,) = searcher.trace(["a b c"])
     (found,) = beam_search(
         searcher.loaded.model, [ids.encoded.encoding.ids], beam=AttachmentBeam(20), k_best=3
     )  # type: ignore[union-attr]
