@@ -21,8 +21,7 @@ from pdtools.evaluation.external.sentence_files import (
     write_sentences,
 )
 from pdtools.evaluation.external.word_alignment import align_tokens
-from pdtools.evaluation.sg.evaluate import SuiteItems
-from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem
+from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem, SuiteItems
 from pdtools.search.scores import SentenceScore, Unscorable
 
 OFFSETS = "sentence_id\ttoken_id\ttoken\tstart\tend\tsurprisal"
