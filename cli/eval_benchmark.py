@@ -10,7 +10,6 @@ import typer
 from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
-from .evaluating import Evaluating
 from .options import (
     COMPARING,
     ContextOptions,
@@ -25,8 +24,7 @@ from .options import (
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.item_set import ItemSet
-    from pdtools.evaluation.results import Results
+    pass
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -77,15 +75,9 @@ def eval_benchmark(
             "--scores",
             rich_help_panel="Input",
             metavar="FILE",
-            help="Instead of a model: one score for each string (columns item, string, score).",
+            help="Instead of a model: scores of strings, the higher the better (columns item, string, score).",
         ),
     ] = None,
-    lower_is_better: Annotated[
-        bool,
-        typer.Option(
-            "--lower-is-better", rich_help_panel="Input", help="--scores: lower is better, as for surprisals."
-        ),
-    ] = False,
     model: EvaluatedModelOption = None,
     output: ResultsFolderOption = None,
     limit: Annotated[
@@ -131,10 +123,8 @@ def eval_benchmark(
         "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
-    from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
-    from pdtools.evaluation.benchmark.published import PublishedScores
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -154,13 +144,6 @@ def eval_benchmark(
     def read() -> Items:
         return Items(data, benchmark, limit)
 
-    def judge(items: ItemSet, evaluating: Evaluating) -> Results:
-        given = PublishedScores(str(published_scores), lower_is_better=lower_is_better)
-        results = evaluate_published(items, given, {"kind": "scores", "lower_is_better": lower_is_better})
-        if given.unused:
-            evaluating.say(f"{given.unused} scores are of no string of these items")
-        return results
-
     evaluate_strings(
         read,
         {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
@@ -169,7 +152,7 @@ def eval_benchmark(
         reading,
         model,
         output,
-        published=None if published_scores is None else judge,
+        published=published_scores,
         details=details,
         latex=latex,
     )

@@ -15,7 +15,6 @@ from .running import model_settings, read_context
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_set import ItemSet
-    from pdtools.evaluation.results import Results
     from pdtools.search.model import Model
 
 
@@ -63,7 +62,7 @@ def evaluate_strings(
     output: str | None,
     *,
     text_style: str | None = None,
-    published: Callable[[ItemSet, Evaluating], Results] | None = None,
+    published: str | None = None,
     details: bool,
     latex: bool,
 ) -> None:
@@ -73,14 +72,14 @@ def evaluate_strings(
         read: reads the items.
         inputs: the files that they are read from, by their roles.
         text_style: the style of external surprisals, and of the strings that are written.
-        published: judges the items by scores that are given, instead of both.
+        published: a file with a score for each string, instead of both.
     """
     if external.write_sentences is not None:
         given = {role: path for role, path in inputs.items() if path is not None}
         write_for_others(external, run, given, lambda: read().written(text_style))
         return
 
-    from pdtools.evaluation.benchmark.evaluate import evaluate_items
+    from pdtools.evaluation.benchmark.evaluate import evaluate_items, evaluate_published
 
     evaluating = Evaluating.begin(
         required_output(output),
@@ -99,7 +98,7 @@ def evaluate_strings(
             evaluating.deliver(results, details=details)
     else:
         if published is not None:
-            results = published(items, evaluating)
+            results = evaluate_published(items, published)
         else:
             recorded = recorded_model(external, items, text_style)
             results = evaluate_items(items, recorded, evaluating.bar("strings"))

@@ -20,7 +20,7 @@ from pdtools.files.tables import unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
-_PHENOMENON_NAMES = {"s-selection": "argument_structure"}
+_PHENOMENA = {"s-selection": "argument_structure"}
 
 _SENTENCES = ("sentence_good", "sentence_bad")
 _PREDICTIONS = {"main": "good > bad", "per_token": "good > bad"}
@@ -159,13 +159,10 @@ def _pair(data: Any, place: str, number: int, groups: dict[str, tuple[str | None
             raise InputError("not a minimal pair: a sentence that is no text", file=place, line=number)
         named = data.get("UID", without_ending(Path(place).name, (*COMPRESSED, ".jsonl", ".tsv")))
         paradigm = sys.intern(text_of(named))  # names that thousands of pairs share
-        phenomenon = _group(data.get("linguistics_term"), _PHENOMENON_NAMES)
-        groups.setdefault(paradigm, (phenomenon, _group(data.get("field"), _FIELD_NAMES)))
-        item = text_of(data.get("pairID", number))
-        phenomenon, field = groups[paradigm]
-        return pair_item(
-            text_of(good), text_of(bad), item, paradigm=paradigm, phenomenon=phenomenon, field=field
-        )
+        group = (_group(data.get("field"), _FIELD_NAMES), _group(data.get("linguistics_term"), _PHENOMENA))
+        field, phenomenon = groups.setdefault(paradigm, group)
+        strings = (text_of(good), text_of(bad), text_of(data.get("pairID", number)))
+        return pair_item(*strings, paradigm=paradigm, phenomenon=phenomenon, field=field)
     except (KeyError, TypeError, ValueError) as error:
         missing = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         if not isinstance(data, dict):

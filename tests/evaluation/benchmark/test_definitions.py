@@ -21,6 +21,7 @@ from pdtools.evaluation.benchmark.from_toml import (
     bundled,
     read_benchmark,
 )
+from pdtools.evaluation.benchmark.item_set import Item
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.comparison.compare import compare
@@ -46,6 +47,12 @@ PAIRS = {"strings": {"good": "{good}", "bad": "{bad}"}}
 
 def benchmark(**parts: Any) -> Benchmark:
     return benchmark_from({**PAIRS, **parts}, "toy.toml", "toy")
+
+
+def right_of(item: Item) -> str:
+    """The text of the right option, which ``right > max(others)`` names first."""
+    _, right = next(iter(item.formulas.values())).regions[0]
+    return item.strings[right].text
 
 
 def texts(source: Path, of: Benchmark) -> list[dict[str, str]]:
@@ -187,7 +194,8 @@ def test_plain_columns_of_rows_that_belong_together_are_the_first_ones(tmp_path:
 
 def test_the_number_of_an_option_may_be_a_float(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"options": ["a", "b", "c"], "label": 2.0}')
-    assert [item.right for item in Items(tmp_path, benchmark(**OPTIONS))] == [2]
+    (item,) = Items(tmp_path, benchmark(**OPTIONS))
+    assert right_of(item) == "c"
 
 
 @pytest.mark.parametrize(
@@ -259,8 +267,7 @@ def test_which_option_is_right(
             Items(tmp_path, of)
         return
     items = Items(tmp_path, of)
-    assert [item.strings[f"option_{(item.right or 0) + 1}"].text for item in items] == found
-    assert all(item.options == len(item.strings) for item in items)
+    assert [right_of(item) for item in items] == found
     assert items.record.outcomes is not None
     assert items.record.outcomes.chance == pytest.approx(fmean(1 / len(item.strings) for item in items))
     notes = [
@@ -286,7 +293,7 @@ def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
     assert (items.unit, items.levels) == ("group", ("language", "paradigm"))
     assert list(dict.fromkeys(items.named(item.levels) for item in items)) == ["de / x", "en / x", "en / y"]
     (counts, *_) = items.by_file.values()
-    assert (counts.items, counts.identical, counts.repeated) == (3, 1, 1)
+    assert counts == {"items": 3, "identical": 1, "repeated": 1}
     one = Items(tmp_path / "toy" / "en", of, limit=1)  # what was named may be a part of it
     assert (one.unit, one.levels, len(list(one))) == ("paradigm", ("language",), 2)
 
@@ -532,7 +539,7 @@ OPTIONS = {"options": {"texts": "{options}", "right": "{label}"}, "strings": {}}
         ({"rows": {"every": 2}}, "rows has either as,"),
         ({"form": {"kind": "pickle"}}, "form.kind has to be one of tsv,"),
         ({"path": "("}, "path is no regular expression"),
-        ({"reader": "guess"}, "unknown reader 'guess'"),
+        ({"reader": "guess"}, "reader has to be one of lm_syneval, climp, linzen"),
         ({"files": 3}, "files has to be a list of strings"),
         ({"suites": True}, "a benchmark of suites has no 'strings'"),
         ({"suites": 1}, "suites has to be true or false"),
@@ -666,7 +673,7 @@ def test_two_sets_in_one_archive_are_refused(tmp_path: Path) -> None:
         Items(tmp_path, benchmark(files="*/data.tsv"))
     files = ["*/eng/data.tsv", "other.tsv"]  # the longer one tells them apart
     deep = benchmark(files=files, levels={"all": "all"})
-    assert [item.file for item in Items(tmp_path, deep)] == [
+    assert [*Items(tmp_path, deep).by_file] == [
         str(tmp_path / folder / "eng" / "data.tsv") for folder in ("a", "b")
     ]
 
@@ -712,7 +719,7 @@ def test_published_sets_have_as_many_items_as_their_authors_say(
     assert found.keys() == wanted.keys()
     for member, counts in found.items():
         expected = [int(wanted[member][name]) for name in ("pairs", "identical", "repeated")]
-        assert [counts.items, counts.identical, counts.repeated] == expected
+        assert [*counts.values()] == expected
     assert [len({*of_level}) for of_level in zip(*(item.levels for item in items), strict=True)] == groups
     first = next(iter(items))
     assert first.strings["good"] != first.strings["bad"]
