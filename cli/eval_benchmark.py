@@ -75,7 +75,7 @@ def eval_benchmark(
             "--scores",
             rich_help_panel="Input",
             metavar="FILE",
-            help="Instead of a model: scores of strings, the higher the better (columns item, string, score).",
+            help="Instead of a model: scores of strings, high is good (columns item, string, score).",
         ),
     ] = None,
     model: EvaluatedModelOption = None,

@@ -37,12 +37,12 @@ def write_for_others(
 
 def recorded_model(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
     """The recorded surprisals of ``--surprisals``; messages call strings by their places."""
-    from pdtools.evaluation.external.scorer import ExternalScorer
+    from pdtools.evaluation.external.recorded import RecordedSurprisals
     from pdtools.evaluation.external.sentence_files import place_names
     from pdtools.search.model import Model
 
     assert options.surprisals is not None
-    recorded = ExternalScorer(
+    recorded = RecordedSurprisals(
         options.surprisals,
         place_names(items),
         unit="nats" if options.nats else "bits",

@@ -21,7 +21,7 @@ from toy_workbooks import rows_of, write_workbook
 from fuzz.hostile import broken, deep, documents, fuzz, refusing
 from pdtools.errors import InputError
 from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
-from pdtools.evaluation.external.scorer import ExternalScorer
+from pdtools.evaluation.external.recorded import RecordedSurprisals
 from pdtools.evaluation.external.sentence_files import write_sentences
 from pdtools.evaluation.parsing.evaluate import read_excluded
 from pdtools.evaluation.parsing.prm import read_parameters
@@ -122,7 +122,7 @@ CHUNKS += ["(12345678901;%a%)", "(1;%%)", "(;%a%)", "٣", "\0", "é", "1.", "(1;
 @given(text=st.one_of(st.lists(st.sampled_from(CHUNKS), max_size=25).map("".join), st.text(max_size=30)))
 def test_formulas(text: str) -> None:
     with refusing():
-        assert Formula.parse(text).holds(lambda region, condition: 1.0) in (True, False)
+        assert Formula.parse(text).truth(lambda region, condition: 1.0) in (True, False)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_suites(content: bytes, zipped: bool, tmp_path: Path) -> None:
             for item in suite.items:
                 assert all(len(condition.spans) == len(condition.regions) for condition in item.conditions)
             for formula in suite.formulas:
-                formula.holds(lambda region, condition: 1.0)
+                formula.truth(lambda region, condition: 1.0)
         for style in ("ptb", "raw"):
             write_sentences(SuiteItems(suites).written(style), tmp_path / "out.tsv")
 
@@ -199,7 +199,7 @@ def test_tables_of_surprisals(content: bytes, on_error: str, tmp_path: Path) -> 
     file = tmp_path / "x.tsv"
     file.write_bytes(content)
     with refusing():
-        scorer = ExternalScorer(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
+        scorer = RecordedSurprisals(file, ["one", "two"], on_error=on_error)  # type: ignore[arg-type]
         assert len(list(scorer.score(["The dog", "Bark"]))) == 2
 
 

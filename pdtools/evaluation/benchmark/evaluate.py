@@ -30,8 +30,8 @@ def evaluate_items(items: ItemSet, model: Model, progress: Progress = no_progres
     """Score items with a model, and judge the predictions about them.
 
     Items are scored in blocks, each different string once and in lexicographic order, so that strings with
-    equal beginnings reach a model together. Only rows of the tables stay in memory. A model of recorded
-    surprisals (:class:`pdtools.evaluation.ExternalScorer`) is asked for the strings as the items
+    equal beginnings reach a model together. Only rows of the tables stay in memory. Recorded surprisals
+    (:class:`pdtools.evaluation.external.recorded.RecordedSurprisals`) are asked for the strings as the items
     have them, repeated ones again.
 
     Args:

@@ -98,7 +98,7 @@ class String:
 
     @property
     def asked(self) -> str | Sentence | Beginning:
-        """The string, or its beginning, as a scorer is given it."""
+        """The string, or its beginning, as a model is given it."""
         given = self.text if self.words is None else self.words
         if self.needed is None:
             return given

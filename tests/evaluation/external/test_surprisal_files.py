@@ -13,14 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.external.scorer import ExternalScorer
+from pdtools.evaluation.external.recorded import RecordedSurprisals, align_tokens
 from pdtools.evaluation.external.sentence_files import (
-    PlacedSentence,
-    item_strings,
     place_names,
     write_sentences,
 )
-from pdtools.evaluation.external.word_alignment import align_tokens
 from pdtools.evaluation.sg.suites import Condition, Suite, SuiteItem, SuiteItems
 from pdtools.search.scores import SentenceScore, Unscorable
 
@@ -34,7 +31,7 @@ def read(
 ) -> list[SentenceScore | Unscorable]:
     path = folder / "in.tsv"
     path.write_text("".join(line.replace(" | ", "\t") + "\n" for line in (header, *rows)))
-    return list(ExternalScorer(path, [f"item {text}" for text in texts], **options).score(texts))
+    return list(RecordedSurprisals(path, [f"item {text}" for text in texts], **options).score(texts))
 
 
 def only(found: list[SentenceScore | Unscorable]) -> SentenceScore:
@@ -84,7 +81,7 @@ def test_an_empty_sentence_may_have_an_end(tmp_path: Path) -> None:
 def test_an_empty_file_has_no_columns(tmp_path: Path) -> None:
     (tmp_path / "in.tsv").write_text("")
     with pytest.raises(InputError, match="no column sentence_id, token, surprisal in the header"):
-        list(ExternalScorer(tmp_path / "in.tsv", ["a"]).score(["a"]))
+        list(RecordedSurprisals(tmp_path / "in.tsv", ["a"]).score(["a"]))
 
 
 def test_offsets_may_have_the_space_before_a_token(tmp_path: Path) -> None:
@@ -164,7 +161,7 @@ def test_a_sum_may_be_below_0_by_rounding_alone(tmp_path: Path) -> None:
 
 
 def test_a_sentence_has_as_many_rows_as_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.evaluation.external.scorer.MAX_ROWS", 3)
+    monkeypatch.setattr("pdtools.evaluation.external.recorded.MAX_ROWS", 3)
     assert len(only(read(tmp_path, OFFSETS, FIRST, TEXTS[:1])).tokens) == 3
     with pytest.raises(InputError, match="sentence 1 has more than 3 rows") as caught:
         read(tmp_path, OFFSETS, [*FIRST, "1 | 4 | [end] | 13 | 13 | 0.5"], TEXTS[:1])
@@ -187,7 +184,7 @@ def test_unknown_words_are_counted(tmp_path: Path) -> None:
 def test_what_is_between_columns_is_said(tmp_path: Path, name: str, between: str) -> None:
     (tmp_path / name).write_text("sentence_id;token;surprisal\n")
     with pytest.raises(InputError) as caught:
-        list(ExternalScorer(tmp_path / name, ["a"]).score(["a"]))
+        list(RecordedSurprisals(tmp_path / name, ["a"]).score(["a"]))
     assert caught.value.hint == between
 
 
@@ -320,9 +317,7 @@ def test_sentences_of_suites_are_spaced_as_there_or_as_people_write(tmp_path: Pa
         ("raw", ["She can't don't, he said.", "She can't don't (so)"]),
     ):
         items = SuiteItems([suite]).written(style)
-        assert list(item_strings(items)) == [
-            PlacedSentence(("toy", "4", name), text) for name, text in zip("ab", texts, strict=True)
-        ]
+        assert [of.text for item in items for of in item.strings.values()] == texts
     assert list(place_names(items)) == [f"suite toy, item 4, string {name}" for name in "ab"]
     out = tmp_path / "out.tsv"
     assert write_sentences(items, out) == 2
