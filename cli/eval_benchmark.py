@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ from .options import (
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
-    pass
+    from pdtools.evaluation.benchmark.items import Items
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -75,9 +76,15 @@ def eval_benchmark(
             "--scores",
             rich_help_panel="Input",
             metavar="FILE",
-            help="Instead of a model: scores of strings, high is good (columns item, string, score).",
+            help="Instead of a model: one score for each string (columns item, string, score).",
         ),
     ] = None,
+    lower_is_better: Annotated[
+        bool,
+        typer.Option(
+            "--lower-is-better", rich_help_panel="Input", help="--scores: lower is better, as for surprisals."
+        ),
+    ] = False,
     model: EvaluatedModelOption = None,
     output: ResultsFolderOption = None,
     limit: Annotated[
@@ -123,6 +130,7 @@ def eval_benchmark(
         "--write-sentences": external.write_sentences,
     }
     pick_source(context, sources)
+    from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
 
@@ -144,6 +152,9 @@ def eval_benchmark(
     def read() -> Items:
         return Items(data, benchmark, limit)
 
+    published = None
+    if published_scores is not None:
+        published = partial(evaluate_published, source=published_scores, lower_is_better=lower_is_better)
     evaluate_strings(
         read,
         {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
@@ -152,7 +163,7 @@ def eval_benchmark(
         reading,
         model,
         output,
-        published=published_scores,
+        published=published,
         details=details,
         latex=latex,
     )

@@ -15,6 +15,7 @@ from .running import model_settings, read_context
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_set import ItemSet
+    from pdtools.evaluation.results import Results
     from pdtools.search.model import Model
 
 
@@ -62,7 +63,7 @@ def evaluate_strings(
     output: str | None,
     *,
     text_style: str | None = None,
-    published: str | None = None,
+    published: Callable[[ItemSet], Results] | None = None,
     details: bool,
     latex: bool,
 ) -> None:
@@ -72,14 +73,14 @@ def evaluate_strings(
         read: reads the items.
         inputs: the files that they are read from, by their roles.
         text_style: the style of external surprisals, and of the strings that are written.
-        published: a file with a score for each string, instead of both.
+        published: judges the items by scores that are given, instead of both.
     """
     if external.write_sentences is not None:
         given = {role: path for role, path in inputs.items() if path is not None}
         write_for_others(external, run, given, lambda: read().written(text_style))
         return
 
-    from pdtools.evaluation.benchmark.evaluate import evaluate_items, evaluate_published
+    from pdtools.evaluation.benchmark.evaluate import evaluate_items
 
     evaluating = Evaluating.begin(
         required_output(output),
@@ -98,7 +99,7 @@ def evaluate_strings(
             evaluating.deliver(results, details=details)
     else:
         if published is not None:
-            results = evaluate_published(items, published)
+            results = published(items)
         else:
             recorded = recorded_model(external, items, text_style)
             results = evaluate_items(items, recorded, evaluating.bar("strings"))

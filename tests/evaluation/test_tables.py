@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.suites import CONVENTIONS
+from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.comparisons import print_compared
 from pdtools.report.evaluations import (

@@ -159,7 +159,7 @@ CONTENT = {
     "eval-blimp": {"--limit", *EXTERNAL},
     "eval-sg": {"--from-items", "--text-style", *EXTERNAL},
     "eval-benchmark": {
-        *("--as", "--good", "--bad", "--level", "--scores", "--limit"),
+        *("--as", "--good", "--bad", "--level", "--scores", "--lower-is-better", "--limit"),
         *EXTERNAL,
     },
     "eval-dyck": {"--strings", "--limit"},

@@ -14,7 +14,8 @@ from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Score, String
 from pdtools.evaluation.benchmark.outcomes import JudgedItems, Part, Parts, part_of, values_of
 from pdtools.evaluation.results import Progress, Results, no_progress
 from pdtools.evaluation.sg.formula import Formula
-from pdtools.files import is_csv, read_table
+from pdtools.files import read_table
+from pdtools.files.tables import by_column
 from pdtools.search.options import AUTO
 
 if TYPE_CHECKING:
@@ -74,21 +75,22 @@ def evaluate_items(items: ItemSet, model: Model, progress: Progress = no_progres
     return rows.results(model.settings)
 
 
-def evaluate_published(items: ItemSet, source: str | Path) -> Results:
-    """Judge items by published scores, one for each string, the higher the better.
+def evaluate_published(items: ItemSet, source: str | Path, *, lower_is_better: bool = False) -> Results:
+    """Judge items by published scores, one for each string.
 
     Predictions about numbers of tokens are excluded.
 
     Args:
         source: a table (:func:`pdtools.files.read_table`) with the columns ``item`` (its number, from 1),
             ``string`` (its name), ``score``; others are ignored.
+        lower_is_better: for surprisals, cross entropies and the like.
 
     Raises:
         InputError: for a table that lacks a column or a string's score, has a string twice, or a score that
             is no number.
     """
     rows = judged_items(items, tokens=False)
-    given = _published_scores(source)
+    given, sign = _published_scores(source), -1.0 if lower_is_better else 1.0
     used: set[tuple[int, str]] = set()
 
     def part(item: Item, name: str) -> Part:
@@ -97,11 +99,11 @@ def evaluate_published(items: ItemSet, source: str | Path) -> Results:
             hint = "--write-sentences writes all items and strings"
             raise InputError(f"no score of {name} of item {item.name}", file=source, hint=hint)
         used.add(key)
-        return Part(given[key], None)
+        return Part(sign * given[key], None)
 
     for block in _blocks(items):
         rows.add(block, [{name: part(item, name) for name in item.strings} for item in block])
-    results = rows.results({"kind": "scores"})
+    results = rows.results({"kind": "scores", "lower_is_better": lower_is_better})
     if unused := len(given) - len(used):
         notes = [*items.notes, f"{unused} scores are of no string of these items"]
         results = replace(results, settings={**results.settings, "notes": notes})
@@ -110,22 +112,10 @@ def evaluate_published(items: ItemSet, source: str | Path) -> Results:
 
 def _published_scores(source: str | Path) -> dict[tuple[int, str], float]:
     """Scores by item and string."""
-    wanted = ("item", "string", "score")
     found: dict[tuple[int, str], float] = {}
-    lines = read_table(source)
-    number, columns = next(lines, (1, [""]))
-    if missing := [name for name in wanted if name not in columns]:
-        hint = "commas" if is_csv(source) else "tabs"
-        reason = f"no column {', '.join(missing)} in the header"
-        raise InputError(reason, file=source, line=number, hint=hint)
-    at = [columns.index(name) for name in wanted]
-    for number, cells in lines:
-        if cells == [""]:
-            continue
-        if len(cells) != len(columns):
-            reason = f"{len(cells)} columns, the header has {len(columns)}"
-            raise InputError(reason, file=source, line=number)
-        item, string, text = (cells[i].strip() for i in at)
+    wanted = ("item", "string", "score")
+    for number, row in by_column(read_table(source), wanted, source):
+        item, string, text = (row[name].strip() for name in wanted)
         try:
             key, score = (int(item), string), float(text)
         except ValueError:

@@ -16,7 +16,7 @@ from pdtools.files.json_input import parse_json, text_of
 from pdtools.files.names import COMPRESSED, ending, has_ending, without_ending
 from pdtools.files.sheets import SHEETS
 from pdtools.files.source import ZipMember
-from pdtools.files.tables import unquoting
+from pdtools.files.tables import by_column, unquoting
 
 # The data spell one field in two ways, and name a phenomenon that the paper counts within another.
 _FIELD_NAMES = {"syntax/semantics": "syntax_semantics"}
@@ -127,29 +127,14 @@ def _records(source: Source) -> Iterator[tuple[str, int, Any]]:
     for file in ZipMember.within(source, endings) if is_zip else expand_inputs([source], endings):
         if Path(file).name.startswith("."):
             continue
+        lines = ((number, line) for number, line in read_lines(file) if line.strip())
         if ending(file) == ".tsv":
-            yield from _tsv_records(file)
-            continue
-        for number, line in read_lines(file):
-            if line.strip():
-                yield file, number, parse_json(line, file, number)
-
-
-def _tsv_records(file: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    every = list(read_lines(file))
-    undo, _ = unquoting(line for _, line in every)
-    rows = ((number, [*map(undo, line.split("\t"))]) for number, line in every if line.strip())
-    _, columns = next(rows, (1, []))
-    if missing := [name for name in _SENTENCES if name not in columns]:
-        hint = f"its first line has to name the columns: {', '.join(_SENTENCES)}"
-        raise InputError(f"no column {', '.join(missing)} in the header", file=file, line=1, hint=hint)
-    if twice := [name for name, times in Counter(columns).items() if times > 1]:
-        raise InputError(f"two columns {twice[0]!r} in the header", file=file, line=1)
-    for number, cells in rows:
-        if len(cells) != len(columns):
-            reason = f"not a minimal pair: {len(cells)} columns, the header has {len(columns)}"
-            raise InputError(reason, file=file, line=number)
-        yield file, number, dict(zip(columns, cells, strict=True))
+            every = list(lines)
+            undo, _ = unquoting(line for _, line in every)
+            rows = ((number, [*map(undo, line.split("\t"))]) for number, line in every)
+            yield from ((file, number, row) for number, row in by_column(rows, _SENTENCES, file))
+        else:
+            yield from ((file, number, parse_json(line, file, number)) for number, line in lines)
 
 
 def _pair(data: Any, place: str, number: int, groups: dict[str, tuple[str | None, str | None]]) -> Item:

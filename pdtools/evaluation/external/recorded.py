@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.files import is_csv, read_table
+from pdtools.files import read_table
+from pdtools.files.tables import by_column
 from pdtools.search.family import Family
 from pdtools.search.scores import SentenceScore, Unscorable, is_unknown
 
@@ -161,52 +162,37 @@ class RecordedSurprisals(Family):
         return _score(sentence.text, rows, words, spans, logprobs, eos)
 
     def _rows(self) -> Iterator[_Row]:
-        lines = read_table(self._source)
-        number, columns = next(lines, (1, [""]))
-        wanted = ["sentence_id", "word" if "word" in columns else "token", "surprisal"]
-        if missing := [name for name in wanted if name not in columns]:
-            raise InputError(
-                f"no column {', '.join(missing)} in the header",
-                file=self._source,
-                line=number,
-                hint="commas" if is_csv(self._source) else "tabs",
-            )
-        has_offsets = "start" in columns and "end" in columns
-        wanted += ["start", "end"] if has_offsets else []
-        at = [columns.index(name) for name in wanted]
-        self.settings["alignment"] = "characters" if has_offsets else "words"
         previous = 0
-        for number, cells in lines:
-            if cells == [""]:
-                continue
-            if len(cells) != len(columns):
-                raise InputError(
-                    f"{len(cells)} columns, the header has {len(columns)}", file=self._source, line=number
-                )
-            row = self._row(number, wanted, [cells[i].strip() for i in at])
-            if row.sentence < max(1, previous):
+        wanted = ("sentence_id", "surprisal")
+        for line, cells in by_column(read_table(self._source), wanted, self._source):
+            name = "word" if "word" in cells else "token"
+            if name not in cells:
+                raise InputError("no column token or word in the header", file=self._source)
+            number = self._number(int, "sentence_id", cells, line)
+            span = None
+            if has_offsets := "start" in cells and "end" in cells:
+                span = (self._number(int, "start", cells, line), self._number(int, "end", cells, line))
+            self.settings["alignment"] = "characters" if has_offsets else "words"
+            row = _Row(line, number, cells[name].strip(), span, self._number(float, "surprisal", cells, line))
+            if number < max(1, previous):
                 reason = f"after sentence {previous}" if previous else "numbers are from 1"
                 raise InputError(
-                    f"sentence {row.sentence}: {reason}: they must be in the order they were written in",
+                    f"sentence {number}: {reason}: they must be in the order they were written in",
                     file=self._source,
-                    line=number,
+                    line=line,
                 )
-            previous = row.sentence
+            previous = number
             yield row
 
-    def _row(self, line: int, columns: Sequence[str], cells: Sequence[str]) -> _Row:
-        def number(kind: Callable[[str], N], index: int) -> N:
-            try:
-                return kind(cells[index])
-            except ValueError:
-                reason = f"{columns[index]} {cells[index][:40]!r} is no number"
-                raise InputError(reason, file=self._source, line=line) from None
-
-        surprisal = number(float, 2)
-        if math.isnan(surprisal):
-            raise InputError(f"surprisal {cells[2]!r} is no number", file=self._source, line=line)
-        span = (number(int, 3), number(int, 4)) if len(cells) > 3 else None
-        return _Row(line, number(int, 0), cells[1], span, surprisal)
+    def _number(self, kind: Callable[[str], N], column: str, cells: Mapping[str, str], line: int) -> N:
+        try:
+            number = kind(cells[column])
+        except ValueError:
+            number = None
+        if number is None or number != number:  # NaN
+            reason = f"{column} {cells[column].strip()[:40]!r} is no number"
+            raise InputError(reason, file=self._source, line=line)
+        return number
 
 
 _Placed = tuple[Sequence[_Row], list[tuple[int, int]], bool]

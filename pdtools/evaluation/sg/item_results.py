@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +13,10 @@ from pdtools.evaluation.benchmark.outcomes import Tallies, Tally, scores_of
 from pdtools.evaluation.results import ITEMS, Results, mean
 from pdtools.evaluation.sg.record import CONVENTIONS, circuit_of
 from pdtools.evaluation.sg.suites import SuiteItems
-from pdtools.files import decode_utf8, read_bytes
+from pdtools.files import read_table
 from pdtools.files.names import has_ending
 from pdtools.files.source import ZipMember
+from pdtools.files.tables import by_column
 
 # Hu et al. (2020) count the n-gram models of all seeds as one, by majority.
 MAJORITY_MODEL = "ngram"
@@ -176,42 +175,21 @@ def read_item_results(sources: Iterable[str | Path]) -> dict[str, Correct]:
     """
     models: dict[str, Correct] = defaultdict(dict)
     for source in sources:
-        for place, data in _documents(Path(source)):
-            for line, row in _rows(data, place):
-                key = (row["suite"], int(row["item"]))
-                if key in models[row["model"]]:
-                    raise InputError(
-                        f"{row['model']}: a second result of {key[0]} {key[1]}", file=place, line=line
-                    )
-                models[row["model"]][key] = _TRUTH[row["correct"].lower()]
+        is_zip = has_ending(source, ".zip")
+        for file in ZipMember.within(str(source), (".csv",)) if is_zip else [str(source)]:
+            for line, row in by_column(read_table(file), _COLUMNS, file):
+                model, suite, item, correct = (row[name] for name in _COLUMNS)
+                if correct.lower() not in _TRUTH:
+                    reason = "a row without a truth value in its column correct"
+                    raise InputError(reason, file=file, line=line)
+                if not item.isdecimal() or len(item) > _MOST_DIGITS:
+                    raise InputError(f"item {item[:40]!r} is no number", file=file, line=line)
+                key = (suite, int(item))
+                if key in models[model]:
+                    reason = f"{model}: a second result of {suite} {int(item)}"
+                    raise InputError(reason, file=file, line=line)
+                models[model][key] = _TRUTH[correct.lower()]
     return dict(models)
-
-
-def _documents(source: Path) -> Iterator[tuple[str, bytes]]:
-    is_zip = has_ending(source, ".zip")
-    for file in ZipMember.within(str(source), (".csv",)) if is_zip else [str(source)]:
-        yield file, read_bytes(file)
-
-
-def _rows(data: bytes, place: str) -> Iterator[tuple[int, dict[str, str]]]:
-    try:
-        yield from _checked_rows(csv.DictReader(io.StringIO(decode_utf8(data, place))), place)
-    except csv.Error as error:
-        raise InputError(f"not CSV: {error}", file=place) from error
-
-
-def _checked_rows(reader: csv.DictReader[str], place: str) -> Iterator[tuple[int, dict[str, str]]]:
-    missing = [column for column in _COLUMNS if column not in (reader.fieldnames or ())]
-    if missing:
-        raise InputError(f"no column {', '.join(missing)}", file=place, line=1)
-    for row in reader:
-        if any(row[column] is None for column in _COLUMNS) or row["correct"].lower() not in _TRUTH:
-            raise InputError(
-                "a row without a truth value in its column correct", file=place, line=reader.line_num
-            )
-        if not row["item"].isdecimal() or len(row["item"]) > _MOST_DIGITS:
-            raise InputError(f"item {row['item'][:40]!r} is no number", file=place, line=reader.line_num)
-        yield reader.line_num, row
 
 
 def majority(models: Sequence[Mapping[tuple[str, int], bool]]) -> Correct:

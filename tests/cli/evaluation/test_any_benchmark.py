@@ -564,12 +564,13 @@ def test_any_benchmark_means_what_its_keys_say(
     given = tmp_path / "given.tsv"
     totals: dict[tuple[int, str], tuple[float, int]] = {}
     if by_scores:
+        lower = rng.random() < 0.5
         for item, each in asked:
             totals[item.number, each.name] = rng.choice([-2.0, -1.0, 0.5, 0.75]), 0
-        shown = [(*key, total) for key, (total, _) in totals.items()]
+        shown = [(*key, -total if lower else total) for key, (total, _) in totals.items()]
         rng.shuffle(shown)
         header = ["item", "string", "score"]
-        of_model = ["--scores", str(given)]
+        of_model = ["--scores", str(given), *(["--lower-is-better"] if lower else [])]
     else:
         shown, header = [], ["sentence_id", "token_id", "token", "start", "end", "surprisal"]
         for number, (item, each) in enumerate(asked, start=1):

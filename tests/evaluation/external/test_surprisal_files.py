@@ -80,7 +80,7 @@ def test_an_empty_sentence_may_have_an_end(tmp_path: Path) -> None:
 
 def test_an_empty_file_has_no_columns(tmp_path: Path) -> None:
     (tmp_path / "in.tsv").write_text("")
-    with pytest.raises(InputError, match="no column sentence_id, token, surprisal in the header"):
+    with pytest.raises(InputError, match="no column sentence_id, surprisal in the header"):
         list(RecordedSurprisals(tmp_path / "in.tsv", ["a"]).score(["a"]))
 
 

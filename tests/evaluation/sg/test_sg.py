@@ -551,7 +551,7 @@ def test_a_majority_is_more_than_half() -> None:
         ("model,suite,item\na,b,1\n", "no column correct"),
         ("model,suite,item,correct\na,b,1,maybe\n", "truth value"),
         ("model,suite,item,correct\na,b,x,True\n", "no number"),
-        ("model,suite,item,correct\na,b,1\n", "truth value"),
+        ("model,suite,item,correct\na,b,1\n", "3 columns, the header has 4"),
         ("model,suite,item,correct\na,b,1234567890,True\n", "no number"),
         ("model,suite,item,correct\na,b,1,True\na,b,1,True\n", "second result"),
         pytest.param(f"model,suite,item,correct\n{'a' * 200_000},b,1,True\n", "not CSV", id="a long cell"),
