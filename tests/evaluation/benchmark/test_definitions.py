@@ -698,7 +698,6 @@ def of_published(test_data: Path, archive: str) -> tuple[Path, dict[str, dict[st
     ("name", "archive", "groups"),
     [
         ("multiblimp", "pairs/multiblimp_eng.zip", [1, 2]),
-        ("zorro", "pairs/zorro.zip", [13, 23]),
         ("clams", "pairs/clams_en_de_fr.zip", [1, 7]),
         ("lindsea", "pairs/lindsea_id.zip", [1, 4, 38]),
     ],

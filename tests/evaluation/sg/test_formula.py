@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdtools.evaluation.sg.formula import Formula, FormulaError, is_close
@@ -89,6 +89,7 @@ truths = st.recursive(
 formulas = st.one_of(truths, chain(truths, LOGIC))
 
 
+@settings(max_examples=60)
 @given(formulas)
 def test_random_formulas_have_the_value_they_were_built_with(drawn: Drawn) -> None:
     text, (value, margin) = drawn
