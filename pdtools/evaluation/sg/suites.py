@@ -202,10 +202,10 @@ class SuiteItems(ItemSet):
     """The items of test suites, read from files (:class:`SuiteFiles`) or in memory.
 
     An item is right iff the suite's first prediction holds; a suite is the mean over its scored items; a
-    circuit the unweighted mean of its suites. Of the scores, ``overall`` is the mean of the suites (Hu et al.
+    circuit the unweighted mean of its suites. The score ``overall`` is the mean of the suites (Hu et al.
     2020: unweighted, neither of circuits nor of items) without fgd-embed3, fgd-embed4 and nn-nv-rpl, which
-    are in ``by_suite`` only; ``sg_31``: the same, if all 31 suites of the paper are there, else None;
-    ``sg_33``: with fgd-embed3 and fgd-embed4 (as Qian et al. 2021), if all are there; ``by_prediction``:
+    are in ``by_suite`` only; ``sg_31`` is the same, if all 31 suites of the paper are there, else None;
+    ``sg_33`` has fgd-embed3 and fgd-embed4 too (Qian et al. 2021), if all are there; ``by_prediction`` has
     every prediction of every suite that has more than one.
 
     Args:

@@ -169,33 +169,11 @@ def test_a_parquet_file_and_a_line_break_in_a_cell(tmp_path: Path) -> None:
     assert texts(tmp_path, benchmark()) == [{"good": "a\nb", "bad": "c"}] * 2
 
 
-def test_rows_that_belong_together(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("b 1\nb 2\n\nc 1\nc 2\n")
-    two = {"good": "{good.1}", "bad": "{bad.1}"}
-    wrong_first = benchmark(rows={"every": 2, "as": ["bad", "good"]}, strings=two)
-    expected = [{"good": "b 2", "bad": "b 1"}, {"good": "c 2", "bad": "c 1"}]
-    assert texts(tmp_path, wrong_first) == expected
-    (tmp_path / "a.txt").write_text("y\tb 2\nn\tb 1\nn\tc 1\ny\tc 2\n")
-    by_role = {"every": 2, "role": "{1}", "good": "y", "bad": "n"}
-    form = {"delimiter": "\t", "header": False}
-    two = {"good": "{good.2}", "bad": "{bad.2}"}
-    assert texts(tmp_path, benchmark(rows=by_role, strings=two, form=form)) == expected
-    (tmp_path / "a.txt").write_text("y\tb 2\t1\nn\tc 1\t2\nn\tb 1\t1\ny\tc 2\t2\n")
-    by_key = {"by": "{3}", "role": "{1}", "good": "y", "bad": "n"}
-    assert texts(tmp_path, benchmark(rows=by_key, strings=two, form=form)) == expected
-
-
 def test_plain_columns_of_rows_that_belong_together_are_the_first_ones(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("r\tk\ts\nno\tx\tb\nyes\ty\ta\n")
     rows = {"every": 2, "role": "{r}", "good": "yes", "bad": "no"}
     of = benchmark(rows=rows, strings=OF_ROWS, levels={"first": "{k}", "right": "{good.k}"})
     assert [item.levels for item in Items(tmp_path, of)] == [("x", "y")]
-
-
-def test_the_number_of_an_option_may_be_a_float(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"options": ["a", "b", "c"], "label": 2.0}')
-    (item,) = Items(tmp_path, benchmark(**OPTIONS))
-    assert right_of(item) == "c"
 
 
 @pytest.mark.parametrize(
@@ -491,18 +469,6 @@ def test_infinite_scores_that_are_equal_are_a_tie(tmp_path: Path, word_scorer: t
     scorer = word_scorer(lambda word: -1.0 if word == "z" else -math.inf)
     table = evaluate_items(Items(tmp_path / "a.csv", benchmark()), scorer).table("items")
     assert table["outcome"].to_pylist() == ["tie", "right"]
-
-
-def test_the_limit_is_of_what_is_scored_and_counted(tmp_path: Path, word_scorer: type[Any]) -> None:
-    rows = "x,y\nx,y\nz,z\nu,v\n"
-    (tmp_path / "a.csv").write_text(f"good,bad\n{rows}")
-    counts = [
-        evaluate_items(Items(tmp_path / "a.csv", benchmark(), limit), word_scorer()).counts
-        for limit in (1, 2, 3, None)
-    ]
-    assert [(each["items"], each["repeated"], each["identical"]) for each in counts] == [
-        *((1, 0, 0), (2, 1, 0), (3, 1, 1), (4, 1, 1))
-    ]
 
 
 OF_ROWS = {"good": "{good.s}", "bad": "{bad.s}"}

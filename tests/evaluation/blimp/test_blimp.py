@@ -110,24 +110,6 @@ def test_the_surprisals_of_a_pair_are_its_totals(word_scorer: Any, tmp_path: Pat
         assert [text[token["start"] : token["end"]] for token in words] == [t["token"] for t in words]
 
 
-def test_longer_but_likelier_per_token(word_scorer: Any, tmp_path: Path) -> None:
-    data = write(tmp_path / "d", pair("one", 0, "aa a a a a", "aaaaa a"))
-    scores = evaluate_items(PairItems(PairFiles(data)), word_scorer(eos=None)).scores
-    assert (scores["overall"], scores["by_prediction"]["per_token"]) == (0.0, 1.0)
-
-
-def test_unscorable_pairs_are_excluded_and_listed(word_scorer: Any, tmp_path: Path) -> None:
-    data = list(PairFiles(write(tmp_path / "d", *SMALL)))
-    results = evaluate_items(PairItems(data), word_scorer(unknown=frozenset({"They", "I"})))
-    assert results.scores["by_paradigm"] == pytest.approx({"one": 1.0, "two": 1 / 3, "three": None})
-    assert results.scores["by_phenomenon"]["argument_structure"] == pytest.approx(1 / 3)
-    assert results.counts["items_scored"] == 4
-    assert results.counts["by_paradigm"]["three"] == {"items": 1, "scored": 0, "ties": 0}
-    unscorable = [row for row in results.table("items").to_pylist() if row["outcome"] == "unscorable"]
-    assert len(unscorable) == 2 * 2  # by the total, and per token
-    assert all(row["correct"] is None and "words unknown" in row["reason"] for row in unscorable)
-
-
 def test_sentences_that_are_the_same_to_the_model_are_a_tie() -> None:
     def score(last: str, end: int, rounding: float) -> SentenceScore:
         logprobs = np.array([-1.0, -2.0 + rounding, -1.0])

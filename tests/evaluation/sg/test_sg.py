@@ -23,7 +23,7 @@ from pdtools.evaluation.benchmark.outcomes import Part, Tally, part_of
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.results import write_results
-from pdtools.evaluation.sg.item_results import aggregate_items, majority, read_item_results, sg_scores
+from pdtools.evaluation.sg.item_results import aggregate_items, read_item_results, sg_scores
 from pdtools.evaluation.sg.record import CIRCUITS, EXCLUDED, SCORED_31, SCORED_33
 from pdtools.evaluation.sg.suites import Condition, SuiteFiles, SuiteItems, present
 from pdtools.search.scores import Unscorable
@@ -339,28 +339,6 @@ def test_suites_with_other_sentences_are_not_compared(word_scorer: Any, tmp_path
         compare(each_alone([tmp_path / "one", tmp_path / "other"]))
 
 
-def test_unscorable_sentences_leave_items_out(word_scorer: Any, tmp_path: Path) -> None:
-    suites = list(SuiteFiles(write(tmp_path / "toy.json", suite())))
-    results = evaluate_items(SuiteItems(suites), word_scorer(unknown=frozenset({"slept"})))
-    assert results.table("items").column("correct").to_pylist() == [True, None]
-    assert "slept" in results.table("items").column("reason").to_pylist()[1]
-    assert results.scores["by_suite"] == {"toy": 1.0}
-    assert results.counts["items_unscorable"] == 1
-    nothing = evaluate_items(SuiteItems(suites), word_scorer(unknown=frozenset({"The", "A"})))
-    assert nothing.scores["by_suite"] == {"toy": None}
-    assert nothing.scores["overall"] is None
-
-
-def test_sentences_with_unknown_words_are_counted_once_each(word_scorer: Any, tmp_path: Path) -> None:
-    class Unknowing(word_scorer):  # type: ignore[misc]
-        def score(self, sentences: Any) -> Any:
-            for score in super().score(sentences):
-                yield dataclasses.replace(score, n_unknown=3 * ("slept" in score.text))
-
-    counts = evaluate_items(SuiteItems(SuiteFiles(write(tmp_path / "toy.json", suite()))), Unknowing()).counts
-    assert (counts["strings"], counts["strings_with_unknown_words"]) == (4, 1)
-
-
 def test_strings_have_lost_what_their_search_lost(word_scorer: Any, tmp_path: Path) -> None:
     lost = {"ran home": 0.25, "runs": 0.125, "slept": None, "sat": 0.5}
 
@@ -377,14 +355,6 @@ def test_strings_have_lost_what_their_search_lost(word_scorer: Any, tmp_path: Pa
     of_strings = {(row["item"], row["string"]): row["dropped"] for row in rows}
     assert of_strings == {("1", "a"): 0.25, ("1", "b-1"): 0.125, ("2", "b-1"): 0.5, ("2", "a"): None}
     assert results.counts["dropped"] == {"mean": pytest.approx(0.875 / 3), "max": 0.5}
-
-
-def test_all_regions_exclude_end_of_sentence(word_scorer: Any, tmp_path: Path) -> None:
-    data = suite(formula=f"(*;%a%) = {14 / math.log(2)} | (*;%a%) = {10 / math.log(2)}")
-    results = evaluate_items(
-        SuiteItems(SuiteFiles(write(tmp_path / "toy.json", data))), word_scorer(eos=-7.0)
-    )
-    assert results.scores["overall"] == 1.0
 
 
 def tallies_of(rows: list[tuple[str, str, int, bool | None]]) -> dict[str, dict[Any, Tally]]:
@@ -434,101 +404,12 @@ def test_regions_are_numbered_from_0_to_1000(tmp_path: Path) -> None:
     assert found.items[0].conditions[0].regions == ("ran", "", "home .", "The dog")
 
 
-def test_each_prediction_of_each_suite_has_its_own_score() -> None:
-    rows = [
-        (suite, "other", prediction, correct)
-        for suite, predictions in {
-            "a": [(True, True), (True, False), (False, False)],
-            "b": [(False, False), (None, None)],
-            "c": [(True, False)],
-        }.items()
-        for prediction, items in enumerate(predictions, start=1)
-        for correct in items
-    ]
-    scores = sg_scores(tallies_of(rows))
-    assert scores["by_prediction"] == {"a": {"1": 1.0, "2": 0.5, "3": 0.0}, "b": {"1": 0.0, "2": None}}
-    assert scores["by_suite"] == {"a": 1.0, "b": 0.0, "c": 0.5}
-    assert scores["mean_of_items"] == 0.5
-
-
-def test_runs_of_several_models_corpora_and_seeds_by_hand(tmp_path: Path) -> None:
-    """n-grams are one run of each corpus; a pretrained model has neither corpus nor seed."""
-    right = {  # by run, the items 0 and 1 of cleft, and item 0 of mvrr
-        "ngram_small_1": ("True", "0", "1"),
-        "ngram_small_2": ("1", "FALSE", "0"),
-        "ngram_small_3": ("0", "1", "0"),
-        "ngram_large_1": ("0", "1", ""),
-        "rnn_x_small_2": ("1", "1", "1"),
-        "rnn_x_small_1": ("0", "1", "1"),
-        "gpt2-xl": ("1", "0", "1"),
-        "gpt_2": ("0", "0", "1"),
-    }
-    rows = [
-        f"{run},{suite},{item},{value},x"
-        for run, values in right.items()
-        for (suite, item), value in zip((("cleft", 1), ("cleft", 0), ("mvrr", 0)), values, strict=True)
-        if value
-    ]
-    header = "model,suite,item,correct,more"
-    (tmp_path / "items.csv").write_text("\n".join([header, *rows]) + "\n")
-    with zipfile.ZipFile(tmp_path / "items.zip", "w") as archive:
-        for name, part in (("a.csv", rows[::2]), ("b.csv", rows[1::2])):
-            archive.writestr(name, "\n".join([header, *part]) + "\n")
-    results = aggregate_items([tmp_path / "items.csv"])
-    zipped = aggregate_items([tmp_path / "items.zip"])
-    assert zipped.scores == results.scores
-    assert zipped.table("items").equals(results.table("items"))
-    wanted = {  # cleft, mvrr
-        ("gpt2-xl", "", ""): (0.5, 1.0),
-        ("gpt_2", "", ""): (0.0, 1.0),
-        ("ngram", "large", "majority1"): (0.5, None),
-        ("ngram", "small", "majority3"): (0.5, 0.0),
-        ("rnn_x", "small", "1"): (0.5, 1.0),
-        ("rnn_x", "small", "2"): (1.0, 1.0),
-        ("rnn_x", "small", "mean"): (0.75, 1.0),
-    }
-    runs = {(run["model"], run["corpus"], run["seed"]): run for run in results.scores["runs"]}
-    assert list(runs) == list(wanted)  # the mean behind all others
-    for name, (cleft, mvrr) in wanted.items():
-        by_suite = {"cleft": cleft} | ({} if mvrr is None else {"mvrr": mvrr})
-        assert runs[name]["by_suite"] == by_suite
-        assert runs[name]["overall"] == sum(by_suite.values()) / len(by_suite)
-    assert results.counts == {"runs_read": 8, "runs": 6, "items": 17, "items_missing": {"ngram_large_1": 1}}
-    items = results.table("items").to_pylist()
-    assert [tuple(row[name] for name in ("model", "corpus", "seed", "suite", "item")) for row in items] == [
-        (*name, suite, item)
-        for name in list(wanted)[:6]
-        for suite, item in (("cleft", 0), ("cleft", 1), ("mvrr", 0))
-        if suite == "cleft" or name[1] != "large"
-    ]
-    assert [row["correct"] for row in items if row["model"] == "gpt2-xl"] == [False, True, True]
-    assert {row["suite"]: row["circuit"] for row in items} == {
-        suite: circuit
-        for circuit, suites in CIRCUITS.items()
-        for suite in suites
-        if suite in ("cleft", "mvrr")
-    }
-    scores = results.table("scores").to_pylist()
-    assert results.table("scores").column_names == ["model", "corpus", "seed", "level", "name", "score"]
-    for name, run in runs.items():
-        own = [row for row in scores if (row["model"], row["corpus"], row["seed"]) == name]
-        assert {row["name"]: row["score"] for row in own if row["level"] == "suite"} == run["by_suite"]
-        assert {row["name"]: row["score"] for row in own if row["level"] == "circuit"} == run["by_circuit"]
-        assert [row["score"] for row in own if row["level"] == "overall"] == [run["overall"]]
-
-
 def test_a_mean_over_seeds_is_of_what_all_of_them_have(tmp_path: Path) -> None:
     rows = ["model,suite,item,correct", "m_c_1,cleft,0,1", "m_c_2,cleft,0,0", "m_c_2,mvrr,0,1"]
     for order in (rows, [rows[0], *(row.replace("m_c_2", "m_c_0") for row in rows[1:])]):
         (tmp_path / "items.csv").write_text("\n".join(order) + "\n")
         mean = aggregate_items([tmp_path / "items.csv"]).scores["runs"][-1]
         assert (mean["seed"], mean["by_suite"]) == ("mean", {"cleft": 0.5, "mvrr": None})
-
-
-def test_a_majority_is_more_than_half() -> None:
-    key = ("cleft", 0)
-    assert majority([{key: True}, {key: False}]) == {key: False}
-    assert majority([{key: True}, {key: False}, {key: True}]) == {key: True}
 
 
 @pytest.mark.parametrize(
