@@ -39,31 +39,35 @@ def write_pairs(
     return counts
 
 
-def read_pairs(task: Task, path: str | Path) -> dict[int, StringPairs]:
-    """Read the table of :func:`write_pairs`.
+def read_pairs(task: Task, *paths: str | Path) -> dict[int, StringPairs]:
+    """Read tables of :func:`write_pairs`.
 
     Every line is checked: symbols, lengths, and that y is the answer to x.
 
     Returns:
-        Pairs by the length of x, shortest first, in the order of the file.
+        Pairs by the length of x, shortest first, in the order of the files.
 
     Raises:
         InputError: a line that is no pair of the task: its file and number.
     """
-    lines = read_table(path)
-    if tuple(next(lines, (1, []))[1]) != _COLUMNS:
-        reason = f"no header {' '.join(_COLUMNS)} (tabs between them)"
-        raise InputError(reason, file=path, line=1, hint="pdtools generate task writes such files")
     number_of = {symbol: number for number, symbol in enumerate(task.symbols)}
     found: dict[int, list[tuple[list[int], list[int]]]] = {}
-    for number, cells in lines:
-        try:
-            x, y = _parse(task, number_of, cells)
-        except ValueError as error:
-            raise InputError(f"no pair of the task {task.name}: {error}", file=path, line=number) from None
-        found.setdefault(len(x), []).append((x, y))
-    if not found:
-        raise InputError("no pairs in it", file=path)
+    for path in paths:
+        lines = read_table(path)
+        if tuple(next(lines, (1, []))[1]) != _COLUMNS:
+            reason = f"no header {' '.join(_COLUMNS)} (tabs between them)"
+            raise InputError(reason, file=path, line=1, hint="pdtools generate task writes such files")
+        rows = 0
+        for number, cells in lines:
+            rows += 1
+            try:
+                x, y = _parse(task, number_of, cells)
+            except ValueError as error:
+                reason = f"no pair of the task {task.name}: {error}"
+                raise InputError(reason, file=path, line=number) from None
+            found.setdefault(len(x), []).append((x, y))
+        if not rows:
+            raise InputError("no pairs in it", file=path)
     return {length: _as_arrays(task, found[length]) for length in sorted(found)}
 
 

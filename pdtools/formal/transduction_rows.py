@@ -1,4 +1,4 @@
-"""The input of models for a task's pairs: the rows of a batch, as arrays.
+"""The input of models for a task's pairs: the rows of a batch.
 
 - masked: ``ROOT x <out> … <out>``, one ``<out>`` for each symbol of y, which is predicted in its place;
 - causal: ``ROOT x <out> y``: each symbol of y is predicted from everything before it. Without the
@@ -12,7 +12,7 @@ option of the model, its ``as_released``.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,9 @@ from numpy.typing import NDArray
 from pdtools.errors import PdtoolsError
 from pdtools.formal.transductions import StringPairs, Task
 from pdtools.tokenization import Tokenizer, train_word_tokenizer
+
+if TYPE_CHECKING:
+    from pdtools.models import Batch
 
 Int64 = NDArray[np.int64]
 
@@ -29,25 +32,6 @@ OUT = "<out>"
 def task_tokenizer(task: Task) -> Tokenizer:
     """The tokenizer of a task: its symbols and ``<out>``, no ``<unk>``."""
     return train_word_tokenizer((*task.symbols, OUT), min_count=1, unk=False)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TaskRows:
-    """Rows of one length N.
-
-    Attributes:
-        tokens: int64 (B, N).
-        targets: int64 (B, N), the token to be predicted at each position; padding where there is none.
-        scored: bool (B, N), positions that the loss counts.
-        counted: bool (B, N), positions that the accuracy counts.
-        first: the position at which y_1 is predicted.
-    """
-
-    tokens: Int64
-    targets: Int64
-    scored: NDArray[np.bool_]
-    counted: NDArray[np.bool_]
-    first: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,24 +78,31 @@ class RowLayout:
         """N, the number of positions in the row of an x of n symbols."""
         return self.first_position(length) + self.task.output_length(length)
 
-    def rows(self, pairs: StringPairs) -> TaskRows:
-        """Convert pairs to rows, in order."""
+    def batch(self, pairs: StringPairs) -> Batch:
+        """Convert pairs to rows with targets, in order, on the CPU; every token shifts."""
+        import torch
+
+        from pdtools.models import Batch
+
         number, length = pairs.x.shape
         of_symbol = self.token_of_symbol
         x, y = self._embeddable(of_symbol)[pairs.x], of_symbol[pairs.y]  # (B, n), (B, m)
-        first = self.first_position(length)
         root = np.full((number, 1), self.tokenizer.root_id)
         if self.objective == "masked":
             tokens = np.concatenate([root, x, np.full_like(y, self.out)], axis=1)  # (B, N)
         else:
             tokens = np.concatenate([root, x, np.full_like(root, self.out), y], axis=1)  # (B, N)
         targets = np.full_like(tokens, self.tokenizer.pad_id)
+        targets[:, self.first_position(length) :] = y
         scored = np.zeros(tokens.shape, dtype=bool)
-        counted = np.zeros(tokens.shape, dtype=bool)
-        targets[:, first:] = y
-        scored[:, first:] = True
-        counted[:, first:] = np.arange(y.shape[1]) < pairs.counted[:, None]
-        return TaskRows(tokens, targets, scored, counted, first)
+        scored[:, self.first_position(length) :] = True
+        return Batch(
+            tokens=torch.from_numpy(tokens),
+            attach=torch.arange(tokens.shape[1]).expand(*tokens.shape).contiguous(),
+            lengths=torch.full((number,), tokens.shape[1]),
+            targets=torch.from_numpy(targets),
+            scored=torch.from_numpy(scored),
+        )
 
     def _embeddable(self, of_symbol: Int64) -> Int64:
         """Tokens of the symbols of x.

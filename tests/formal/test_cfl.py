@@ -11,8 +11,9 @@ from grammar_oracle import fewer_symbols, grammar_of, small_grammars, strings_up
 from hypothesis import given, settings
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import ContextFree, Grammar, grammar_names, read_grammar, strings
-from pdtools.formal.language import draw
+from pdtools.formal.cfl import ContextFree
+from pdtools.formal.grammar import Grammar, grammar_names, read_grammar
+from pdtools.formal.language import draw, strings
 
 
 def language(name: str, shortest: int, longest: int, **settings: object) -> ContextFree:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from toy_pairs import pairs_of
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import TASKS, Task, make_task
+from pdtools.formal.transductions import TASKS, Task, make_task
 
 Strings = list[tuple[tuple[str, ...], tuple[str, ...]]]
 

@@ -21,7 +21,7 @@ from toy_workbooks import rows_of, write_workbook
 import pdtools
 from pdtools.cli.main import run
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.reading.alignment import align
+from pdtools.evaluation.reading.scoring import align
 from pdtools.files import atomic_table
 from pdtools.models import save_checkpoint
 from pdtools.search import load_model

@@ -21,7 +21,6 @@ from pdtools.evaluation.reading.effects import (
     effects_table,
     predicted_effects,
 )
-from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.evaluation.reading.regression import (
     Estimate,
     Float,
@@ -35,6 +34,7 @@ from pdtools.evaluation.reading.regression import (
 from pdtools.evaluation.reading.scoring import ModelWords
 from pdtools.evaluation.reading.times import ReadingTimes
 from pdtools.evaluation.results import ITEMS, Results
+from pdtools.stimuli.frequency import Frequency
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,7 +21,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (
         [*strings, "-n", "40", "--shards", "-o", f"{work}/shards"],
         [*prefixes, "--dependency", "5", "--depth", "4", "--max-length", "20", "-o", f"{work}/far.tsv"],
-        [*prefixes, "--depths", "4-5", "--nest-types", "2", "-o", f"{work}/deep.tsv"],
+        [*prefixes, "--depths", "4-5", "-o", f"{work}/deep.tsv"],
         [
             "train",
             f"{work}/shards",

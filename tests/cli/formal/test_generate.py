@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.formal import dyck_attachments, make_task, read_pairs, read_prefixes
+from pdtools.formal.bracket_prefixes import read_prefixes
+from pdtools.formal.dyck import dyck_attachments
+from pdtools.formal.transduction_files import read_pairs
+from pdtools.formal.transductions import make_task
 from pdtools.shards import ShardSet
 from pdtools.training.data.shard_input import check_same_tokenizer
 from pdtools.trees import sentence_layout
@@ -45,7 +48,7 @@ def test_conditions(capsys: pytest.CaptureFixture[str]) -> None:
     free = lines(capsys, "-n", "300", "--setting", "free", "--brackets", "2", "--depth", "3")
     assert "" in free
     assert set(" ".join(free).split()) == {"(1", "(2", ")1", ")2"}
-    limits = ("--min-length", "2", "--max-length", "4", "--max-dependency", "1", "--brackets", "1")
+    limits = ("--min-length", "2", "--max-length", "4", "--depth", "1", "--brackets", "1")
     assert set(lines(capsys, "-n", "300", *limits)) == {"(1 )1", "(1 )1 (1 )1"}
     assert run([*DYCK, "-n", "1", "--max-length", "4"]) == 1  # released-like: 6 or more
     assert "no string meets these conditions" in capsys.readouterr().err
@@ -113,7 +116,7 @@ def test_prefixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     prefixes = read_prefixes(path)
     assert len(prefixes) == 6
     assert all(prefix.dependency >= 9 and len(prefix.tokens) <= 40 for prefix in prefixes)
-    assert run([*command, "--depths", "4-5", "--nest-types", "2", "-q"]) == 0
+    assert run([*command, "--depths", "4-5", "-q"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].split("\t") == ["prefix", "closer", "dependency", "depth"]
     assert run([*command, "--dependency", "9", "-o", f"{tmp_path}/more.tsv", "--json", "-q"]) == 0

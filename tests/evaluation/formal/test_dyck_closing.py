@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,22 +12,15 @@ from search_oracle import all_attachments
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.dyck import (
-    ClosedPrefix,
-    _accuracy,
+    accuracy,
     binomial_interval,
     evaluate_closing,
     evaluate_entropy,
 )
 from pdtools.files import Rejects
-from pdtools.formal import (
-    DYCK_SETTINGS,
-    BracketPrefix,
-    Dyck,
-    dependency_prefixes,
-    dyck_attachments,
-    string_shards,
-    word_tokenizer,
-)
+from pdtools.formal.bracket_prefixes import BracketPrefix, dependency_prefixes
+from pdtools.formal.dyck import DYCK_SETTINGS, Dyck, dyck_attachments
+from pdtools.formal.language import string_shards, word_tokenizer
 from pdtools.models import LoadedModel, build_model, collate, load_checkpoint, make_config, save_checkpoint
 from pdtools.search.options import SearchOptions
 from pdtools.shards import ShardSet
@@ -143,20 +135,15 @@ def test_right_attachments(loaded: LoadedModel) -> None:
     ("leads", "lost"), [([-0.5, 0.0, -0.001, 2.0], 0.25), ([0.0], 0.0), ([None, None], None)]
 )
 def test_what_the_beam_has_lost(leads: list[float | None], lost: float | None) -> None:
-    item = ClosedPrefix(
-        set="one",
-        number=1,
-        tokens=2,
-        dependency=1,
-        depth=2,
-        open=2,
-        closer=")2",
-        chosen=")2",
-        chosen_given_attachments=")2",
-        attachments_right=0,
-        lead=None,
-    )
-    assert _accuracy([replace(item, lead=lead) for lead in leads])["lost_by_beam"] == lost
+    item = {
+        "tokens": 2,
+        "open": 2,
+        "closer": ")2",
+        "chosen": ")2",
+        "chosen_given_attachments": ")2",
+        "attachments_right": 0,
+    }
+    assert accuracy([{**item, "lead": lead} for lead in leads])["lost_by_beam"] == lost
 
 
 def test_prefixes_without_a_closer_have_no_attachments_to_be_right(loaded: LoadedModel) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from search_oracle import tiny_model
 from toy_gpt2 import save_gpt2
 
-from pdtools.evaluation.reading.alignment import CROSSING, UNCOVERED, UNKNOWN, WordValues, align
+from pdtools.evaluation.reading.scoring import CROSSING, UNCOVERED, UNKNOWN, WordValues, align
 from pdtools.models import save_checkpoint
 from pdtools.search import SentenceScore, load_model
 from pdtools.search.model import Model

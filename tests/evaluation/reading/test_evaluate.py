@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.reading.alignment import WordValues
 from pdtools.evaluation.reading.evaluate import (
     BEFORE,
     EDGE,
@@ -22,10 +21,11 @@ from pdtools.evaluation.reading.evaluate import (
     evaluate_reading,
 )
 from pdtools.evaluation.reading.regression import fit
-from pdtools.evaluation.reading.scoring import ModelWords, NamedModel, named_models
+from pdtools.evaluation.reading.scoring import ModelWords, WordValues
 from pdtools.evaluation.reading.times import Columns, ReadingTimes, TimedText
 from pdtools.evaluation.results import ITEMS
 from pdtools.search.model import ModelSettings
+from pdtools.stimuli.surprisals import NamedModel, named_models
 
 N_TEXTS, N_WORDS, SUBJECTS = 12, 60, 4
 SMALL = {"samples": 500, "seed": 3}
@@ -60,7 +60,7 @@ def model(
     )
     for place in reasons or {}:
         words[0].values["surprisal"][place] = math.nan
-    return ModelWords(NamedModel(name=name, column=name, settings=settings), {"kind": "toy"}, words)
+    return ModelWords(NamedModel(name=name, settings=settings), {"kind": "toy"}, words)
 
 
 def times_of(every: tuple[TimedText, ...], values: np.ndarray, noise: float = 40.0) -> ReadingTimes:

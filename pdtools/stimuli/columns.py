@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.files import atomic_path, atomic_table
 from pdtools.files.names import ending
 from pdtools.files.sheets import Sheet, cell_text
 from pdtools.files.tables import is_csv
-from pdtools.stimuli.sentences import Stimuli
+from pdtools.stimuli.table import Stimuli
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+    from pdtools.stimuli.frequency import Frequency
     from pdtools.stimuli.surprisals import Surprisals
 
 SPILLED = (1, 2)
