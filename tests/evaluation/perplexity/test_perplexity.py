@@ -247,14 +247,6 @@ def test_with_and_without_end_of_sentence_there_is_a_score_in_common(
     assert common == pytest.approx(with_ends.scores["ppl_word_without_eos_marginal"], rel=1e-6)
 
 
-def test_words_and_tokens_are_different_units() -> None:
-    item = {"tokens": 6, "words": 3, "given_tree": -6 * math.log(2)}
-    scores = perplexities(items_table([{**item, "marginal": -3.0}, item]))
-    assert scores["ppl_token_given_trees"] == pytest.approx(2)
-    assert scores["ppl_word_given_trees"] == pytest.approx(4)
-    assert scores["ppl_word_marginal"] is None
-
-
 def test_zero_probabilities_are_an_error_and_no_number() -> None:
     for marginal, said in ((-math.inf, "zero or not numbers"), (-1500.0, "e to the 750 is too large")):
         with pytest.raises(PdtoolsError, match=said):

@@ -118,16 +118,6 @@ def test_parts_without_a_score_say_nothing_of_the_others() -> None:
         assert found.seen.tolist() == [10, -1, -1, -1, 10, 10, 11, 12]
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_a_part_may_begin_with_any_word(n: int) -> None:
-    written = join_words([*["Oh"] * n, "the", "cat"], "ptb")
-    score = score_of("the cat", spans_of("the cat", "the", "c", "at"), seen=(7, 8, 9))
-    found = align(written, [(0, Unscorable(" ".join(["Oh"] * n), "why")), (3 * n, score)])
-    assert found.reasons == dict.fromkeys(range(n), "why")
-    assert found.values["surprisal"][n:] == pytest.approx([1, 6])
-    assert found.seen.tolist() == [*[-1] * n, 7, 8]
-
-
 def test_a_token_may_end_with_the_space_after_its_word() -> None:
     written = join_words(["a", "b", "c"], "ptb")
     found = align(written, [(0, score_of(written.text, [(0, 2), (2, 3), (3, 5)]))])
