@@ -62,7 +62,7 @@ def eval_task(
       pdtools eval-task rs.tsv --model runs/rs -o results/rs --plot rs.svg
     """
     from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, task_of
-    from pdtools.formal.transduction_files import read_pairs
+    from pdtools.formal.transduction_data import read_pairs
     from pdtools.models import load_checkpoint
     from pdtools.report.formal.transduction import draw_by_length
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, sha256_file
-from pdtools.formal.transduction_files import read_pairs
-from pdtools.formal.transduction_rows import RowLayout, task_tokenizer
+from pdtools.formal.transduction_data import RowLayout, read_pairs, task_tokenizer
 from pdtools.formal.transductions import StringPairs, Task
 from pdtools.jobs.devices import memory_of
 from pdtools.models import Batch, LanguageModel

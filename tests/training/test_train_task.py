@@ -14,8 +14,7 @@ from toy_pairs import pairs_of
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.formal.transduction_files import write_pairs
-from pdtools.formal.transduction_rows import RowLayout, task_tokenizer
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer, write_pairs
 from pdtools.formal.transduction_training import TaskInput
 from pdtools.formal.transductions import make_task
 from pdtools.models import build_model, load_checkpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pdtools.errors import PdtoolsError, explained_memory_errors
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.formal.transduction_rows import RowLayout
+from pdtools.formal.transduction_data import RowLayout
 from pdtools.formal.transductions import StringPairs, Task, make_task
 
 if TYPE_CHECKING:

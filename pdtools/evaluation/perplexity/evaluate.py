@@ -130,17 +130,16 @@ def evaluate_string_perplexity(
     Arguments and results are as in :func:`evaluate_perplexity`; only marginals exist. The text has the
     shards' words between single spaces.
     """
-    items = _table(cut(_score_strings(shards, scorer, rejects, progress), _ROWS_PER_BATCH))
-    settings = {
-        "task": "ppl",
-        "eos_counted": scorer.settings["eos"],
-        "root_counted": False,
-        "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
-        "marginal": "exact",
-        "log_base": "nats",
-        "scorer": scorer.settings,
-    }
-    return _results(items, len(rejects), settings, shards)
+    from pdtools.tokenization import split_spaces
+
+    def texts() -> Iterator[_Text]:
+        for block in shards.blocks():
+            for i, row_id in enumerate(block.ids.tolist()):
+                sentence = split_spaces(block.text(i))
+                yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
+
+    items = _table(cut(_score_texts(texts(), scorer, rejects, progress, len(shards)), _ROWS_PER_BATCH))
+    return _results(items, len(rejects), {**_settings_of(scorer), "marginal": "exact"}, shards)
 
 
 def evaluate_text_perplexity(
@@ -186,28 +185,20 @@ def evaluate_text_perplexity(
     kind = "documents" if documents else "sentences"
     counts = count_items(items)
     counts = {kind: counts.pop("sentences"), f"{kind}_left_out": len(rejects), **counts}
-    settings = {
+    settings = {**_settings_of(scorer), "text_sha256": content.hexdigest()}
+    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})
+
+
+def _settings_of(scorer: Model) -> dict[str, Any]:
+    """The settings of a perplexity of texts."""
+    return {
         "task": "ppl",
         "eos_counted": scorer.settings["eos"],
         "root_counted": False,
         "words": "words and end-of-sentence" if scorer.settings["eos"] else "words",
         "log_base": "nats",
         "scorer": scorer.settings,
-        "text_sha256": content.hexdigest(),
     }
-    return Results(scores=perplexities(items), counts=counts, settings=settings, tables={ITEMS: items})
-
-
-def _score_strings(shards: ShardFolder, scorer: Model, rejects: Rejects, progress: Progress) -> Iterator[Row]:
-    from pdtools.tokenization import split_spaces
-
-    def texts() -> Iterator[_Text]:
-        for block in shards.blocks():
-            for i, row_id in enumerate(block.ids.tolist()):
-                sentence = split_spaces(block.text(i))
-                yield _Text(row_id, sentence, sentence, str(shards.folder), row_id)
-
-    return _score_texts(texts(), scorer, rejects, progress, len(shards))
 
 
 class _Text(NamedTuple):

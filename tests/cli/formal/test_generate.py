@@ -9,7 +9,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.formal.bracket_prefixes import read_prefixes
 from pdtools.formal.dyck import dyck_attachments
-from pdtools.formal.transduction_files import read_pairs
+from pdtools.formal.transduction_data import read_pairs
 from pdtools.formal.transductions import make_task
 from pdtools.shards import ShardSet
 from pdtools.training.data.shard_input import check_same_tokenizer

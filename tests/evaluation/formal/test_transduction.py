@@ -11,7 +11,7 @@ from toy_pairs import pairs_of
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.formal.transduction import evaluate_task, task_of
-from pdtools.formal.transduction_rows import RowLayout, task_tokenizer
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer
 from pdtools.formal.transductions import StringPairs, Task, make_task
 from pdtools.models import Batch, LoadedModel, build_model, make_config
 from pdtools.models.transformer.view import View

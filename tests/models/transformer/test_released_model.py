@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pdtools.formal.transduction_rows import RowLayout, task_tokenizer
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer
 from pdtools.formal.transductions import make_task
 from pdtools.models import build_model, make_config
 from pdtools.models.transformer.model import TransformerLM
