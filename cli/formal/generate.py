@@ -105,7 +105,10 @@ def dyck_prefixes(
         typer.Option("--dependency", min=1, help="Shortest distance from the open bracket to its closer."),
     ] = None,
     depths: Annotated[
-        str | None, typer.Option("--depths", metavar="FIRST-LAST", help="Nests of FIRST to LAST brackets.")
+        str | None,
+        typer.Option(
+            "--depths", metavar="FIRST-LAST", help="Nests of FIRST to LAST brackets, of the first ten types."
+        ),
     ] = None,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
     depth: Annotated[

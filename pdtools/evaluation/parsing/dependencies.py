@@ -218,12 +218,16 @@ _SUMS = (
 def compare_words(gold: Words, predicted: Words) -> list[dict[str, int]]:
     """Compare each gold sentence with the predicted words that begin in it.
 
-    Returns:
-        For each gold sentence: ``sentence``, its number, from 1; ``line``, where it begins; ``words`` and
-        ``predicted_words``; ``aligned`` words, and ``correct_heads`` among these; ``arcs`` of the gold tree
-        (``.sdp``: graph), ``predicted_arcs`` of the predicted graph (the enhanced one, DEPS, or the tree
-        where there is none), and ``correct_arcs`` in common; ``enhanced_arcs`` and ``correct_enhanced_arcs``,
-        the same for the enhanced gold graph, if there is one.
+    Columns:
+        sentence: its number, from 1.
+        line: the line that it begins on.
+        words, predicted_words: how many there are.
+        aligned: how many are aligned.
+        correct_heads: aligned words with the right head.
+        arcs: arcs of the gold tree (``.sdp``: graph).
+        predicted_arcs: arcs of the predicted graph: the enhanced one (DEPS), or the tree where there is none.
+        correct_arcs: arcs in common.
+        enhanced_arcs, correct_enhanced_arcs: the same for the enhanced gold graph, if there is one.
     """
     gold_of = [*align(gold, predicted), NOWHERE, ROOT]  # [-1] and [-2]: where the root and no head are
     sums = [dict.fromkeys(_SUMS, 0) for _ in gold.sentences]

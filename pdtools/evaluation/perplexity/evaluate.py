@@ -285,6 +285,10 @@ def perplexities(items: pa.Table) -> dict[str, float | None]:
 def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Table:
     """A table with a row for each sentence, log-probabilities in nats; null: not computed or undefined.
 
+    Args:
+        items: the rows.
+        optional: names of columns that only some models or requests have: the last four below.
+
     Columns:
         id: its row in the shards.
         tokens: tokens scored: including end-of-sentence if the model counts it, never ROOT.
@@ -295,8 +299,6 @@ def items_table(items: Sequence[Row], optional: Collection[str] = ()) -> pa.Tabl
         marginal: log p(x); by beam search it is a lower bound.
         ends: ends of sentences among the tokens (and words): one, or none if they are not counted.
         end_given_tree, end_marginal: their part of ``given_tree`` and ``joint``, and of ``marginal``.
-
-    Columns if ``optional`` names them:
         particles, end_particles: an estimate of log p(x) (:mod:`pdtools.search.particles`), and their
             part of it.
         counts, arcs: parts of ``joint``, for GiLT: log p of the numbers of arcs, given the graph so far; and
