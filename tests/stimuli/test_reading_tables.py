@@ -70,15 +70,6 @@ def test_wide(text: str, tmp_path: Path) -> None:
     assert "regions between |" in found.form
 
 
-def test_long_rows_need_not_be_neighbours(tmp_path: Path) -> None:
-    found = read(tmp_path, LONG)
-    assert units(found) == REGIONS
-    assert found.new == ()
-    assert found.unit_row.tolist() == [0, 5, 4, 1, 2, 3]
-    assert found.unit_row[found.order].tolist() == [0, 1, 2, 3, 4, 5]
-    assert "long: a region a row (Text), in the order of Region" in found.form
-
-
 def test_names_of_regions_keep_the_order_of_rows(tmp_path: Path) -> None:
     found = read(
         tmp_path, "item,region,text\n1,subject,The dog\n2,subject,A cat\n1,verb,barks.\n2,verb,ran.\n"

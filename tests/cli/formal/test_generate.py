@@ -84,21 +84,6 @@ def test_shards_hold_the_language_s_attachments_and_share_a_tokenizer(
     assert "name one with -o" in capsys.readouterr().err
 
 
-def test_a_model_trains_on_the_shards(tmp_path: Path) -> None:
-    for name, seed, more in (("train", "1", ["-n", "60"]), ("valid", "2", ["-n", "20", "--setting", "free"])):
-        folder = str(tmp_path / name)
-        assert run([*DYCK, *more, "--seed", seed, "--max-length", "60", "--shards", "-o", folder]) == 0
-    small = ["config.layers=1", "config.d_model=16", "config.heads=2", "config.d_ff=32", "train.steps=4"]
-    settings = [argument for setting in small for argument in ("--set", setting)]
-    out = tmp_path / "run"
-    data = [str(tmp_path / "train"), "--valid", str(tmp_path / "valid")]
-    device = ["--device", "cpu", "--threads", "1", "--quiet"]
-    assert run(["train", *data, "-o", str(out), *settings, *device]) == 0
-    assert (out / "best" / "model.safetensors").exists()
-    ppl = ["eval-ppl", data[2], "--model", str(out), "--no-marginal", "--threads", "1", "--quiet"]
-    assert run([*ppl, "-o", str(tmp_path / "scores")]) == 0
-
-
 def test_prefixes(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "dependency.tsv"
     command = ["generate", "dyck-prefixes", "--number", "6", "--seed", "2", "--brackets", "3"]
