@@ -54,21 +54,19 @@ def by_hand(prefix: BracketPrefix, loaded: LoadedModel) -> tuple[str, str]:
     tokens = loaded.tokenizer.encode(split_spaces(" ".join(prefix.tokens))).ids
     n = len(prefix.tokens)
     own = [0, *(dyck_attachments(prefix.tokens) + 1).tolist()]
+    every = list(all_attachments(n))
     sums, given = {}, {}
     for number in range(1, LANGUAGE.brackets + 1):
         closer = f"){number}"
         last = loaded.tokenizer.encode(split_spaces(closer)).ids[1]
         row = np.array([*tokens[:-1], last, loaded.model.eos_id])
-        total = -math.inf
-        for attach in all_attachments(n):
-            parts = loaded.model.forward_parts(
-                collate([(row, np.array([*attach[:-1], n + 1, 0]))], loaded.model.pad_id)
-            )
-            token, structure = parts.token_logprobs[0].tolist(), parts.attach_logprobs[0].tolist()
-            if attach[:-1] == own:
-                given[closer] = token[n + 1]
-            total = np.logaddexp(total, sum(token[: n + 2]) + sum(structure[: n + 1]))
-        sums[closer] = total if loaded.model.derivation_kind.conditions_tokens else given[closer]
+        rows = [(row, np.array([*attach[:-1], n + 1, 0])) for attach in every]
+        with torch.no_grad():
+            parts = loaded.model.forward_parts(collate(rows, loaded.model.pad_id))
+        token, structure = parts.token_logprobs.double(), parts.attach_logprobs.double()  # (R, N)
+        total = (token[:, : n + 2].sum(1) + structure[:, : n + 1].sum(1)).logsumexp(0)
+        given[closer] = float(token[[attach[:-1] for attach in every].index(own), n + 1])
+        sums[closer] = float(total) if loaded.model.derivation_kind.conditions_tokens else given[closer]
     return max(sums, key=sums.__getitem__), max(given, key=given.__getitem__)
 
 
