@@ -28,7 +28,7 @@ from ..outputs import check_picture
 from ..panels import output_option
 
 if TYPE_CHECKING:
-    from pdtools.formal import Grammar
+    from pdtools.formal.grammar import Grammar
 
 
 @option_blocks(without=("word_beam", "fast_track"))

@@ -61,8 +61,8 @@ def eval_task(
     Example:
       pdtools eval-task rs.tsv --model runs/rs -o results/rs --plot rs.svg
     """
-    from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
-    from pdtools.formal import read_pairs
+    from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, task_of
+    from pdtools.formal.transduction_data import read_pairs
     from pdtools.models import load_checkpoint
     from pdtools.report.formal.transduction import draw_by_length
 
@@ -74,7 +74,7 @@ def eval_task(
     loaded = load_checkpoint(model, pick_device(device, threads))
     task, _ = task_of(loaded)
     results = evaluate_task(
-        join_pairs([read_pairs(task, file) for file in files]),
+        read_pairs(task, *files),
         loaded,
         decoding="teacher-forced" if teacher_forced else "greedy",
         dropout=dropout,

@@ -118,18 +118,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "suite.json").write_text(json.dumps(suite))
     (folder / "items.csv").write_text("model,suite,item,correct\nm,toy,1,1\nm,toy,2,0\n")
-    prefixes = [
-        "generate",
-        "dyck-prefixes",
-        "--brackets",
-        "2",
-        "-n",
-        "3",
-        "--depths",
-        "4-5",
-        "--nest-types",
-        "2",
-    ]
+    prefixes = ["generate", "dyck-prefixes", "--brackets", "2", "-n", "3", "--depths", "4-5"]
     assert run([*prefixes, "-o", str(folder / "far.tsv"), "-q"]) == 0
     assert (
         run(["generate", "task", "sm", "--lengths", "2-3", "-n", "2", "-o", str(folder / "sm.tsv"), "-q"])

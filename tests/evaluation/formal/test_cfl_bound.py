@@ -12,7 +12,7 @@ import torch
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.formal.cfl import ScoredString, cross_entropies, evaluate_cfl
+from pdtools.evaluation.formal.cfl import cross_entropies, evaluate_cfl
 from pdtools.evaluation.results import ITEMS, read_results
 from pdtools.files import Rejects
 from pdtools.formal import ContextFree, Dyck, read_grammar, string_shards
@@ -84,10 +84,7 @@ def test_the_figures_by_hand(shards: ShardSet, checkpoint: Path) -> None:
 
 
 def test_a_perfect_model_has_a_difference_of_zero() -> None:
-    items = [
-        ScoredString(id=i, tokens=n, exact=math.log(0.25), model=math.log(0.25) - math.log(3))
-        for i, n in enumerate((4, 6, 8))
-    ]
+    items = [{"tokens": n, "exact": math.log(0.25), "model": math.log(0.25) - math.log(3)} for n in (4, 6, 8)]
     assert cross_entropies(items, math.log(3))["difference"] == pytest.approx(0, abs=1e-12)
     assert cross_entropies(items, 0.0)["difference"] == pytest.approx(math.log(3) * 3 / 21)
 
