@@ -27,7 +27,7 @@ from pdtools.jobs import devices
 from pdtools.jobs.workers import Workers
 from pdtools.models import load_checkpoint
 from pdtools.models.kernels import native
-from pdtools.models.kernels.processor import processor
+from pdtools.models.kernels.native import processor
 from pdtools.search import load_model
 from pdtools.training.run_folder import RunFolder
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.kernels.native import native_library, share_among_threads
+from pdtools.models.kernels.native import native_library, options_for, share_among_threads
 from pdtools.models.kernels.self_test import agrees
 from pdtools.models.kernels.terms import Terms, all_but
 
@@ -48,8 +49,8 @@ class _Arguments(ctypes.Structure):
 
 def library_for(dtype: torch.dtype) -> ctypes.CDLL | None:
     """The compiled functions for float32 or float64; None if unavailable."""
-    options = ("-ffp-contract=fast", *(["-DDOUBLE"] if dtype == torch.float64 else []))
-    return native_library(__package__, "decoding", ("attend", "multiply", "normalise"), *options)
+    functions = ("attend", "multiply", "normalise")
+    return native_library(__package__, "decoding", functions, *options_for(dtype))
 
 
 def decodes_in_c(*tensors: Tensor) -> bool:
@@ -114,7 +115,7 @@ def attend_to_entries(q: Tensor, values: Tensor, entries: Tensor, terms: Terms) 
         scale=1 / math.sqrt(d_head),
         **{name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()},
     )
-    _call("attend", q, values.shape[1] * entries.shape[1], ctypes.byref(arguments))
+    _call("attend", q, values.shape[1] * entries.shape[1], arguments)
     return out
 
 
@@ -123,7 +124,7 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
     x, entries = _with_whole_rows(x), entries.contiguous()
     n, width = entries.shape[1], values.shape[1]
     out = x.new_empty(len(x), n)
-    _call("multiply", x, n * width, *_numbers(n, width, x.stride(0)), *_places(entries, values, x, out))
+    _call("multiply", x, n * width, n, width, x.stride(0), entries, values, x, out)
     return out
 
 
@@ -166,7 +167,7 @@ def _logsumexp(tiles: Iterable[Tensor]) -> Tensor:
             most = tile.new_full((len(tile),), -math.inf)
             total = tile.new_zeros(len(tile), dtype=torch.float64)
         n = tile.shape[1]
-        _call("normalise", tile, 4 * n, *_numbers(n), *_places(tile, most, total))
+        _call("normalise", tile, 4 * n, n, tile, most, total)
     assert most is not None
     assert total is not None
     return (most + total.log()).to(most.dtype)
@@ -177,27 +178,14 @@ def _with_whole_rows(x: Tensor) -> Tensor:
     return x if x.stride(1) == 1 else x.contiguous()
 
 
-def _numbers(*given: int) -> list[ctypes.c_long]:
-    return [ctypes.c_long(number) for number in given]
-
-
-def _places(*tensors: Tensor) -> list[ctypes.c_void_p]:
-    return [ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]
-
-
-def _call(function: str, rows: Tensor, each: int, *arguments: object) -> None:
+def _call(function: str, rows: Tensor, each: int, *arguments: Any) -> None:
     """Call a function of the library, with rows divided among torch's threads if there is enough work.
 
     Args:
         each: number of multiplications for a row.
     """
-    compute: Callable[..., int] = getattr(library_for(rows.dtype), function)
-
-    def call(some: slice) -> None:
-        if not compute(*arguments, *_numbers(some.start, some.stop)):
-            raise MemoryError("no memory for one token's scores")
-
-    share_among_threads(len(rows), call, most=1 + len(rows) * each // _WORTH_A_THREAD)
+    most = 1 + len(rows) * each // _WORTH_A_THREAD
+    share_among_threads(len(rows), getattr(library_for(rows.dtype), function), *arguments, most=most)
 
 
 @cache

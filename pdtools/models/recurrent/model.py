@@ -206,20 +206,14 @@ class RecurrentLM(LanguageModel):
         carry = self._carries.get(True)
         if carry is None:
             return {}
-        stack = {} if carry.stack is None else carry.stack.tensors()
-        return {
-            "hidden": carry.hidden,
-            "memory": carry.memory,
-            **{f"stack.{name}": value for name, value in stack.items()},
-        }
+        stack = {f"stack.{name}": value for name, value in (carry.stack or {}).items()}
+        return {"hidden": carry.hidden, "memory": carry.memory, **stack}
 
     def load_stream_state(self, tensors: dict[str, Tensor]) -> None:
         """See :meth:`LanguageModel.load_stream_state`."""
         moved = {name: value.to(self.device) for name, value in tensors.items()}
         stack = {name.removeprefix("stack."): value for name, value in moved.items() if "." in name}
-        self._carries[True] = Carry(
-            moved["hidden"], moved["memory"], self.stack.carry_of(stack) if self.stack and stack else None
-        )
+        self._carries[True] = Carry(moved["hidden"], moved["memory"], stack or None)
 
     # --- token by token -----------------------------------------------------------------------
 

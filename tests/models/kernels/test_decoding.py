@@ -294,6 +294,7 @@ def test_what_models_of_actions_see(
     cases: list[tuple[list[Callable[[], ScoreTerm]], ScoreInputs]] = [
         ([], inputs),
         ([lambda: LinearPositions(HEADS)], inputs),
+        ([lambda: RelativePositions(D, HEADS)], inputs),  # as a PLM's
     ]
     if heads == 1:
         apart = torch.randint(64, (ROWS, 1, 1, n), dtype=torch.int16)

@@ -45,7 +45,7 @@ class Layer:
     def ours(self, dropout: float = 0.0) -> Tensor:
         q, k, v = self.qkv.permute(2, 0, 3, 1, 4)
         return grammar_attention(
-            q, k, v, self.visible, self.distance, self.content_bias, self.position_bias, dropout
+            q, k, v, self.visible, (self.distance, self.content_bias, self.position_bias), dropout
         )
 
     def dense(self, factors: Tensor | float = 1.0) -> Tensor:
@@ -73,7 +73,7 @@ def computed(how: str, cells: int = 1 << 17) -> Iterator[None]:
         patch.setattr(blocks, "BLOCK_CELLS", cells)
         if how == "by torch":
             patch.setattr(module, "native_takes", lambda *_: False)
-        elif module.library_for(torch.float64) is None:
+        elif module.IN_C.library(torch.float64) is None:
             pytest.skip("no C compiler")
         else:
             assert module._native_works(torch.float64)
@@ -169,7 +169,7 @@ def test_no_sentences() -> None:
     visible = visible_keys(nothing, nothing.bool(), nothing)
     q = torch.zeros(0, HEADS, 5, 8, requires_grad=True)
     r, u = torch.zeros(HEADS, DISTANCES, 8), torch.zeros(HEADS, 1, 8)
-    mixed = grammar_attention(q, q, q, visible, r, u, u)
+    mixed = grammar_attention(q, q, q, visible, (r, u, u))
     assert mixed.shape == q.shape
     mixed.sum().backward()
 
@@ -224,7 +224,7 @@ def fresh_library() -> Iterator[None]:
 @pytest.mark.usefixtures("fresh_library")
 def test_scoring_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     layer = Layer([EXAMPLE], 8, torch.float32)
-    monkeypatch.setattr(module, "library_for", lambda dtype: pytest.fail("asked for"))
+    monkeypatch.setattr(module, "_native_works", lambda dtype: pytest.fail("asked for"))
     with torch.no_grad():
         torch.testing.assert_close(layer.ours(), layer.dense())
 
@@ -257,4 +257,4 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
     monkeypatch.setattr(shutil, "which", lambda name: str(wrong))
     with pytest.warns(UserWarning, match="attention to constituents is not computed in C"):
         check(Layer([EXAMPLE], 8, torch.float64))
-    assert module.library_for(torch.float64) is not None
+    assert module.IN_C.library(torch.float64) is not None

@@ -14,21 +14,14 @@ import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
 
 import pdtools.models.kernels.block_attention as module
-from pdtools.models.kernels.block_attention import block_attention
+from pdtools.models.kernels.block_attention import IN_C, block_attention, native_block_attention
 from pdtools.models.kernels.native import COMPILERS, native_library
-from pdtools.models.kernels.native_block_attention import (
-    _LEARNED,
-    _call,
-    library_for,
-    native_block_attention,
-)
 from pdtools.models.kernels.terms import Terms
 
 HEADS = 3
@@ -89,7 +82,7 @@ def by_torch(layer: Layer, monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
 @pytest.fixture
 def compiler() -> str:
     """A C compiler that works."""
-    if library_for(torch.float32) is None:
+    if IN_C.library(torch.float32) is None:
         pytest.skip("no C compiler")
     return next(filter(None, map(shutil.which, COMPILERS)))
 
@@ -179,15 +172,15 @@ def test_nothing_is_touched_beyond_tensors(
     q, k, v = layer.qkv.detach().permute(2, 0, 3, 1, 4)
     mixed, softmax = v.transpose(1, 2), q.new_zeros(*q.shape[:3], 2)
     given |= {"q": q, "k": k, "v": v, "mixed": mixed, "softmax": softmax, "grad": mixed}
-    given |= {f"grad_{name}": given[name] * 0 for name in _LEARNED}
+    given |= {f"grad_{name}": given[name] * 0 for name in IN_C.learned}
     given["grad_qkv"] = q.new_zeros(layer.qkv.shape)
     tensors = {name: before_a_wall(tensor) for name, tensor in given.items()}
-    assert library_for(dtype) is not None
+    assert IN_C.library(dtype) is not None
     child = os.fork()
     if child == 0:
         with contextlib.suppress(BaseException):
             for function in ("forward", "backward"):
-                _call(function, SimpleNamespace(dropout=0.1, seed=1), tensors)
+                IN_C.call(function, tensors, 0.1, 1)
             os._exit(0)
         os._exit(70)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -353,7 +346,7 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch) -> No
     layer = Layer(20, 8, torch.float32)
     expected = by_torch(layer, monkeypatch)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert library_for(torch.float32) is None
+    assert IN_C.library(torch.float32) is None
     for one, other in zip(layer.mixed_and_gradients(), expected, strict=True):
         assert torch.equal(one, other)
 
@@ -382,7 +375,7 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
     with pytest.warns(UserWarning, match="attention is not computed in C") as caught:
         found = [layer.mixed_and_gradients() for _ in range(3)]
     assert len(caught) == 1
-    assert library_for(dtype) is not None
+    assert IN_C.library(dtype) is not None
     for each in found:
         for one, other in zip(each, expected, strict=True):
             assert torch.equal(one, other)

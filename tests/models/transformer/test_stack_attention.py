@@ -15,18 +15,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pdtools.models.kernels.native import native_library
-from pdtools.models.kernels.native_stack_attention import native_stack_attention, stack_library
 from pdtools.models.transformer import stack_attention as module
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.stack_attention import (
-    NO_OP,
-    POP,
-    PUSH,
     StackAttention,
     StackCache,
+    native_stack_attention,
     stack_attention,
+    stack_library,
     stepwise_stack_attention,
 )
+
+PUSH, POP, NO_OP = range(3)
 
 Recurrence = Callable[[Tensor], Tensor]
 
@@ -35,7 +35,7 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 
 # Hypothesis makes many examples in one test: it gets both at once.
 RECURRENCES: list[Recurrence] = [stepwise_stack_attention]
-if stack_library() is not None:
+if stack_library(torch.float32) is not None:
     RECURRENCES.append(native_stack_attention)
 
 
@@ -191,7 +191,7 @@ def test_without_a_compiler_torch_does_it(monkeypatch: pytest.MonkeyPatch, tmp_p
     for found in (None, str(broken)):
         native_library.cache_clear()
         monkeypatch.setattr(shutil, "which", lambda name, found=found: found)
-        assert stack_library() is None
+        assert stack_library(torch.float32) is None
         torch.testing.assert_close(stack_attention(actions), expected)
 
 
@@ -215,7 +215,7 @@ def test_a_compiler_that_makes_mistakes_is_not_used(
     with pytest.warns(UserWarning, match="stack attention is not computed in C") as caught:
         found = [stack_attention(actions) for _ in range(3)]
     assert len(caught) == 1
-    assert stack_library() is not None
+    assert stack_library(torch.float32) is not None
     for rows in found:
         assert torch.equal(rows, expected)
         gradients = [
@@ -243,7 +243,7 @@ def test_numbers_close_to_zero(dtype: torch.dtype, recurrence: Recurrence, plain
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("n", [1, 12, 33])
 def test_rows_are_divided_among_threads(n: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    if stack_library() is None:
+    if stack_library(torch.float32) is None:
         pytest.skip("no C compiler")
     actions = random_actions(5, n).to(dtype).requires_grad_()
     weight = torch.randn(5, n, n, dtype=dtype)

@@ -6,12 +6,18 @@ C is worth it because torch's products of these small matrices leave most of a c
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
-from pdtools.models.kernels.native import native_library, share_among_threads
-from pdtools.models.recurrent.stacks.nondeterministic_run import FARTHEST, SMALLEST, NondeterministicRun
+from pdtools.models.kernels.native import native_library, options_for, share_among_threads
+from pdtools.models.recurrent.stacks.nondeterministic_run import (
+    FARTHEST,
+    SMALLEST,
+    Automaton,
+    NondeterministicRun,
+)
 
 # ``stack`` in nondeterministic_stack.c, in its order.
 _SIZES = (
@@ -41,6 +47,20 @@ class StackArguments(ctypes.Structure):
     )
 
 
+def stack_arguments(stack: Automaton, tensors: Mapping[str, Tensor], **sizes: int) -> StackArguments:
+    """The struct for a stack with these tensors and sizes."""
+    return StackArguments(
+        states=stack.states,
+        symbols=stack.symbols,
+        unnormalized=stack.unnormalized,
+        states_in_reading=stack.states_in_reading,
+        smallest=SMALLEST,
+        farthest=FARTHEST,
+        **sizes,
+        **{name: tensor.data_ptr() for name, tensor in tensors.items()},
+    )
+
+
 def row_room(numbers: int) -> int:
     """The distance between beginnings of rows of numbers: room for LANES more, in whole vectors.
 
@@ -51,8 +71,7 @@ def row_room(numbers: int) -> int:
 
 def stack_library() -> ctypes.CDLL | None:
     """Return the compiled functions; None if they cannot be compiled."""
-    # Without fused multiply-adds, which C11 leaves out by default, products take longer.
-    return native_library(__package__, "nondeterministic_stack", FUNCTIONS, "-ffp-contract=fast")
+    return native_library(__package__, "nondeterministic_stack", FUNCTIONS, *options_for(torch.float32))
 
 
 class NativeNondeterministicRun(NondeterministicRun):
@@ -144,34 +163,21 @@ class NativeNondeterministicRun(NondeterministicRun):
 
     def _call(self, function: str, tensors: dict[str, Tensor], **sizes: int) -> None:
         """Call a function of the library, each of torch's threads with some of the rows."""
-        library = stack_library()
-        assert library is not None
         tensors["columns"] = self.columns
         if self.all_pops is not None:
             tensors["all_pops"] = self.all_pops
-        arguments = StackArguments(
-            states=self.stack.states,
-            symbols=self.stack.symbols,
+        arguments = stack_arguments(
+            self.stack,
+            tensors,
             time=self.time,
             first=self._first_of(self.time),
             times=self._most,
             by_matrix=self.columns.stride(0),
             by_row=self.columns.stride(1),
-            unnormalized=self.stack.unnormalized,
-            states_in_reading=self.stack.states_in_reading,
-            smallest=SMALLEST,
-            farthest=FARTHEST,
             **sizes,
-            **{name: tensor.data_ptr() for name, tensor in tensors.items()},
         )
-
-        def call(rows: slice) -> None:
-            if getattr(library, function)(
-                ctypes.byref(arguments), ctypes.c_long(rows.start), ctypes.c_long(rows.stop)
-            ):
-                raise MemoryError("no memory for a step of the stack")
-
         # A step is short: starting a thread takes as long as a million products.
-        q, c, span = self.stack.states, self.stack.configurations, self.time - self._first_of(self.time)
-        products = len(self.alpha) * c * c * q * span * span // 2
-        share_among_threads(len(self.alpha), call, 1 + products // PRODUCTS_OF_A_THREAD)
+        rows, span = len(self.alpha), self.time - self._first_of(self.time)
+        products = rows * self.stack.configurations**2 * self.stack.states * span**2 // 2
+        most = 1 + products // PRODUCTS_OF_A_THREAD
+        share_among_threads(rows, getattr(stack_library(), function), arguments, most=most)

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from pdtools.models.kernels.self_test import agrees
-from pdtools.models.recurrent.stacks.automaton import Automaton
 from pdtools.models.recurrent.stacks.base import Stack, StackCarry
 from pdtools.models.recurrent.stacks.native_nondeterministic import NativeNondeterministicRun, stack_library
 from pdtools.models.recurrent.stacks.nondeterministic_run import (
-    NondeterministicCarry,
+    Automaton,
     NondeterministicRun,
     TorchNondeterministicRun,
 )
@@ -33,14 +32,9 @@ class NondeterministicStack(Automaton, Stack):
         A carry holds all times within the window, so that runs over the chunks of a text are one run over it;
         without a window it grows with the text.
         """
-        assert carried is None or isinstance(carried, NondeterministicCarry)
         native = like.device.type == "cpu" and _native_works()
         kind = NativeNondeterministicRun if native else TorchNondeterministicRun
         return kind(self, rows, steps, like, keep, carried)
-
-    def carry_of(self, tensors: dict[str, Tensor]) -> NondeterministicCarry:
-        """See :meth:`Stack.carry_of`."""
-        return NondeterministicCarry(tensors["columns"], tensors["alpha"])
 
 
 @cache

@@ -31,8 +31,7 @@ from toy_hub import running_hub, use_hub
 
 from pdtools.cli.main import run
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.models.formats import import_model
-from pdtools.models.formats.released_pushdown import read_vocabulary
+from pdtools.models.released_pushdown import import_model, read_vocabulary
 from pdtools.models.kernels.dropout import Dropout
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.model import load_model
