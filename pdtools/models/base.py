@@ -26,6 +26,16 @@ if TYPE_CHECKING:
     from pdtools.shards import ShardSet
     from pdtools.tokenization import Tokenizer
 
+
+class NoRoomError(PdtoolsError):
+    """More tokens were fed to hypotheses than a state was started for."""
+
+
+def bad_config(reason: str) -> PdtoolsError:
+    """The error for invalid settings of a model."""
+    return PdtoolsError(f"model configuration: {reason}")
+
+
 # Tokens that a prediction may depend on: those before it, or the whole row with the predicted ones masked.
 Objective = Literal["causal", "masked"]
 # Units of rows: one sentence with end-of-sentence, or several, each with its own ROOT.

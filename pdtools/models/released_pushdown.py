@@ -1,4 +1,4 @@
-"""Import of the Pushdown LM as Murty et al. (2023) released it: ``model.pt``, a state dict, and ``vocab.pkl``.
+"""Import of the Pushdown LM that Murty et al. (2023) released: ``model.pt``, a state dict, and ``vocab.pkl``.
 
 The vocabulary is a pickle of one class; of both files nothing is executed. It numbers V tokens: GPT-2's,
 as far as they occurred, ``<pad>`` and ``<eos>``. The model has two more: V is ``</s>``, which follows

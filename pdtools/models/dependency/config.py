@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from pdtools.models.base import bad_config
 from pdtools.models.dependency.derivations import ArcKind
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
 from pdtools.models.transformer.config import TransformerConfig
 
 Counts = Literal["masked", "all"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pdtools.models.base import bad_config
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
 from pdtools.models.grammar.derivations import ActionKind
 from pdtools.models.grammar.transition_derivations import TransitionKind
 from pdtools.models.transformer.config import Positions, TransformerConfig

@@ -14,11 +14,10 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.base import LossParts, TokenParts
 from pdtools.models.batch import Batch
-from pdtools.models.grammar.allowed import Prefix, allowed
 from pdtools.models.grammar.batch import ActionBatch
 from pdtools.models.grammar.config import PlmConfig, PlmMaskConfig
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.models.grammar.output import Linear, OutputLayer, logsumexp_of
+from pdtools.models.grammar.output import Linear, OutputLayer, Prefix, allowed, logsumexp_of
 from pdtools.models.grammar.state import ActionState, ActionStep
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy

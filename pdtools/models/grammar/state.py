@@ -11,8 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdtools.models.base import DecoderState
-from pdtools.models.grammar.allowed import Prefix
-from pdtools.models.grammar.output import OutputLayer
+from pdtools.models.grammar.output import OutputLayer, Prefix
 from pdtools.models.transformer.cache import READ_CELLS, READ_CELLS_CPU
 from pdtools.models.transformer.score_terms import depth_differences
 from pdtools.trees.actions import ActionIds

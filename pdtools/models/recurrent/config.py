@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pdtools.models.base import Objective
-from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
+from pdtools.models.base import Objective, bad_config
+from pdtools.models.derivations import DerivationKind, StringKind
 from pdtools.models.recurrent.stacks import (
     NondeterministicStack,
     Stack,
     StratificationStack,
     SuperpositionStack,
 )
-from pdtools.models.strings import StringKind
 
 Controller = Literal["lstm", "rnn", "rnn-relu"]
 StackKind = Literal["none", "stratification", "superposition", "nondeterministic"]

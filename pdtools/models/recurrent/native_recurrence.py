@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from pdtools.models.kernels.native import share_among_threads
 from pdtools.models.recurrent.stacks import NondeterministicStack, Stack
-from pdtools.models.recurrent.stacks.native_nondeterministic import (
+from pdtools.models.recurrent.stacks.nondeterministic import (
     PRODUCTS_OF_A_THREAD,
     StackArguments,
     row_room,

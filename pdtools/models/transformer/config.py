@@ -7,10 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from pdtools.models.base import Layout, Objective
-from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
-from pdtools.models.strings import StringKind
+from pdtools.models.base import Layout, Objective, bad_config
+from pdtools.models.derivations import DerivationKind, StringKind
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
 
 Positions = Literal["learned", "sincos", "relative", "rotary", "alibi", "none"]

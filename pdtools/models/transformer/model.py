@@ -31,10 +31,9 @@ from pdtools.models.transformer.block import Block
 from pdtools.models.transformer.cache import Past
 from pdtools.models.transformer.config import TransformerConfig
 from pdtools.models.transformer.positions import position_terms, sincos_positions
-from pdtools.models.transformer.prefixes import LayerCaches, Prefixes
 from pdtools.models.transformer.score_terms import ScoreInputs, ScoreTerm, StackDistances
 from pdtools.models.transformer.stack_attention import StackCache
-from pdtools.models.transformer.state import TransformerState
+from pdtools.models.transformer.state import LayerCaches, Prefixes, TransformerState
 from pdtools.models.transformer.view import View
 from pdtools.models.treereg import treereg
 

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from torch import nn
 
+from pdtools.models.base import bad_config
 from pdtools.models.derivations import DerivationKind
-from pdtools.models.errors import bad_config
 from pdtools.models.transformer.attachment_derivations import AttachmentKind
 from pdtools.models.transformer.config import TransformerConfig, first_of_layers
 from pdtools.models.transformer.model import TransformerLM

@@ -335,11 +335,11 @@ def test_kernels_compile_for_a_gpu(kernel: str, terms: tuple[str, ...]) -> None:
     """To the machine code of an H100, with registers and shared memory as its assembler counts them."""
     from triton.backends.compiler import GPUTarget
 
-    from pdtools.models.kernels import fused_attention, fused_kernels
+    from pdtools.models.kernels import fused_attention
 
     if kernel == "distances_kernel" and "r" not in terms:
         pytest.skip("no distances")
-    function = getattr(fused_kernels, kernel)
+    function = getattr(fused_attention, kernel)
     d_head = 128
     options = fused_attention._block(torch.empty(1, 1, 1, d_head, dtype=torch.bfloat16), "r" in terms)
     constants = {"D_HEAD": d_head, "dropout": 0.0, "seed": None}

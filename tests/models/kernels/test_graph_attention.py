@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pdtools.models.dependency.score_terms import GraphScores
+from pdtools.models.dependency.model import GraphScores
 from pdtools.models.dependency.scorer import VALUES
 from pdtools.models.kernels.block_attention import IN_C
 from pdtools.models.transformer.backends import BY_TORCH, AttentionWork, backend_of

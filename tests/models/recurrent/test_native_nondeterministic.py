@@ -18,7 +18,7 @@ from pdtools.models.kernels.native import native_library
 from pdtools.models.recurrent import native_recurrence, recurrence
 from pdtools.models.recurrent.stacks import NondeterministicStack, native_nondeterministic
 from pdtools.models.recurrent.stacks import nondeterministic as module
-from pdtools.models.recurrent.stacks.native_nondeterministic import NativeNondeterministicRun, stack_library
+from pdtools.models.recurrent.stacks.nondeterministic import NativeNondeterministicRun, stack_library
 from pdtools.models.recurrent.stacks.nondeterministic_run import NondeterministicRun, TorchNondeterministicRun
 
 needs_compiler = pytest.mark.skipif(stack_library() is None, reason="no C compiler")

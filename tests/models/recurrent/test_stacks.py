@@ -20,7 +20,7 @@ from pdtools.models.recurrent.stacks import (
     SuperpositionStack,
 )
 from pdtools.models.recurrent.stacks import nondeterministic as module
-from pdtools.models.recurrent.stacks.native_nondeterministic import stack_library
+from pdtools.models.recurrent.stacks.nondeterministic import stack_library
 from pdtools.models.recurrent.stacks.viterbi import heaviest_run
 
 REPOSITORY = Path(__file__).resolve().parents[3]

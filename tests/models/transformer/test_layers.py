@@ -15,8 +15,8 @@ from pdtools.models.kernels.block_attention import IN_C, attention_in_c
 from pdtools.models.kernels.dropout import Dropout, multipliers, random_levels
 from pdtools.models.transformer import backends
 from pdtools.models.transformer.attachment import AttachmentHead
-from pdtools.models.transformer.attention import Attention
 from pdtools.models.transformer.backends import NATIVE_LENGTH, attend
+from pdtools.models.transformer.block import Attention
 from pdtools.models.transformer.score_terms import (
     DepthScores,
     LinearPositions,
