@@ -22,9 +22,9 @@ from torch.autograd.function import once_differentiable
 
 # --- the kernels ------------------------------------------------------------------------------
 
-# A program owns BLOCK rows (or keys, or distances) and passes over the keys (or rows) that they meet, STEP at a
-# time. A tile is the cells of the two, for one head of one sentence; the program's own block is down, the other
-# side across. Sums of products are float32.
+# A program owns BLOCK rows (or keys, or distances) and passes over the keys (or rows) that they meet, STEP at
+# a time. A tile is the cells of the two, for one head of one sentence; the program's own block is down, the
+# other side across. Sums of products are float32.
 
 
 @triton.jit

@@ -1,5 +1,5 @@
 /* A step of the nondeterministic stack (stacks/nondeterministic_run.py, which has the equations) and its backward
-   pass, for strings first to last - 1 of the batch, on one core. Compiled by stacks/native_nondeterministic.py.
+   pass, for strings first to last - 1 of the batch, on one core. Compiled by stacks/nondeterministic.py.
 
    What takes time are sums of the rows of P's matrices and dot products with them. TOGETHER of them are read at a time, in
    the order in which they lie in memory, as far as the longest of them goes, in whole vectors: so a shorter one has zeros
