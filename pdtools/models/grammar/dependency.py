@@ -20,14 +20,13 @@ from pdtools.models.grammar.output import (
     OutputLayer,
     Prefix,
     allowed_transitions,
-    logsumexp_of,
 )
-from pdtools.models.grammar.state import ActionState, ActionStep, StepCache, aligned, stacked
+from pdtools.models.grammar.state import ActionState, ActionStep, aligned
 from pdtools.models.grammar.transition_derivations import TransitionDerivation, read_transitions
+from pdtools.models.kernels.decoding import logsumexp
 from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.block import activation
-from pdtools.models.transformer.score_terms import depth_differences
 from pdtools.tokenization import Tokenizer
 from pdtools.trees.arc_rows import ArcIds
 
@@ -67,7 +66,6 @@ class TransitionState(ActionState):
             continuing: bool (V,), tokens that continue a word.
         """
         assert self.depths is not None
-        rows = len(actions)
         composes = actions >= ids.first_closer
         begins = ~composes & (self.last >= 0) & ~continuing[actions.clamp(max=ids.tokens - 1)]
         top = self.n_open  # (R,), the index of the top item on the stack, the start's is 0
@@ -76,7 +74,7 @@ class TransitionState(ActionState):
         first = torch.where(composes, self._at(self.places, second), 0)
         put_at = torch.where(composes, first, self.count)
         head = torch.where(actions == ids.left, self._at(self.labels, top), self._at(self.labels, second))
-        own = self.memory.used + torch.arange(rows, device=actions.device)
+        own = self.memory.used + torch.arange(len(actions), device=actions.device)
         entries, real, place = aligned(self.entries, first, self.count - first)  # (R, K) each
         depths = self.depths.gather(1, place.clamp(min=0))
         self.n_open = self.n_open + begins.long() - composes.long()
@@ -90,33 +88,11 @@ class TransitionState(ActionState):
         # The dependent of an arc is at -1, its head and itself at 0: mirrored if the top is the head.
         distance = depth[:, None] - depths
         distance = torch.where((actions == ids.left)[:, None], -1 - distance, distance)
-        keys = torch.cat([entries, own[:, None]], 1)
-        visible = F.pad(real, (0, 1), value=True)
-        distance = F.pad(distance, (0, 1))
-        positions, heads = self.read, torch.where(composes, head, -1)
-        self.last, self.read, self.closing = actions, self.read + 1, None
+        visible = F.pad(real, (0, 1), value=True)[:, None]
         again = torch.nonzero(composes & (actions != ids.pop_root))[:, 0]
-        if len(again):
-            # The second ones of arcs see the new stack and themselves, and are not put on it.
-            self.closing, self.read = again, self.read.index_add(0, again, torch.ones_like(again))
-            entries, real, place = aligned(self.entries[again], torch.zeros_like(again), self.count[again])
-            own = self.memory.used + rows + torch.arange(len(again), device=actions.device)
-            depths = self.depths[again].gather(1, place.clamp(min=0))
-            keys = stacked(keys, torch.cat([entries, own[:, None]], 1))
-            visible = stacked(visible, F.pad(real, (0, 1), value=True))
-            distance = stacked(distance, F.pad(depth[again, None] - depths, (0, 1)))
-            actions, heads = torch.cat([actions, actions[again]]), torch.cat([heads, heads[again]])
-            positions = torch.cat([positions, positions[again] + 1])
-        new = slice(self.memory.used, self.memory.used + len(actions))
-        self.memory.take(len(actions))
-        return ActionStep(
-            actions=actions,
-            positions=positions,
-            visible=visible[:, None, None],
-            depth_difference=depth_differences(distance, torch.zeros_like(distance))[:, None, None],
-            caches=[StepCache(values, new, keys) for values in self.memory.values],
-            head=heads,
-        )
+        step = self._step(actions, entries, visible, distance, again, depth)
+        heads = torch.where(composes, head, -1)
+        return step._replace(head=torch.cat([heads, heads[again]]))
 
     @staticmethod
     def _at(table: Tensor, item: Tensor) -> Tensor:
@@ -217,7 +193,7 @@ class DependencyGrammarLM(GrammarLM):
         self._rule_out_tokens(logits, may)
         gen = actions[:, _GEN]
         # Without GEN all logits may be -inf, whose sum is no number.
-        gen = gen - logsumexp_of(logits).where(gen > -torch.inf, 0)  # (r,)
+        gen = gen - logsumexp(logits).where(gen > -torch.inf, 0)  # (r,)
         structure = torch.cat([(logits[:, v] + gen)[:, None], actions[:, :_GEN]], 1)
         return structure, logits[:, :v] + gen[:, None]
 

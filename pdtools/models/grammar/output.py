@@ -13,8 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdtools.models.kernels.decoding import decodes_in_c, logsumexp
-from pdtools.models.transformer.model import LOGIT_CELLS, LOGIT_CELLS_CPU
+from pdtools.models.kernels.decoding import blocks_of, logsumexp
 from pdtools.trees.actions import ActionIds
 from pdtools.trees.arc_rows import ArcIds
 
@@ -99,9 +98,8 @@ class Linear(NamedTuple):
 
     def sums(self, hidden: Tensor) -> Tensor:
         """Logarithms of the sums of exp of the logits, in blocks of rows: float (R,)."""
-        cells = LOGIT_CELLS_CPU if hidden.device.type == "cpu" else LOGIT_CELLS
-        blocks = hidden.split(max(1, cells // max(1, len(self.weight))))
-        return torch.cat([logsumexp_of(self.logits(block)) for block in blocks])
+        blocks = blocks_of(len(hidden), len(self.weight), hidden.device)
+        return torch.cat([logsumexp(self.logits(hidden[rows])) for rows in blocks])
 
 
 class OutputLayer(NamedTuple):
@@ -159,8 +157,3 @@ class OutputLayer(NamedTuple):
         logit = logit.to(hidden.dtype).float()
         fits = (self.begins[tokens] & may.tokens) | (self.continues[tokens] & may.continuing)
         return structure - total[:, None], logit.masked_fill(~fits, -torch.inf) - total
-
-
-def logsumexp_of(logits: Tensor) -> Tensor:
-    """Compute log Σ exp of rows (R, A), in C if possible: (R,)."""
-    return logsumexp(logits) if decodes_in_c(logits) else logits.logsumexp(1)

@@ -27,6 +27,9 @@ _WORTH_A_THREAD = 1 << 21
 # they are summed up; of few hypotheses at a time the weights, which are read again, would cost much.
 TILE_ROWS = 512
 TILE_CELLS = 1 << 18
+# Logits that torch makes at a time: on a CPU as many as stay in its cache.
+LOGIT_CELLS = 1 << 26
+LOGIT_CELLS_CPU = 1 << 20
 
 # Forms of terms that are computed here.
 TAKES = all_but("innermost")
@@ -129,18 +132,20 @@ def multiply_by_entries(x: Tensor, values: Tensor, entries: Tensor) -> Tensor:
 
 
 def logsumexp(logits: Tensor) -> Tensor:
-    """Compute log Σ exp of rows (R, V) that :func:`decodes_in_c` takes, without a copy of them: (R,)."""
-    return _logsumexp([logits.contiguous()])
+    """Compute log Σ exp of rows (R, V), without a copy of them if :func:`decodes_in_c` takes them: (R,)."""
+    return _logsumexp([logits.contiguous()]) if decodes_in_c(logits) else logits.logsumexp(1)
 
 
 def normalises_in_c(hidden: Tensor) -> bool:
-    """Return whether :func:`log_normalisers` takes these, in any precision, and works here."""
+    """Return whether :func:`log_normalisers` does these, in any precision, in C."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     return hidden.device.type == "cpu" and decodes_in_c(hidden.detach()[:0].to(wide))
 
 
 def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Compute log Σ exp of the logits hidden weight^T + bias, which are made in tiles that stay in the cache.
+    """Compute log Σ exp of the logits hidden weight^T + bias, which are made in parts that stay in the cache.
+
+    In C these are tiles of some rows and classes, by torch some rows.
 
     Args:
         hidden: (R, D).
@@ -150,6 +155,9 @@ def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
     Returns:
         (R,), in single precision if hidden's is less.
     """
+    if not normalises_in_c(hidden):
+        blocks = blocks_of(len(hidden), len(weight), hidden.device)
+        return torch.cat([_by_torch(F.linear(hidden[rows], weight, bias)) for rows in blocks])
     found, cells = [], TILE_CELLS * torch.get_num_threads()
     for rows in hidden.chunk(max(1, -(-len(hidden) // TILE_ROWS))):
         classes = max(1, cells // max(1, len(rows)))
@@ -157,6 +165,20 @@ def log_normalisers(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tens
         tiles = (F.linear(rows, *each) for each in zip(weight.split(classes), biases, strict=True))
         found.append(_logsumexp(tile.to(torch.promote_types(tile.dtype, torch.float32)) for tile in tiles))
     return torch.cat(found)
+
+
+def blocks_of(rows: int, classes: int, device: torch.device) -> list[slice]:
+    """Rows, in blocks whose logits of so many classes torch makes at a time."""
+    cells = LOGIT_CELLS_CPU if device.type == "cpu" else LOGIT_CELLS
+    size = max(1, cells // max(1, classes))
+    return [slice(first, first + size) for first in range(0, max(1, rows), size)]
+
+
+def _by_torch(logits: Tensor) -> Tensor:
+    """Compute log Σ exp of rows by log_softmax, which goes over them once; torch.logsumexp makes copies."""
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    most, place = logits.max(1, keepdim=True)
+    return (most - logits.log_softmax(1).gather(1, place))[:, 0]
 
 
 def _logsumexp(tiles: Iterable[Tensor]) -> Tensor:

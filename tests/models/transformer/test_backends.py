@@ -181,7 +181,7 @@ def test_keys_on_the_stack(dropout: float) -> None:
     visible = work.inputs.on_stack
     assert visible is not None
     learned = term.vectors(20), term.content_bias, term.position_bias
-    mixed = grammar_attention(work.q, work.k, work.v, visible, *learned, dropout)
+    mixed = grammar_attention(work.q, work.k, work.v, visible, learned, dropout)
     for one, other in zip(ours, mixed_with_gradients(work, mixed), strict=True):
         assert torch.equal(one, other)
 

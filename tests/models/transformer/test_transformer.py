@@ -114,9 +114,9 @@ def test_probabilities_of_everything_sum_to_one(name: str) -> None:
 def test_given_next_tokens_are_scored_block_by_block(
     cells: int, in_c: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pdtools.models.transformer.model.LOGIT_CELLS_CPU", cells)
+    monkeypatch.setattr("pdtools.models.kernels.decoding.LOGIT_CELLS_CPU", cells)
     if not in_c:
-        monkeypatch.setattr("pdtools.models.transformer.model.normalises_in_c", lambda hidden: False)
+        monkeypatch.setattr("pdtools.models.kernels.decoding.normalises_in_c", lambda hidden: False)
     model = small_model("pushdown")
     state, stack = model.start(7, 4), StackState.start(7, 4)
     model.advance(state, torch.tensor([ROOT] * 7), stack.tape_row())
