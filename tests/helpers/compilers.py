@@ -17,7 +17,7 @@ from pdtools.models.recurrent.stacks import nondeterministic
 from pdtools.models.transformer import stack_attention
 
 FLOAT = torch.float32
-# What tells whether functions in C are used, by their file.
+# Tests of whether functions in C are used, by their file.
 WORKS = {
     "block_attention.c": lambda: block_attention._native_works(FLOAT),
     "cross_entropy.c": linear_cross_entropy._works,
@@ -45,7 +45,7 @@ def another_compiler(folder: Path | None, file: str = "", change: str = "", *opt
     """Compile everything anew within, by a compiler that changes a file as ``sed`` is told; None: by none.
 
     Args:
-        folder: where the compiler is made.
+        folder: holds the compiler.
         options: last of all, for the compiler.
     """
     found = None

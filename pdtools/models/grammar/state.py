@@ -266,9 +266,7 @@ class ActionState(DecoderState):
         second: Tensor,
         depth: Tensor,
     ) -> ActionStep:
-        """The positions of actions, then second ones, which see the new stack and themselves.
-
-        Those are not put on it.
+        """The positions of actions, then second ones, which see the new stack and are not on it.
 
         Args:
             actions: int64 (R,), noted in all tables but those of positions.

@@ -159,7 +159,7 @@ def share_among_threads(
     Args:
         function: a function whose last two arguments are the first thing and the end of its things. It
             returns 0 where there is no memory.
-        arguments: those before: integers, tensors and structures, of which it gets the addresses.
+        arguments: its arguments before: integers, tensors and structures, of which it gets the addresses.
 
     Raises:
         MemoryError: if there is no memory.

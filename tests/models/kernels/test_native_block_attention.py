@@ -232,6 +232,14 @@ def test_what_c_does_not_take(monkeypatch: pytest.MonkeyPatch) -> None:
     assert used == [1]
 
 
+@pytest.mark.parametrize("missing", ["distance", "position_bias"])
+def test_relative_positions_have_both_their_terms(missing: str) -> None:
+    layer = Layer(20, 8, torch.float32)
+    layer.terms = layer.terms._replace(**{missing: None})
+    with pytest.raises(ValueError, match="are given together"):
+        layer.mixed()
+
+
 def test_depths_that_are_not_in_the_table() -> None:
     layer = Layer(20, 8, torch.float32)
     layer.terms.tape[1, 3, 2] = 200
