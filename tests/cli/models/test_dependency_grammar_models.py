@@ -190,6 +190,8 @@ def test_shards_that_will_not_do(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert problem in error
         assert error.count("\n") == 1
         assert not (tmp_path / "run").exists()
+    assert run(["show", str(tmp_path / "plain"), "0", "--actions", "dtg"]) == 1
+    assert "no dependency arcs" in capsys.readouterr().err
 
 
 def test_a_row_is_shown_as_it_is_read(
@@ -209,11 +211,3 @@ def test_a_row_is_shown_as_it_is_read(
     }  # fmt: skip
     assert run(["show", str(own), "1", "--actions", "dtg"]) == 0
     assert run(["show", str(own), "0", "--actions", "gilt"]) == 0
-    (tmp_path / "plain.trees").write_text("(S (NP the cat) sees)\n")
-    tapes = ["tapes", str(tmp_path / "plain.trees"), "--tokenizer", str(shards), "-q"]
-    assert run([*tapes, "-o", str(tmp_path / "plain")]) == 0
-    capsys.readouterr()
-    assert run(["show", str(tmp_path / "plain"), "0", "--actions", "dtg"]) == 1
-    error = capsys.readouterr().err
-    assert "no dependency arcs" in error
-    assert error.count("\n") == 1
