@@ -108,6 +108,13 @@ def test_whole_sequences_by_such_a_compiler_are_not_used(mistake: str, tmp_path:
         assert not recurrence._native_works()
 
 
+@pytest.mark.linux
+def test_with_a_compiler_everything_is_used(tmp_path: Path) -> None:
+    with another_compiler(tmp_path, "", "", "-O0"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(works() for works in WORKS.values())
+
+
 def test_without_a_compiler_nothing_is_used_and_one_line_says_so() -> None:
     with another_compiler(None), pytest.warns(UserWarning, match="no C compiler that works") as caught:
         assert not any(works() for works in WORKS.values())
