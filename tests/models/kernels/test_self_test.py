@@ -110,7 +110,7 @@ def test_whole_sequences_by_such_a_compiler_are_not_used(mistake: str, tmp_path:
 
 @pytest.mark.linux
 def test_with_a_compiler_everything_is_used(tmp_path: Path) -> None:
-    with another_compiler(tmp_path, "", "", "-O0"), warnings.catch_warnings():
+    with another_compiler(tmp_path, "none.c", "", "-O0"), warnings.catch_warnings():
         warnings.simplefilter("error")
         assert all(works() for works in WORKS.values())
 
