@@ -29,12 +29,13 @@ from pdtools.cli.outputs import check_picture
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.rows import data_files, items_of
-from pdtools.evaluation.blimp.pairs import read_pairs
+from pdtools.evaluation.blimp.pairs import PairFiles
 from pdtools.evaluation.results import read_results
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.files import checksums, outputs, system
 from pdtools.files.inputs import read_bytes
 from pdtools.files.json_input import number_of
+from pdtools.files.manifest import write_manifest
 from pdtools.files.source import ZipMember
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.models.checkpoint import checkpoint_folder
@@ -259,14 +260,15 @@ def trees(folder: Path, content: str) -> Path:
     folder.mkdir(exist_ok=True)
     for name in ("train.trees", "valid.trees", "rejects.jsonl"):
         (folder / name).write_text(content)
+    write_manifest(folder, "trees of parse --split", {})
     return folder
 
 
 def content(folder: Path) -> str:
     """What :func:`trees` wrote, all of it of one kind."""
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["rejects.jsonl", "train.trees", "valid.trees"]
-    found = {path.read_text() for path in folder.iterdir()}
+    assert names == ["pdtools.json", "rejects.jsonl", "train.trees", "valid.trees"]
+    found = {path.read_text() for path in folder.iterdir() if path.name != "pdtools.json"}
     assert len(found) == 1
     return found.pop()
 
@@ -582,7 +584,7 @@ def test_a_system_that_syncs_only_files_open_for_writing(
     monkeypatch.setattr(os, "open", open_file)
     monkeypatch.setattr(os, "fsync", fsync)
     for _ in range(2):
-        with files.atomic_directory(tmp_path / "d", overwrite=True) as folder:
+        with files.atomic_directory(tmp_path / "d", kind="trees", overwrite=True) as folder:
             (folder / "rejects.jsonl").write_text("")
             for name in ("train.trees", "valid.trees"):
                 (folder / name).write_text("(S (A b))\n")
@@ -591,7 +593,7 @@ def test_a_system_that_syncs_only_files_open_for_writing(
         with files.atomic_text(tmp_path / "x.txt.gz") as stream:
             stream.write("x")
     trees = ["train.trees", "valid.trees"] * (mode == 0o644)
-    wanted = [".x.json", ".x.txt.gz", "rejects.jsonl", *trees] * 2
+    wanted = [".x.json", ".x.txt.gz", "pdtools.json", "rejects.jsonl", *trees] * 2
     assert sorted(re.sub(r"\.[0-9a-f]{8}-.*tmp", "", name) for name in synced) == sorted(wanted)
     assert sorted(os.listdir(tmp_path)) == ["d", "x.json", "x.txt.gz"]
 
@@ -802,7 +804,7 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     cut_swap(place)
     assert len(files.expand_inputs([str(place)], [".trees"])) == 2
     cut_swap(place)
-    assert provenance({"data": place})["inputs"]["data"]["files"] == 3
+    assert provenance({"data": place})["inputs"]["data"]["files"] == 4
     document = {"scores": {}, "counts": {}, "settings": {"task": "sg"}}
     (place / "results.json").write_text(json.dumps(document))
     cut_swap(place)
@@ -896,8 +898,8 @@ def test_endings_count_in_any_case(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "P.ZIP", "w") as archive:
         archive.write(tmp_path / "p.JSONL", "p.JSONL")
         archive.write(tmp_path / "q.TSV", "q.TSV")
-    assert [each.paradigm for each in read_pairs(tmp_path / "P.ZIP")] == ["p", "q"]
-    assert [each.paradigm for each in read_pairs(tmp_path / "q.TSV")] == ["q"]
+    assert [each.levels[-1] for each in PairFiles(tmp_path / "P.ZIP")] == ["p", "q"]
+    assert [each.levels[-1] for each in PairFiles(tmp_path / "q.TSV")] == ["q"]
     assert files.kind_of(tmp_path / "P.ZIP") is files.Kind.PAIRS
     assert list(files.read_lines(files.expand_inputs([str(tmp_path / "P.ZIP")], [".tsv"])[0]))[1:] == [
         (2, "a\tb")
@@ -915,7 +917,7 @@ def test_endings_count_in_any_case(tmp_path: Path) -> None:
     (tmp_path / "suites").mkdir()
     (tmp_path / "suites/S.JSON").write_text("{}")
     with pytest.raises(InputError, match=r"S\.JSON"):
-        read_suites(tmp_path / "suites")
+        SuiteFiles(tmp_path / "suites")
     (tmp_path / "train.TSV").write_text("x")
     assert data_file(str(tmp_path), "train") == str(tmp_path / "train.TSV")
     assert is_conllu("x.CoNLLU.gz")
