@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from pdtools.shards.rows import ShardRow
 
 
+# Why a sentence has no derivation of dependency arcs.
+NO_ARCS = "trees of constituents have no dependency arcs"
+OTHER_WORDS = "words that begin where no token shows it"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DerivationKind(ABC):
     """The derivations of a model: a class for each kind, with all that models know of it.
