@@ -20,9 +20,9 @@ from pdtools.report import evaluations as printers
 from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.formal import transduction
 from pdtools.report.formal.dyck import print_closing
-from pdtools.report.plots import Curve
 from pdtools.report.reading import print_effects, print_reading
 from pdtools.report.tables import latex_tables
+from pdtools.report.view.charts import curves
 
 Rows = list[list[str]]
 
@@ -345,15 +345,13 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_accuracy_by_length_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(
-        transduction, "draw_lines", lambda path, lines, **about: drawn.append((path, lines, about))
-    )
+    monkeypatch.setattr(transduction, "save_chart", lambda path, chart: drawn.append((path, chart)))
     by_length = {str(n): {"pairs": n, "accuracy": 1 / n, "exact": 1 / n**2} for n in (1, 4, 16)}
     settings = {"formal_task": "rs", "objective": "causal"}
     transduction.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
-    line = Curve(label="rs, causal", x=[1, 4, 16], y=[100.0, 25.0, 6.25])
+    rows = [{"series": "rs, causal", "x": n, "y": 100 / n} for n in (1, 4, 16)]
     axes = {"x": "symbols of x", "y": "symbols of y right (percent)", "percent": True}
-    assert drawn == [("f.svg", [line], axes)]
+    assert drawn == [("f.svg", curves(rows, **axes))]
 
 
 def test_classification(capsys: pytest.CaptureFixture[str]) -> None:

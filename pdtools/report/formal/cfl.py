@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.results import Results
-from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import Cell, print_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 
 _LENGTHS_TOGETHER = 10
 
@@ -39,17 +40,12 @@ def draw_by_length(path: str | Path, scores: Mapping[str, Mapping[str, Any]]) ->
 
     Figure 2 of the paper.
     """
-    lines = []
-    for label, each in scores.items():
-        by_length = each["by_length"]
-        lines.append(
-            Curve(
-                label=label,
-                x=[int(length) for length in by_length],
-                y=[values["difference"] for values in by_length.values()],
-            )
-        )
-    draw_lines(path, lines, x="tokens", y="cross-entropy difference (nats a symbol)")
+    rows = [
+        {"series": label, "x": int(length), "y": values["difference"]}
+        for label, each in scores.items()
+        for length, values in each["by_length"].items()
+    ]
+    save_chart(path, curves(rows, x="tokens", y="cross-entropy difference (nats a symbol)"))
 
 
 def _cells(scores: Mapping[str, float | None]) -> list[Cell]:

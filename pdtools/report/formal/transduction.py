@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from pdtools.evaluation.results import Results, mean
-from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import Cell, percent, print_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 
 _LENGTHS_TOGETHER = 10  # in a printed table of lengths
 
@@ -40,11 +41,10 @@ def print_transduction(results: Results) -> None:
 
 
 def draw_by_length(path: str | Path, results: Results) -> None:
-    """Draw the accuracy by length (:func:`pdtools.report.plots.draw_lines`)."""
-    by_length = results.scores["by_length"]
-    line = Curve(
-        label=f"{results.settings['formal_task']}, {results.settings['objective']}",
-        x=[int(length) for length in by_length],
-        y=[100 * each["accuracy"] for each in by_length.values()],
-    )
-    draw_lines(path, [line], x="symbols of x", y="symbols of y right (percent)", percent=True)
+    """Draw the accuracy by length."""
+    label = f"{results.settings['formal_task']}, {results.settings['objective']}"
+    rows = [
+        {"series": label, "x": int(length), "y": 100 * each["accuracy"]}
+        for length, each in results.scores["by_length"].items()
+    ]
+    save_chart(path, curves(rows, x="symbols of x", y="symbols of y right (percent)", percent=True))

@@ -71,7 +71,7 @@ def test_a_table_a_figure_and_a_folder(
 def test_figures_are_refused_before_the_work(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "--device", "cpu", "-q"]
     results = tmp_path / "results"
     for name in ("lengths.txt", "lengths", "-"):
@@ -87,7 +87,7 @@ def test_figures_are_refused_before_the_work(
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert run([*command, "--plot", str(tmp_path / "lengths.svg")]) == 1
     printed = capsys.readouterr()
-    assert "matplotlib" in printed.err
+    assert "vl-convert-python" in printed.err
     assert printed.out == ""
 
 
