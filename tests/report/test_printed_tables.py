@@ -17,9 +17,7 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.evaluate import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
-from pdtools.report.benchmarks import print_benchmark
-from pdtools.report.formal import transduction
-from pdtools.report.formal.dyck import print_closing
+from pdtools.report.evaluations import print_benchmark, print_closing
 from pdtools.report.reading import print_effects, print_reading
 from pdtools.report.tables import latex_tables
 from pdtools.report.view.charts import curves
@@ -327,7 +325,7 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
     }
     settings = {"formal_task": "rs", "objective": "causal", "decoding": "greedy"}
     check(
-        lambda: transduction.print_transduction(results(scores, {}, settings)),
+        lambda: printers.print_transduction(results(scores, {}, settings)),
         capsys,
         [
             "Task rs, causal, greedy (percent)",
@@ -343,15 +341,18 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_accuracy_by_length_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_by_length_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(transduction, "save_chart", lambda path, chart: drawn.append((path, chart)))
-    by_length = {str(n): {"pairs": n, "accuracy": 1 / n, "exact": 1 / n**2} for n in (1, 4, 16)}
-    settings = {"formal_task": "rs", "objective": "causal"}
-    transduction.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
-    rows = [{"series": "rs, causal", "x": n, "y": 100 / n} for n in (1, 4, 16)]
-    axes = {"x": "symbols of x", "y": "symbols of y right (percent)", "percent": True}
-    assert drawn == [("f.svg", curves(rows, **axes))]
+    monkeypatch.setattr(
+        "pdtools.report.view.vega.save_chart", lambda path, chart: drawn.append((path, chart))
+    )
+    by_length = {str(n): {"accuracy": 1 / n, "difference": n} for n in (1, 4, 16)}
+    for value, scale, percent in (("accuracy", 100, True), ("difference", 1, False)):
+        models = {"A": {"by_length": by_length}, "B": {"by_length": {"4": by_length["4"]}}}
+        printers.draw_by_length("f.svg", models, value, x="symbols", y="score")
+        places = [("A", "1"), ("A", "4"), ("A", "16"), ("B", "4")]
+        rows = [{"series": s, "x": int(n), "y": scale * by_length[n][value]} for s, n in places]
+        assert drawn.pop() == ("f.svg", curves(rows, x="symbols", y="score", percent=percent))
 
 
 def test_classification(capsys: pytest.CaptureFixture[str]) -> None:

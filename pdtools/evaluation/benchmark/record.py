@@ -22,7 +22,7 @@ def record_of(items: Items, chance: float | None) -> Evaluation:
         name=benchmark.task,
         title=title,
         in_text=title,
-        printer="pdtools.report.benchmarks:print_benchmark",
+        printer="pdtools.report.evaluations:print_benchmark",
         read={"scores.overall": SCORE, "scores.margin_bits.overall": SCORE},
         may_be_missing="scores.",
         outcomes=None

@@ -199,7 +199,7 @@ def test_models_side_by_side_in_a_figure(
 
 
 def test_lengths_of_the_table_by_tens(capsys: pytest.CaptureFixture[str]) -> None:
-    from pdtools.report.formal.cfl import print_cfl
+    from pdtools.report.evaluations import print_cfl
 
     each = {"cross_entropy": 1.0, "bound": 0.75, "difference": 0.25, "strings": 2}
     scores = {**each, "by_length": {str(n): {**each, "difference": n / 100} for n in (38, 40, 42, 51, 55)}}
