@@ -28,8 +28,8 @@ from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
 from pdtools.report.view import results
+from pdtools.report.view.drawing import listed_items
 from pdtools.report.view.results import results_page
-from pdtools.report.view.strings import listed_items
 
 pytestmark = needs_node
 
@@ -971,7 +971,7 @@ def test_tokens_of_the_models_that_have_them(without: str, tmp_path: Path) -> No
 
 
 def test_the_first_items_have_their_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.report.view.strings.MOST_WITH_TOKENS", 2)
+    monkeypatch.setattr("pdtools.report.view.drawing.MOST_WITH_TOKENS", 2)
     write_blimp(tmp_path / "a" / "blimp", np.ones((1, 3), dtype=bool))
     items = results_page([str(tmp_path / "a")]).packed["items-blimp"]
     assert [" ".join(good[0]) for good, _ in items["tokens"]["0"]] == items["texts"]["good"][:2]

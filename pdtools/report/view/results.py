@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.items import read_items
+from pdtools.evaluation.comparison.comparability import read_items
 from pdtools.evaluation.comparison.statistics import mean_of_runs
 from pdtools.evaluation.intervals import of_mean
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
 from pdtools.report.tables import decimals, scores_table
 from pdtools.report.view.charts import Spec, dots, with_rows
-from pdtools.report.view.drawing import Drawing, rounded
+from pdtools.report.view.drawing import Drawing, drawing_of, rounded
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.learning import figures_of, learning_curves, without_earlier
 from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
 from pdtools.report.view.page import Page
 from pdtools.report.view.pairwise import pairwise, seed_groups
-from pdtools.report.view.strings import drawing_of
 
 if TYPE_CHECKING:
     import pandas as pd
