@@ -298,9 +298,3 @@ def test_no_two_of_many_models_look_alike() -> None:
 @pytest.mark.parametrize(("models", "step"), [(1, 18), (2, 24), (5, 60)])
 def test_bars_of_many_models_have_room(models: int, step: int) -> None:
     assert charts.bars(BITS, series=[f"m{i}" for i in range(models)])["width"] == {"step": step}
-
-
-def test_shares_are_drawn_from_none_to_all() -> None:
-    rule, point = charts.dots(series=MODELS, title="accuracy")["layer"]
-    for layer in (rule, point):
-        assert layer["encoding"]["x"]["scale"] == {"domain": [0, 1], "nice": False}
