@@ -71,10 +71,6 @@ class TokenizerSettings:
     lower_case: bool = False
     typed: bool = False
 
-    def record(self) -> dict[str, Any]:
-        """The record that identifies an unfinished job; ``typed`` came later than the first of these."""
-        return {name: value for name, value in asdict(self).items() if name != "typed" or value}
-
 
 def train_tokenizer(trees: Iterable[SourcedTree], settings: TokenizerSettings) -> Tokenizer:
     """Make a tokenizer from the words of trees."""

@@ -78,7 +78,7 @@ class ShardSettings:
             as fit.
         factor: how nodes of more than two children are binarized: ``right`` or ``left``.
         tape: ``packed``: the tape is stored; ``none``: it is not.
-        constituents: ``labelled``: the trees' constituents are stored; ``none``: not, as in older shards.
+        constituents: ``labelled``: the trees' constituents are stored; ``none``: not.
         arcs: ``unlabelled``: dependency arcs are stored; ``none``: they are not.
         window: the most positions of a window; 0 for other layouts.
         documents: for windows, the unit of a document: the text between blank lines (``blank``), a file, or

@@ -327,12 +327,6 @@ def _config_class(model: str) -> type:
     return model_kind(model).config_class
 
 
-def setting_defaults(model: str) -> dict[str, Any]:
-    """The settings of a model's configuration that have a default, with it."""
-    fields = settings_of(_config_class(model))
-    return {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
-
-
 def _shown(field: dataclasses.Field[Any]) -> str:
     """A setting's default, as ``--set`` takes it; empty if there is none."""
     if field.default is dataclasses.MISSING or field.default is None:

@@ -33,7 +33,7 @@ from pdtools.files.system import hidden_beside
 from pdtools.files.written import holds_others
 from pdtools.models.initial import Initialized
 from pdtools.provenance.hub import PREFIX
-from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults
+from pdtools.training.recipe import Recipe, recipe_from_table
 
 BEST, LAST, TRAINER = "best", "last", "trainer"
 _RUN, _SUM = "run.json", "sha256"
@@ -174,7 +174,7 @@ class RunFolder:
         run = self.record()
         differences = [
             f"{key} is {now}, but was {before}"
-            for key, before, now in _differences(self._started_with(run), _as_read(recipe.as_json()))
+            for key, before, now in _differences(run["recipe"], _as_read(recipe.as_json()))
             if not (key == "train.steps" and recipe.train.may_go_on and now > before)
             and key
             # The data decide the first; the others change nothing.
@@ -188,15 +188,6 @@ class RunFolder:
                 f"{self.path}: cannot be resumed: {'; '.join(differences)}"
                 " (give what the run was started with, or train into another folder)"
             )
-
-    def _started_with(self, run: Mapping[str, Any]) -> Any:
-        """The recipe of ``run.json``; settings that are newer than it have their defaults, which keep the old
-        behaviour."""
-        recorded = run.get("recipe", {})
-        started = recipe_from_table(recorded, str(self.path / _RUN))
-        return _as_read(
-            {**started.as_json(), "config": {**setting_defaults(started.model), **started.options}}
-        )
 
     def other_code(self, provenance: Mapping[str, Any]) -> str | None:
         """A line for a run that goes on under other code than it was last trained with; None for the same."""

@@ -24,22 +24,6 @@ from pdtools.training.run_folder import RunFolder
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
 _OPTIMIZER_KEYS = (("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",))  # AdamW's and Muon's
-# Earlier runs have their sums in one tensor, in this order; the earliest have fewer.
-_EARLIER_WINDOW = (
-    "token_nll",
-    "attachment_nll",
-    "tokens",
-    "attachments",
-    "attachments_right",
-    "clamped",
-    "treereg",
-    "trees",
-    "splits",
-    "splits_right",
-    "answer_nll",
-    "squared_error",
-    "numbers",
-)
 
 
 @dataclass(kw_only=True)
@@ -133,8 +117,6 @@ def _state_of(record: Any) -> RunState:
     """Read a state from its record; raise a TypeError or ValueError for an invalid one."""
     if not isinstance(record, dict) or not isinstance(record.get("best_scores", {}), dict):
         raise TypeError("not the record of a state")
-    if "treereg_epoch" in record:  # an earlier run's
-        record["beside"] = {"treereg": (record.pop("treereg_epoch"), record.pop("treereg_taken", 0))}
     kinds = typing.get_type_hints(RunState)
     for name, value in record.items():
         if name in kinds and name != "best_scores":
@@ -191,12 +173,8 @@ def load_state(
                 seed_rank(seed, rank, state.step)
             if torch.device(device).type == "cuda" and _of_rank("rng.cuda", rank) in names:
                 torch.cuda.set_rng_state(tensors.get_tensor(_of_rank("rng.cuda", rank)), device)
-            if "window" in names:
-                found = dict(zip(_EARLIER_WINDOW, tensors.get_tensor("window"), strict=False))
-                window = [found.get(name, torch.zeros((), dtype=torch.float64)) for name in NAMES]
-            else:
-                window = [tensors.get_tensor(f"window.{name}") for name in NAMES]
-            return state, torch.stack(window).to(device)
+            window = torch.stack([tensors.get_tensor(f"window.{name}") for name in NAMES])
+            return state, window.to(device)
     except (KeyError, TypeError, OSError, SafetensorError) as error:
         raise InputError(f"damaged trainer state: {error}", file=folder) from error
 

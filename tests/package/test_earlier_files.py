@@ -72,19 +72,6 @@ def test_pages(earlier: Path) -> None:
         assert run(["view", f"results/a/{kind}", f"results/b/{kind}", "-o", page, "--quiet"]) == 0, kind
 
 
-def test_a_stopped_run_resumes(earlier: Path) -> None:
-    train = ("train", "shards/train", "--valid", "shards/valid", *CPU)
-    assert run([*train, "-o", "trainings/stopped", "--resume"]) == 0
-
-    def losses(name: str) -> list[tuple[Any, ...]]:
-        lines = Path(f"trainings/{name}/metrics.jsonl").read_text().splitlines()
-        keys = ("kind", "step", "loss", "treereg_loss")
-        return [tuple(json.loads(line).get(key) for key in keys) for line in lines]
-
-    for one, other in zip(losses("stopped"), losses("finished"), strict=True):
-        assert one == pytest.approx(other, abs=1e-4)  # losses of a token, small; and the kind, which is text
-
-
 def test_shards(earlier: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["show", "shards/valid", "0"]) == 0
     assert capsys.readouterr().out == expected(earlier)["shown"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -460,19 +459,6 @@ def last_digit(data: bytearray) -> int:
     return next(
         i for i in range(len(data)) if data[i : i + 1].isdigit() and not data[i + 1 : i + 2].isdigit()
     )
-
-
-def test_a_run_from_before_there_were_sums_goes_on(toy_train: Path, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    short = Recipe(options=TINY, train=TrainConfig(steps=2, eval_every=1))
-    asked = iter([False, True])
-    train(toy_train, run, short, stop=lambda: next(asked))
-    for sums in run.rglob("SHA256SUMS"):
-        sums.unlink()
-    record = json.loads((run / "run.json").read_text())
-    del record["sha256"]
-    (run / "run.json").write_text(json.dumps(record))
-    assert train(toy_train, run, dataclasses.replace(short), resume=True)["finished"] == "steps"
 
 
 def test_devices_under_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:

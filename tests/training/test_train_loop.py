@@ -594,20 +594,6 @@ def test_stored_batches_and_a_loss_per_sentence(
         torch.testing.assert_close(weights(tmp_path / "run")[name], parameter.detach(), atol=2e-6, rtol=1e-4)
 
 
-def test_a_run_of_an_older_pdtools_goes_on(toy_train: Path, tmp_path: Path) -> None:
-    """Its record and its state lack the settings that came later."""
-    run = tmp_path / "run"
-    wanted = recipe(steps=4)
-    stop = StopAfter(2)
-    train(toy_train, run, wanted, listener=stop, stop=stop)
-    record = json.loads((run / "run.json").read_text())
-    for section, name in (("train", "schedule"), ("train", "normalize"), ("config", "positions")):
-        del record["recipe"][section][name]
-    del record["sha256"]
-    (run / "run.json").write_text(json.dumps(record))
-    assert train(toy_train, run, wanted, resume=True)["finished"] == "steps"
-
-
 @pytest.mark.parametrize("schedule", ["constant", "plateau"])
 def test_a_finished_run_can_be_given_more_steps(
     schedule: str, toy_train: Path, toy_valid: Path, tmp_path: Path

@@ -23,7 +23,6 @@ from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.data.batches import BatchLimits
 from pdtools.training.distributed import ALONE
-from pdtools.training.run_state import RunState, _state_of
 from pdtools.training.sweep import make_runs, sweep
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32, "treereg_layer": 1}
@@ -177,13 +176,6 @@ def test_stopped_and_resumed(
     if own_corpus:
         with pytest.raises(PdtoolsError, match="the treereg data are not the same"):
             train(folder, tmp_path / "run", chosen, resume=True, valid=toy_valid, treereg_shards=folder)
-
-
-def test_positions_of_earlier_runs_are_read() -> None:
-    earlier = {"step": 3, "treereg_epoch": 1, "treereg_taken": 4}
-    assert _state_of(earlier) == RunState(step=3, beside={"treereg": (1, 4)})
-    with pytest.raises(ValueError, match="beside"):
-        _state_of({"beside": {"treereg": [1, -4]}})
 
 
 def test_a_sweep_trains_the_same(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
