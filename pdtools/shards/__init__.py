@@ -5,7 +5,6 @@ from pdtools.shards.build import (
     build_shards,
     shards_from_files,
     train_tokenizer,
-    write_shards,
 )
 from pdtools.shards.describe import (
     constituents_of_row,
@@ -20,6 +19,7 @@ from pdtools.shards.format import FORMAT_VERSION, ShardSettings
 from pdtools.shards.plain import usable_tree
 from pdtools.shards.reader import ShardFolder, ShardSet
 from pdtools.shards.rows import EncodedRows, ShardRow
+from pdtools.shards.writer import write_shards
 
 __all__ = [
     "FORMAT_VERSION",

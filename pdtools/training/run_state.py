@@ -17,9 +17,8 @@ from pdtools.errors import InputError
 from pdtools.files import read_json, utf8_name, write_json, write_tensors
 from pdtools.files.checksums import check_checksums, write_checksums
 from pdtools.files.typed_values import as_type
-from pdtools.training.distributed import Ranks, seed_rank
+from pdtools.training.distributed import ParallelModel, Ranks, divided_like, seed_rank
 from pdtools.training.loss import NAMES
-from pdtools.training.parallel import ParallelModel, divided_like
 from pdtools.training.run_folder import RunFolder
 
 _JSON, _TENSORS = "state.json", "state.safetensors"
@@ -32,7 +31,7 @@ class RunState:
 
     Args:
         step: updates done.
-        epoch, taken: the position in the batches (see :class:`~pdtools.training.data.batches.BatchStream`).
+        epoch, taken: the position in the batches (see :class:`~pdtools.training.batches.BatchStream`).
         beside: the position in batches for single terms of the loss, by the terms' names.
         evaluated_step: the step of the newest evaluation.
         best_loss, best_step, best_scores: the best evaluation so far.

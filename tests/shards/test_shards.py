@@ -30,6 +30,7 @@ from pdtools.shards import (
     describe_row,
     shards_from_files,
     usable_tree,
+    writer,
 )
 from pdtools.shards.writer import Counts
 from pdtools.tokenization import Tokenizer, split_words, train_bpe_tokenizer, train_word_tokenizer
@@ -75,15 +76,16 @@ def _build(
     overwrite: bool = True,
     **chosen: Any,
 ) -> dict[str, Any]:
-    return build_shards(
-        _sourced(texts),
-        tokenizer,
-        ShardSettings(**chosen),
-        folder,
-        Rejects() if rejects is None else rejects,
-        rows_per_part=rows_per_part,
-        overwrite=overwrite,
-    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(writer, "ROWS_PER_PART", rows_per_part)
+        return build_shards(
+            _sourced(texts),
+            tokenizer,
+            ShardSettings(**chosen),
+            folder,
+            Rejects() if rejects is None else rejects,
+            overwrite=overwrite,
+        )
 
 
 # --- the plain formulation --------------------------------------------------------------------

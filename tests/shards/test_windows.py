@@ -30,8 +30,7 @@ from pdtools.shards import (
     trees_of_row,
 )
 from pdtools.shards.plain import row_of_tree
-from pdtools.shards.rows import ShardRow, pack_rows
-from pdtools.shards.windows import pack_windows
+from pdtools.shards.rows import ShardRow, pack_rows, pack_windows
 from pdtools.tokenization import train_word_tokenizer
 from pdtools.trees import Tree, tree_from_attachments
 

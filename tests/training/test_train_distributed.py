@@ -23,9 +23,9 @@ from pdtools.errors import PdtoolsError
 from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
 from pdtools.training import Recipe, TrainConfig, train
-from pdtools.training.data.sentences import Sentences
 from pdtools.training.distributed import ALONE, Ranks, local_device
 from pdtools.training.run_folder import RunFolder
+from pdtools.training.shard_input import Sentences
 
 torch.distributed = pytest.importorskip("torch.distributed")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="needs gloo")
@@ -234,7 +234,7 @@ def test_the_training_moves_the_weights_and_meets_empty_shares(runs: Path, toy_t
         losses = [record["loss"] for record in metrics(runs / name) if record["kind"] == "valid"]
         assert losses[-1] < losses[0] - 0.01
     from pdtools.shards import ShardSet
-    from pdtools.training.data.batches import BatchLimits, plan_epoch
+    from pdtools.training.batches import BatchLimits, plan_epoch
 
     shards = ShardSet.open(toy_train)
     actions = action_model("tg", "relative").row_lengths(shards)
@@ -282,7 +282,7 @@ def test_a_batch_without_sentences_costs_nothing(name: str, positions: str, toy_
 
 def test_validation_batches_are_divided(toy_valid: Path) -> None:
     from pdtools.shards import ShardSet
-    from pdtools.training.data.batches import BatchLimits
+    from pdtools.training.batches import BatchLimits
 
     sentences = Sentences(ShardSet.open(toy_valid), tiny_model(), rejects=None)  # type: ignore[arg-type]
     limits = BatchLimits(sentences=5)  # three batches of twelve sentences

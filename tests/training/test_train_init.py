@@ -27,7 +27,7 @@ from pdtools.models.initial import Initialized
 from pdtools.shards import ShardSet
 from pdtools.tokenization import Tokenizer
 from pdtools.training import Recipe, read_recipe, train
-from pdtools.training.data.batches import BatchLimits
+from pdtools.training.batches import BatchLimits
 from pdtools.training.train import TrainOptions, open_run
 
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)

@@ -41,9 +41,9 @@ from pdtools.training import (
     run_state,
     train,
 )
-from pdtools.training.data.batches import BatchLimits, plan_epoch
-from pdtools.training.evaluate import autocast
+from pdtools.training.batches import BatchLimits, plan_epoch
 from pdtools.training.loop import NullListener
+from pdtools.training.loss import autocast
 from pdtools.training.metrics import MetricsLog
 from pdtools.training.optimizer import learning_rate, undecayed_parameters
 

@@ -21,10 +21,10 @@ from pdtools.models import LanguageModel, build_model
 from pdtools.prompts.metrics import accuracy, decide
 from pdtools.shards import ShardSet
 from pdtools.training import Recipe, TrainConfig, complete_recipe, train
-from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.prompts import PromptRows, answer_prompts, form_of, prompt_batch
+from pdtools.training.batches import BatchLimits
 from pdtools.training.loop import NullListener
 from pdtools.training.loss import LossSums
+from pdtools.training.prompts import PromptRows, answer_prompts, form_of, prompt_batch
 
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "pushdown": ("pushdown", {}),

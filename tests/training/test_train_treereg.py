@@ -21,7 +21,7 @@ from pdtools.models.treereg import residual_norms
 from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
-from pdtools.training.data.batches import BatchLimits
+from pdtools.training.batches import BatchLimits
 from pdtools.training.distributed import ALONE
 from pdtools.training.sweep import make_runs, sweep
 

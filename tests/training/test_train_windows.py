@@ -20,7 +20,7 @@ from pdtools.models import LanguageModel, LossParts, build_model, load_checkpoin
 from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
-from pdtools.training.data.batches import BatchLimits
+from pdtools.training.batches import BatchLimits
 from pdtools.training.loop import NullListener
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}

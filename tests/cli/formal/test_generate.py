@@ -9,7 +9,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.formal import dyck_attachments, make_task, read_pairs, read_prefixes
 from pdtools.shards import ShardSet
-from pdtools.training.data.shard_input import check_same_tokenizer
+from pdtools.training.shard_input import check_same_tokenizer
 from pdtools.trees import sentence_layout
 
 DYCK = ["generate", "dyck", "--quiet"]

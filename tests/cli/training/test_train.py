@@ -325,27 +325,6 @@ def test_the_recipe_is_named(shards: Path, tmp_path: Path, capsys: pytest.Captur
     assert json.loads(capsys.readouterr().out)["recipe"] == record
 
 
-@pytest.mark.parametrize("section", ["config", "train"])
-def test_settings_are_listed(section: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["train", "--help"]) == 0
-    help_text = capsys.readouterr().out
-    assert "pdtools config list" in help_text
-    assert "pdtools config keys" in " ".join(help_text.split())
-    command = ["train", "shards", "-o", str(tmp_path / "run"), "--set", f"{section}.help="]
-    assert run(command) == 1
-    listed = capsys.readouterr().err
-    assert listed.count("\n") == 1
-    for setting in {"config": ["d_model=256", "layers=6"], "train": ["steps=10000", "schedule=cosine"]}[
-        section
-    ]:
-        assert setting in listed
-    # What is listed can be given.
-    given = [word for word in listed.split(": ")[-1].strip().split(", ") if not word.endswith("=")]
-    settings = [word for setting in given for word in ("--set", f"{section}.{setting}") if "[" not in setting]
-    assert run([*command[:-2], *settings[:8]]) == 1
-    assert "shards: no such folder" in capsys.readouterr().err
-
-
 def test_an_existing_run_is_kept(shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run").mkdir()
     assert run(arguments(shards, tmp_path / "run")) == 1
