@@ -379,16 +379,6 @@ class ShardSet(ShardFolder):
         over = np.cumsum(opened) - np.cumsum(closed) + closed  # (all tokens) constituents over each
         return np.maximum.reduceat(over, opens.offsets[:-1] - opens.offsets[0]).astype(np.int32)
 
-    def row(self, i: int) -> dict[str, Any]:
-        """Row i as a dictionary: id, text, tokens, attach, word."""
-        return {
-            "id": int(self.ids[i]),
-            "text": self.text(i),
-            "tokens": self.tokens(i),
-            "attach": self.attach(i),
-            "word": self.word(i),
-        }
-
     def find(self, row_id: int) -> int:
         """The row with this ``id``.
 

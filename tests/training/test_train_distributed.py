@@ -17,6 +17,7 @@ import torch
 from action_oracle import action_model
 from safetensors.torch import load_file
 from search_oracle import tiny_model
+from stopping import metrics
 from toy_prompts import HOW_LATE, SAME, toy_prompts
 
 from pdtools.errors import PdtoolsError
@@ -161,13 +162,6 @@ def runs(
     _, messages = process.communicate(timeout=300)
     assert process.returncode == 0, messages
     return folder
-
-
-def metrics(run: Path) -> list[dict[str, Any]]:
-    """The log without what depends on the clock."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    by_clock = ("seconds", "tokens_per_second", "loading_share")
-    return [{k: v for k, v in r.items() if k not in by_clock} for r in records]
 
 
 def assert_close_runs(run: Path, reference: Path) -> None:

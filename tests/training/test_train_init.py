@@ -16,7 +16,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
-from test_train_windows import SHORT, TINY, StopAfter, sentences_of
+from stopping import StopAfter
+from test_train_windows import SHORT, TINY, sentences_of
 from toy_gpt2 import save_gpt2
 from toy_language import WORDS, brackets, toy_tokenizer
 

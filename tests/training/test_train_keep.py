@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from search_oracle import tiny_model
-from test_train_loop import DieAfter, StopAfter, assert_same_run, metrics
+from stopping import DieAfter, StopAfter, assert_same_run, metrics
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects

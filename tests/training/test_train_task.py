@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train_loop import NO_DROPOUT, TINY, StopAfter, assert_same_run, metrics
+from stopping import StopAfter, assert_same_run, metrics
+from test_train_loop import NO_DROPOUT, TINY
 from toy_pairs import pairs_of
 
 from pdtools.errors import InputError, PdtoolsError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from stopping import StopAfter
+from stopping import StopAfter, assert_same_run, metrics
 from toy_language import WORDS, toy_tokenizer
 
 from pdtools.errors import PdtoolsError
@@ -50,13 +50,6 @@ SEVERAL = dataclasses.replace(
 
 def recipe(config: TrainConfig, model: str = "transformer", **options: Any) -> Recipe:
     return Recipe(model=model, options={**TINY, **options}, train=config)
-
-
-def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The log without what depends on the clock."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    by_clock = ("seconds", "tokens_per_second", "loading_share")
-    return [{k: v for k, v in r.items() if k not in by_clock} for r in records if r["kind"] == kind]
 
 
 @pytest.mark.parametrize("normalize", ["token", "sentence"])
@@ -166,10 +159,7 @@ def test_stopped_and_resumed(
     train(folder, tmp_path / "run", chosen, listener=stop, stop=stop, **options)
     torch.manual_seed(99)
     train(folder, tmp_path / "run", chosen, resume=True, **options)
-    for name in ("best/model.safetensors", "last/model.safetensors", "last/trainer/state.safetensors"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    for kind in ("train", "valid"):
-        assert metrics(tmp_path / "run", kind) == metrics(tmp_path / "whole", kind)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
     state = json.loads((tmp_path / "run/last/trainer/state.json").read_text())
     assert state["beside"].keys() == ({"treereg"} if own_corpus else set())
     assert not own_corpus or state["beside"]["treereg"][0] > 0

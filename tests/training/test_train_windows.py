@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from stopping import StopAfter
+from stopping import DieAfter, StopAfter, assert_same_run, metrics
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects
@@ -21,7 +20,6 @@ from pdtools.shards import ShardSet
 from pdtools.shards.blocks import blocks_from_files
 from pdtools.training import Recipe, Sentences, TrainConfig, complete_recipe, train
 from pdtools.training.batches import BatchLimits
-from pdtools.training.loop import NullListener
 
 TINY = {"layers": 2, "d_model": 16, "heads": 2, "d_ff": 32}
 NO_DROPOUT = {"input_dropout": 0.0, "attention_dropout": 0.0, "output_dropout": 0.0}
@@ -67,31 +65,8 @@ def recipe(kind: str, config: TrainConfig, **options: Any) -> Recipe:
     return Recipe(model=name, options={**TINY, **own, **options}, train=config)
 
 
-def metrics(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The log without what depends on the clock."""
-    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    by_clock = ("seconds", "tokens_per_second", "loading_share")
-    return [{k: v for k, v in r.items() if k not in by_clock} for r in records if r["kind"] == kind]
-
-
 def sentences_of(folder: Path, model: LanguageModel) -> Sentences:
     return Sentences(ShardSet.open(folder), model, rejects=Rejects("fail"))
-
-
-class Killed(BaseException):
-    """No run catches it."""
-
-
-class KillAfter(NullListener):
-    """Ends a run between steps without a word, as a crash does."""
-
-    def __init__(self, step: int) -> None:
-        self.left = step
-
-    def stepped(self, step: int) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise Killed
 
 
 # --- any model of windows ---------------------------------------------------------------------
@@ -106,15 +81,12 @@ def test_stopped_or_killed_and_resumed(
     stop = StopAfter(2)
     train(window_train, tmp_path / "run", chosen, valid=window_valid, listener=stop, stop=stop)
     torch.manual_seed(99)
-    with pytest.raises(Killed):
-        train(window_train, tmp_path / "run", chosen, valid=window_valid, resume=True, listener=KillAfter(5))
+    with pytest.raises(DieAfter.Dead):
+        train(window_train, tmp_path / "run", chosen, valid=window_valid, resume=True, listener=DieAfter(7))
     torch.manual_seed(98)
     report = train(window_train, tmp_path / "run", chosen, valid=window_valid, resume=True)
     assert report["resumed_from"] == 6  # killed after the seventh step, which was not written
-    for name in ("best/model.safetensors", "last/model.safetensors", "last/trainer/state.safetensors"):
-        assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
-    for part in ("train", "valid"):
-        assert metrics(tmp_path / "run", part) == metrics(tmp_path / "whole", part)
+    assert_same_run(tmp_path / "run", tmp_path / "whole")
 
 
 @pytest.mark.parametrize("normalize", ["token", "sentence"])
