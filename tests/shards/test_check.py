@@ -166,8 +166,14 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "attach far": (put("attach", 2, 2**31 - 1, 4), "column 'attach': token 4 attaches to 2147483647"),
     "attach below": (put("attach", 2, -3, 4), "column 'attach': token 4 attaches to -3: to itself"),
     "ROOT attached": (put("attach", 2, 1, 0), "column 'attach': token 0 attaches to 1"),
-    "EOS attached": (put("attach", 2, 6, 6), "column 'attach': EOS has to attach to 0"),
-    "attach ROOT": (put("attach", 2, 0, 3), "column 'attach': token 3 attaches to 0, which is ROOT"),
+    "EOS attached": (
+        put("attach", 2, 6, 6),
+        "token 6 attaches to 6: the last token of a sentence does",
+    ),
+    "attach ROOT": (
+        put("attach", 2, 0, 3),
+        "token 3 attaches to 0: the last token of a sentence does",
+    ),
     "crossing": (
         put("attach", 2, [0, 1, 2, 1, 2, 5, 0]),
         "column 'attach': token 4 attaches to 2, where no constituent ends any more",
@@ -179,11 +185,21 @@ KINDS: dict[str, tuple[Callable[[pa.Table], pa.Table], str]] = {
     "not UTF-8": (not_utf8, "row 1 (from 0), column 'text': not UTF-8"),
     "words of text": (put("text", 1, "rain falls"), "column 'word': 3 words, but 2 in the text"),
     "words of tokens": (put("word", 1, [-1, 0, 1, 1, -1]), "column 'word': 2 words, but 3 in the text"),
-    "word of ROOT": (put("word", 1, 0, 0), "column 'word': ROOT belongs to word 0"),
-    "word of EOS": (put("word", 1, 2, 4), "column 'word': EOS belongs to word 2"),
-    "no first word": (put("word", 1, [-1, -1, 0, 1, -1]), "column 'word': token 1 belongs to no word"),
-    "word left out": (put("word", 1, 7, 3), "column 'word': token 3 belongs to word 7, after 1"),
-    "word again": (put("word", 1, 0, 3), "column 'word': token 3 belongs to word 0, after 1"),
+    "word of ROOT": (
+        put("word", 1, 0, 0),
+        "column 'word': token 0 belongs to word 0: ROOT and EOS",
+    ),
+    "word of EOS": (put("word", 1, 2, 4), "column 'word': token 4 belongs to word 2: ROOT and EOS"),
+    "no first word": (
+        put("word", 1, [-1, -1, 0, 1, -1]),
+        "token 1 belongs to word -1: ROOT and EOS have none",
+    ),
+    "word left out": (put("word", 1, 7, 3), "column 'word': token 3 belongs to word 7: words are counted"),
+    "words from 1": (
+        put("word", 1, [-1, 1, 1, 2, -1]),
+        "token 1 belongs to word 1: words are counted",
+    ),
+    "word again": (put("word", 1, 0, 3), "column 'word': token 3 belongs to word 0: words are counted"),
     "short tape": (put("tape", 1, b"\0" * 14), "column 'tape': 14 bytes, but 5 tokens have 15"),
     "metadata layout": (metadata("layout", "block"), "pdtools.layout is block, but sentence in the manifest"),
     "metadata version": (metadata("format_version", "9"), "pdtools.format_version is 9, but 1"),
@@ -312,10 +328,10 @@ def test_attachments_are_legal_as_the_stack_has_it(words: list[list[int]]) -> No
     )
     illegal = [i for i, row in enumerate(words) if not is_legal(row)]
     if not illegal:
-        check_rows(batch, None, "sentence", TOKENIZER, "x", 0, 0)
+        check_rows(batch, None, ShardSettings(), TOKENIZER, "x", 0, 0)
         return
     with pytest.raises(InputError) as caught:
-        check_rows(batch, None, "sentence", TOKENIZER, "x", 0, 0)
+        check_rows(batch, None, ShardSettings(), TOKENIZER, "x", 0, 0)
     assert f"row {illegal[0]} (from 0), column 'attach'" in str(caught.value)
 
 
