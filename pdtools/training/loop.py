@@ -32,7 +32,7 @@ from pdtools.training.loss import (
     loss_sums,
     zero_sums,
 )
-from pdtools.training.metrics import MetricsLog, NoMetrics
+from pdtools.training.metrics import MetricsLog
 from pdtools.training.optimizer import HeadWarmup, build_optimizer, learning_rate
 from pdtools.training.recipe import TrainConfig
 from pdtools.training.run_folder import TRAINER, RunFolder
@@ -126,6 +126,7 @@ class TrainingLoop:
         self.optimizer = build_optimizer(self.model, config)
         self.warmup = HeadWarmup(self.model, config)
         self.state = RunState()
+        self.metrics: MetricsLog | None = None  # while it runs, on rank 0
         self.window = zero_sums(device)  # since the last line in the log
         self._kept_steps = config.kept_at("steps")
         self._kept_words = sorted(config.kept_at("words"))
@@ -166,16 +167,13 @@ class TrainingLoop:
     def running(self) -> Iterator[None]:
         """Load batches and keep the log open while the block runs."""
         self._clock = time.monotonic()
-        log = (
-            MetricsLog(
-                self.folder.path, name=self.folder.name, step=self.state.step, size=self.state.metrics_size
-            )
-            if self.ranks.is_main
-            else NoMetrics()
-        )
-        with log as self.metrics, contextlib.ExitStack() as loading:
+        with contextlib.ExitStack() as opened:
+            if self.ranks.is_main:
+                place, state = self.folder, self.state
+                log = MetricsLog(place.path, name=place.name, step=state.step, size=state.metrics_size)
+                self.metrics = opened.enter_context(log)
             for loader in self._loaders:
-                loading.enter_context(loader)
+                opened.enter_context(loader)
             if self.samples is not None:
                 self.samples.drop_after(self.state.step, self.folder.path)
             self.listener.started(
@@ -311,7 +309,8 @@ class TrainingLoop:
         }
         self.window = zero_sums(self.device)
         state.window_seconds = 0.0
-        self.metrics.write("train", state.step, values)
+        if self.metrics is not None:
+            self.metrics.write("train", state.step, values)
         self.listener.logged(state.step, values)
 
     def _check_finite(self, sums: LossSums) -> None:
@@ -396,7 +395,8 @@ class TrainingLoop:
         if self.config.schedule == "plateau" and state.stale_evaluations == self.config.decay_patience:
             state.learning_rate_factor *= self.config.decay
             state.stale_evaluations = 0
-        self.metrics.write("valid", state.step, scores)
+        if self.metrics is not None:
+            self.metrics.write("valid", state.step, scores)
         if self.samples is not None:
             self.samples.write(state.step, self.folder.path)
         self.listener.evaluated(state.step, scores, is_best)
@@ -447,7 +447,7 @@ class TrainingLoop:
         self.state.beside = {
             name: (loader.epoch, loader.taken) for name, loader in self.loaders_beside.items()
         }
-        self.state.metrics_size = self.metrics.size
+        self.state.metrics_size = 0 if self.metrics is None else self.metrics.size
         weights = self.parallel.weights()
         place = self.folder.last
         last = atomic_directory(place, kind="checkpoint", overwrite=True) if self.ranks.is_main else None

@@ -34,16 +34,18 @@ class LossTerm:
         counters: counts reported with it (:attr:`LossParts.counts`).
         divisor: the counter that divides it; None: the base.
         validated: whether it is part of the validation loss.
+        weight_key: the key of :class:`TrainConfig` that has the factor of the sum; None: 1.
     """
 
     name: str
     counters: tuple[str, ...] = ()
     divisor: str | None = None
     validated: bool = True
+    weight_key: str | None = None
 
     def weight(self, config: TrainConfig) -> float:
         """The factor of the sum."""
-        return 1.0
+        return 1.0 if self.weight_key is None else float(getattr(config, self.weight_key))
 
     def every(self, config: TrainConfig) -> int:
         """The period, in steps, at which the term is part of the loss."""
@@ -82,10 +84,7 @@ class AttachmentTerm(LossTerm):
 
     name = "attachment_nll"
     counters = ("attachments", "attachments_right", "clamped")
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.attachment_weight
+    weight_key = "attachment_weight"
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The share of right ones, and a perplexity with −log p(r_k | …) in it, per token.
@@ -109,10 +108,7 @@ class TreeRegTerm(LossTerm):
     counters = ("trees", "splits", "splits_right")
     divisor = "trees"
     validated = False
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.treereg_weight
+    weight_key = "treereg_weight"
 
     def every(self, config: TrainConfig) -> int:
         """See :meth:`LossTerm.every`."""
@@ -170,10 +166,7 @@ class CountTerm(LossTerm):
 
     name = "count_nll"
     counters = ("words", "counts_right")
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.count_weight
+    weight_key = "count_weight"
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The share of words whose likeliest number is right."""
@@ -187,10 +180,7 @@ class ArcTerm(LossTerm):
     """Binary cross-entropy of all arcs that there are or could be (GiLT)."""
 
     name = "arc_bce"
-
-    def weight(self, config: TrainConfig) -> float:
-        """See :meth:`LossTerm.weight`."""
-        return config.arc_weight
+    weight_key = "arc_weight"
 
     def scores(self, sums: LossSums, model: LanguageModel) -> dict[str, Any]:
         """The mean loss of a word."""

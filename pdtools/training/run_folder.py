@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -174,7 +175,7 @@ class RunFolder:
         run = self.record()
         differences = [
             f"{key} is {now}, but was {before}"
-            for key, before, now in _differences(run["recipe"], _as_read(recipe.as_json()))
+            for key, before, now in _differences(run["recipe"], json.loads(json_text(recipe.as_json())))
             if not (key == "train.steps" and recipe.train.may_go_on and now > before)
             and key
             # The data decide the first; the others change nothing.
@@ -257,14 +258,7 @@ class RunFolder:
 
 def _sum(record: Mapping[str, Any]) -> str:
     """The SHA-256 of a record, independent of its JSON's layout."""
-    return hashlib.sha256(json_text(_as_read(record)).encode()).hexdigest()
-
-
-def _as_read(value: Any) -> Any:
-    """A value as it looks after a trip through JSON: tuples become lists."""
-    if isinstance(value, Mapping):
-        return {key: _as_read(item) for key, item in value.items()}
-    return [_as_read(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return hashlib.sha256(json_text(record).encode()).hexdigest()
 
 
 def _hub_name(run: Mapping[str, Any], role: str) -> str:

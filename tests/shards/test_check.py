@@ -38,7 +38,7 @@ Change = Callable[[dict[str, list[Any]]], None]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards and blocks, and a model that reads them."""
+    """Shards, blocks and windows (of two sentences and of one), and a model."""
     folder = tmp_path_factory.mktemp("made")
     trees, text = folder / "x.trees", folder / "x.txt"
     trees.write_text(TREES)
@@ -48,6 +48,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shards_from_files([str(trees)], making, labelled, folder / "shards", Rejects())
     tokenizer = Tokenizer.load(folder / "shards")
     blocks_from_files([str(text)], tokenizer, folder / "blocks", Rejects(), length=5)
+    windows = ShardSettings(layout="window", window=8, tape="none")
+    shards_from_files([str(trees)], tokenizer, windows, folder / "windows", Rejects())
     shape = {"vocab_size": tokenizer.vocab_size, "pad_id": tokenizer.pad_id, "root_id": tokenizer.root_id}
     shape |= {"eos_id": tokenizer.eos_id, "layers": 1, "d_model": 8, "heads": 2, "d_ff": 16}
     model = build_model("pushdown", make_config("pushdown", shape))
@@ -248,17 +250,29 @@ def test_every_command_refuses_rows_that_are_wrong(
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("layout", "change", "reason"),
     [
-        (put("attach", 1, 0, 2), "token 2 attaches to 0, but a block has no trees"),
-        (put("word", 1, 9, 2), "word 9 of"),
-        (put("word", 1, 2, 2), "word 2 of 2"),
-        (put("word", 1, -2, 2), "token 2 belongs to word -2"),
-        (put("tokens", 0, [3]), "6 numbers for 1 tokens"),
+        ("blocks", put("attach", 1, 0, 2), "token 2 attaches to 0, but a block has no trees"),
+        ("blocks", put("word", 1, 9, 2), "word 9 of"),
+        ("blocks", put("word", 1, 2, 2), "word 2 of 2"),
+        ("blocks", put("word", 1, -2, 2), "token 2 belongs to word -2"),
+        ("blocks", put("word", 1, 0, 0), "ROOT belongs to word 0"),
+        ("blocks", put("tokens", 0, [3]), "6 numbers for 1 tokens"),
+        ("windows", put("tokens", 0, 1, 8), "column 'tokens': ends with ROOT"),
+        ("windows", put("tokens", 0, 1, 5), "token 4 is a ROOT, and so is the next"),
+        (
+            "windows",
+            put("attach", 0, 4, 8),
+            "token 8 attaches to 4: the last token of a sentence does to ROOT",
+        ),
+        ("windows", put("attach", 0, 3, 4), "token 4 attaches to 3: to itself or one before it in its"),
+        ("windows", put("word", 0, 4, 5), "token 5 belongs to word 4: words are counted from 0"),
+        ("windows", put("text", 0, "a b c d e f"), "1 lines for 2 ROOTs"),
+        ("windows", put("document", 0, -1), "column 'document': -1 after later ones"),
     ],
 )
-def test_blocks(change: Any, reason: str, made: Path, tmp_path: Path) -> None:
-    bad = Path(shutil.copytree(made / "blocks", tmp_path / "blocks"))
+def test_blocks_and_windows(layout: str, change: Any, reason: str, made: Path, tmp_path: Path) -> None:
+    bad = Path(shutil.copytree(made / layout, tmp_path / layout))
     assert len(ShardSet.open(bad)) == 2
     rewritten(bad, change)
     with pytest.raises(InputError) as caught:

@@ -122,14 +122,7 @@ def test_without_weight_nothing_changes(toy_train: Path, tmp_path: Path) -> None
     assert "treereg_loss" not in metrics(tmp_path / "off", "train")[0]
 
 
-def test_mixed_precision(toy_train: Path, toy_valid: Path, tmp_path: Path) -> None:
-    # States are rounded; what is made of them is not.
-    found = {}
-    for precision in ("float32", "bf16"):
-        config = dataclasses.replace(ONE_STEP, precision=precision)
-        train(toy_train, tmp_path / precision, recipe(config, **NO_DROPOUT), valid=toy_valid)
-        found[precision] = metrics(tmp_path / precision, "valid")[0]["treereg_loss"]
-    assert found["bf16"] == pytest.approx(found["float32"], rel=0.02)
+def test_norms_are_not_rounded() -> None:
     states = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
         rounded = residual_norms(states)

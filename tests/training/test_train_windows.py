@@ -112,7 +112,7 @@ def test_batches_of_a_step_count_as_one_batch(
             assert parts[name] == pytest.approx(value, rel=1e-5), name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["pushdown", "treereg"])
 def test_mixed_precision(kind: str, window_train: Path, window_valid: Path, tmp_path: Path) -> None:
     found = {}
     for precision in ("float32", "bf16"):
@@ -123,16 +123,6 @@ def test_mixed_precision(kind: str, window_train: Path, window_valid: Path, tmp_
     for rounded, plain in zip(found["bf16"], found["float32"], strict=True):
         assert rounded["loss"] == pytest.approx(plain["loss"], rel=0.02)
     assert found["bf16"][-1]["loss"] < found["bf16"][0]["loss"]
-
-
-@pytest.mark.parametrize("kind", ["base", "pushdown"])
-def test_a_rank_without_a_window_costs_nothing(kind: str, window_train: Path) -> None:
-    model = model_of(recipe(kind, SHORT), window_train)
-    sentences = sentences_of(window_train, model)
-    parts = model.loss(sentences.batch(sentences.rows[:0]))
-    (parts.sums["token_nll"] + parts.sums["attachment_nll"]).backward()
-    assert all(value.item() == 0 for value in {**parts.sums, **parts.counts}.values())
-    assert all(p.grad is not None and not p.grad.any() for p in model.parameters())
 
 
 def model_of(chosen: Recipe, shards: Path) -> LanguageModel:
@@ -191,14 +181,6 @@ def test_all_sentences_of_windows_have_a_term(window_train: Path, toy_train: Pat
         assert windows.counts[name].item() == sentences.counts[name].item() > 0, name
     rows = ShardSet.open(window_train)
     assert any("\n" in rows.text(i) for i in range(len(rows)))
-
-
-def test_treereg_learns_the_trees_of_windows(window_train: Path, window_valid: Path, tmp_path: Path) -> None:
-    config = dataclasses.replace(SHORT, steps=60, treereg_every=1, learning_rate=1e-2, eval_every=30)
-    train(window_train, tmp_path / "run", recipe("treereg", config, **NO_DROPOUT), valid=window_valid)
-    before, after = metrics(tmp_path / "run", "train")[0], metrics(tmp_path / "run", "valid")[-1]
-    assert after["treereg_loss"] < before["treereg_loss"] - 0.1
-    assert after["treereg_accuracy"] > 0.8
 
 
 @pytest.mark.parametrize("layout", ["window", "sentence"])
