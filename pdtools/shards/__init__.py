@@ -1,11 +1,6 @@
 """Tokenized sentences with their attachments, in Parquet files that any tool can read."""
 
-from pdtools.shards.build import (
-    TokenizerSettings,
-    build_shards,
-    shards_from_files,
-    train_tokenizer,
-)
+from pdtools.shards.build import TokenizerSettings, build_shards, shards_from_files, train_tokenizer
 from pdtools.shards.describe import (
     constituents_of_row,
     describe_actions,

@@ -9,17 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from pdtools.files import (
-    Rejects,
-    held,
-    some_trees,
-)
+from pdtools.files import Rejects, held, some_trees
 from pdtools.jobs import JobFolder, Plan, map_chunks
 from pdtools.jobs.workers import Workers
 from pdtools.shards.encode import ChunkRows, ChunksOf, ChunkWords, CountWork, EncodeWork
-from pdtools.shards.format import (
-    ShardSettings,
-)
+from pdtools.shards.format import ShardSettings
 from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
 from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.writer import write_shards

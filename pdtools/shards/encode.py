@@ -94,16 +94,7 @@ class EncodeWork:
 
     @property
     def _table(self) -> WordTable:
-        return _word_table(self)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, EncodeWork) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def _key(self) -> tuple[str, tuple[str, ...], ShardSettings]:
-        return self.tokenizer.fingerprint, self.tokenizer.labels, self.settings
+        return _word_table(self.tokenizer)
 
     def __call__(self, chunk: FileChunk) -> ChunkRows | None:
         arrays = parse_chunk(chunk, self.settings.factor, with_nodes=self._labelled)
@@ -259,9 +250,9 @@ class _About:
     documents: tuple[tuple[str, int], ...]
 
 
-@lru_cache(maxsize=1)
-def _word_table(work: EncodeWork) -> WordTable:
-    return WordTable(work.tokenizer)
+@lru_cache(maxsize=1)  # a worker gets its work anew with each chunk
+def _word_table(tokenizer: Tokenizer) -> WordTable:
+    return WordTable(tokenizer)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,16 +11,7 @@ import torch
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import RecurrentLM, load_checkpoint
-from pdtools.training import (
-    METRICS,
-    Outcome,
-    SweepRun,
-    make_runs,
-    read_metrics,
-    run_state,
-    sweep,
-    train,
-)
+from pdtools.training import METRICS, Outcome, SweepRun, make_runs, read_metrics, run_state, sweep, train
 from pdtools.training.run_folder import RunFolder
 from pdtools.training.sweep import NullSweepListener
 from pdtools.training.train import OpenRun
