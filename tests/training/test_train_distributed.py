@@ -21,8 +21,8 @@ from stopping import metrics
 from toy_prompts import HOW_LATE, SAME, toy_prompts
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.training import Recipe, TrainConfig, train
 from pdtools.training.distributed import ALONE, Ranks, local_device
 from pdtools.training.run_folder import RunFolder
