@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -228,7 +229,7 @@ def tapes(
         **({"texts": [identify(text) for text in texts]} if texts else {}),
         **({"arc_files": [identify(file) for file in arcs]} if arcs else {}),
         **settings.record(),
-        "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
+        "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
     with shards.chunks("tapes", **described) as job:
         manifest = shards_from_files(

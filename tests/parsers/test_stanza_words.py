@@ -22,7 +22,7 @@ from pdtools.parsers import load_parser, read_sentences
 from pdtools.parsers.base import Splitter, backends_with_splitter, load_splitter, splitter_files
 from pdtools.parsers.sentences import OTHER_WORDS
 from pdtools.parsers.stanza import StanzaParser, StanzaSplitter
-from pdtools.shards.written import written_sentence
+from pdtools.shards.plain import written_sentence
 from pdtools.tokenization import aligned
 from pdtools.trees import Tree, read_trees
 
