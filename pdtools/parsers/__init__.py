@@ -1,16 +1,15 @@
 """Parsing of sentences and conversion of treebanks: parser backends, and the code around them."""
 
-from pdtools.parsers.base import ParseFailure, Parser, load_parser
+from pdtools.parsers.backends import ParseFailure, Parser, load_parser
 from pdtools.parsers.pipeline import (
     ParseCounts,
     TreeForm,
-    convert_treebank,
-    parse_corpus,
+    TreeLine,
     split_of,
     write_splits,
     write_trees,
 )
-from pdtools.parsers.sentences import SourcedSentence, read_sentences
+from pdtools.parsers.splitting import SourcedSentence, read_sentences
 
 __all__ = [
     "ParseCounts",
@@ -18,9 +17,8 @@ __all__ = [
     "Parser",
     "SourcedSentence",
     "TreeForm",
-    "convert_treebank",
+    "TreeLine",
     "load_parser",
-    "parse_corpus",
     "read_sentences",
     "split_of",
     "write_splits",

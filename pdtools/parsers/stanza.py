@@ -18,14 +18,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
-from pdtools.parsers.base import SplitSentence
-from pdtools.parsers.batches import BatchedParser, first_line, typed_quotes
+from pdtools.parsers.backends import BatchedParser, SplitSentence, first_line, typed_quotes
 from pdtools.trees import UNKNOWN_TAG, Tree, escape
-from pdtools.trees.forms.base import leaf_label
-from pdtools.trees.forms.dependencies import constituents
+from pdtools.trees.projection import constituents
+from pdtools.trees.tree import TreeBuilder, leaf_label
 
 DEFAULT_MODEL = "en"
 _INSTEAD = "--parser RUN parses with a model of pdtools train, --from treebank reads trees"
@@ -68,30 +65,21 @@ class StanzaParser(BatchedParser):
 
 def _tree(words: Sequence[str], root: Any) -> Tree:
     """Convert a tree of Stanza's, with these words as its leaves."""
-    tags: list[str] = []
-    labels: list[str] = []
-    starts: list[int] = []
-    ends: list[int] = []
-    todo: list[tuple[Any, int]] = [(root, -1)]  # a node; or an open constituent that ends
+    builder, upcoming = TreeBuilder(), iter(words)
+    todo: list[Any] = [root]  # nodes; None: the open constituent ends
     while todo:
-        node, opened = todo.pop()
-        if opened >= 0:
-            ends[opened] = len(tags)
-        elif node.is_preterminal():
-            tags.append(leaf_label(node.label) if node.label else UNKNOWN_TAG)
+        node = todo.pop()
+        if node is None:
+            builder.close()
+            continue
+        is_tag = node.is_preterminal()
+        builder.open(UNKNOWN_TAG if is_tag and not node.label else leaf_label(node.label))
+        todo.append(None)
+        if is_tag:
+            builder.word(escape(next(upcoming)))
         else:
-            todo.append((None, len(labels)))
-            labels.append(leaf_label(node.label))
-            starts.append(len(tags))
-            ends.append(-1)
-            todo += [(child, -1) for child in reversed(node.children)]
-    return Tree(
-        words=tuple(escape(word) for word in words),
-        tags=tuple(tags),
-        labels=tuple(labels),
-        starts=np.array(starts, dtype=np.int32),
-        ends=np.array(ends, dtype=np.int32),
-    )
+            todo += reversed(node.children)
+    return builder.finish()
 
 
 def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
@@ -102,13 +90,13 @@ def _tree_of_dependencies(words: Sequence[str], parsed: Sequence[Any]) -> Tree:
 
 
 class StanzaSplitter:
-    """A loaded ``stanza.Pipeline`` with a tokenizer (:class:`pdtools.parsers.base.Splitter`)."""
+    """A loaded ``stanza.Pipeline`` with a tokenizer (:class:`pdtools.parsers.backends.Splitter`)."""
 
     def __init__(self, pipeline: Any) -> None:
         self._pipeline = pipeline
 
     def split(self, texts: Sequence[str]) -> list[list[SplitSentence]]:
-        """See :meth:`pdtools.parsers.base.Splitter.split`."""
+        """See :meth:`pdtools.parsers.backends.Splitter.split`."""
         joined = "\n\n".join(texts)
         try:
             with _silence():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pdtools.parsers.base import ParseFailure
+from pdtools.parsers.backends import ParseFailure
 from pdtools.search.model import Model, ModelSettings
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words

@@ -57,6 +57,9 @@ class ChunkRows:
     excluded: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 
+    def __len__(self) -> int:
+        return self.n_trees
+
 
 class ChunkEncoder:
     """Makes the rows of chunks; called with a chunk, returns None where :func:`parse_chunk` does.

@@ -1,5 +1,5 @@
 """Sentences as they were written, and dependency arcs, for trees that have them beside them
-(:mod:`pdtools.trees.texts`)."""
+(:mod:`pdtools.trees.chunks`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pdtools.errors import InputError
 from pdtools.tokenization import Sentence, aligned
-from pdtools.trees import Graph, SourcedTree, Tree, arcs_path, texts_path, unescape
+from pdtools.trees import Graph, SourcedTree, Tree, path_beside, unescape
 
 _HINT = "pdtools parse writes both: delete it, or parse again"
 
@@ -27,7 +27,7 @@ def written_sentence(sourced: SourcedTree, usable: Tree) -> Sentence | None:
     Raises:
         InputError: if that file has no such line, or a sentence with other words.
     """
-    path = texts_path(sourced.file)
+    path = path_beside(sourced.file, "text")
     if path is None or not path.is_file():
         return None
     text = _line_of(path, sourced.line)
@@ -49,7 +49,7 @@ def graph_beside(trees: str, line: int, n_words: int) -> Graph:
     Raises:
         InputError: if that file has no such line, or arcs for another number of words.
     """
-    path = arcs_path(trees)
+    path = path_beside(trees, "arcs")
     assert path is not None
     reason = f"ends before line {line}, which the tree on line {line} of {trees} needs"
     if (text := _line_of(path, line)) is not None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdtools.parsers.batches import length_batches
+from pdtools.parsers.backends import length_batches
 
 
 @given(st.lists(st.integers(1, 60), max_size=50), st.integers(1, 200), st.integers(1, 5000))

@@ -8,7 +8,7 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.parsers import load_parser
-from pdtools.parsers.base import ParseFailure
+from pdtools.parsers.backends import ParseFailure
 
 
 @pytest.mark.parametrize(

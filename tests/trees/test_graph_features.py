@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies
 from numpy.typing import NDArray
 
-from pdtools.trees.graph_features import graph_features
+from pdtools.trees.graphs import graph_features
 
 SAW = [(2, 1), (3, 2), (0, 3), (5, 4), (3, 5)]  # the cat saw a dog
 

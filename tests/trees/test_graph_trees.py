@@ -11,8 +11,7 @@ from pdtools.files import Rejects
 from pdtools.models.grammar.transition_derivations import TransitionDerivation
 from pdtools.trees.arc_standard import static_oracle
 from pdtools.trees.forms import read_treebank
-from pdtools.trees.graph_trees import conllu, graph_tree, heads_in
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, conllu, graph_tree, heads_in
 
 
 @given(data=strategies.data())

@@ -15,8 +15,7 @@ from pdtools.models.dependency.batch import OTHER_WORDS, ArcBatch, word_numbers
 from pdtools.models.dependency.scorer import COUNTS, best_sets, log_polynomials, log_set_sums
 from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.trees import Tree
-from pdtools.trees.graph_trees import graph_tree
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, graph_tree
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pdtools.trees.actions import ActionIds
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 
 class Prefix(NamedTuple):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pdtools.models.grammar.state import ActionState, ActionStep, StepCache, aligned, stacked
 from pdtools.models.transformer.score_terms import depth_differences
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,7 +16,7 @@ import pytest
 from pdtools.cli.main import run
 from pdtools.parsers.in_chunks import ReadWork
 from pdtools.parsers.pipeline import TreeForm
-from pdtools.trees.forms.base import ReadOptions, TreeText
+from pdtools.trees.forms.form import ReadOptions, TreeText
 
 CONLLU = """# text = The dogs bark.
 1	The	_	DET	_	_	2	_	_	_

@@ -14,7 +14,7 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.trees import TransformCounts, normalize, read_trees
-from pdtools.trees.forms import ExcludedByRule, forms_of, read_treebank
+from pdtools.trees.forms import forms_of, read_treebank
 from pdtools.trees.tree import unescape
 from trees.forms.reading import read_file, spans_of
 
@@ -87,7 +87,7 @@ def test_asterisks_alone_are_no_sentence(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("( (FRAG (P ***) (NP (D *)) (P ***)) (ID a))\n( (FRAG (N a) (P ***)))\n")
     (read,), (other,) = read_file("penn-historical", tmp_path / "a")
     assert read.tree.words == ("a", "***")
-    assert other == ExcludedByRule("asterisks alone (***)")
+    assert other.excluded.reason == "asterisks alone (***)"
 
 
 WORDS = [

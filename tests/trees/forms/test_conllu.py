@@ -16,9 +16,8 @@ from pdtools.errors import InputError
 from pdtools.parsers import TreeForm
 from pdtools.trees import TransformCounts, Tree, attachments, unbinarize
 from pdtools.trees.forms import FORMS, form_of
-from pdtools.trees.forms.dependencies import tree_of_spans
-from pdtools.trees.heads import binarize_from_heads
-from pdtools.trees.projection import bottom_up, depths, project, spans
+from pdtools.trees.projection import bottom_up, depths, project, spans, tree_of_spans
+from pdtools.trees.transforms import binarize_from_heads
 from trees.forms.reading import read_file, spans_of
 
 # du chat noir dort: "du" is "de" and "le"; an empty node after the third word.

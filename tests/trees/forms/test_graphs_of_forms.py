@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, base, form_of
+from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, TreeText, form_of
+from pdtools.trees.forms import form as forms_form
 from trees.forms.reading import read_file
 
 
@@ -196,7 +197,7 @@ def test_semantic_dependencies(file: Path, text: str) -> None:
 
 def test_a_graph_with_many_crossing_arcs_is_counted_once() -> None:
     counts: Counter[str] = Counter()
-    assert base.graph_of(6, [(1, 4), (2, 5), (3, 6)], counts).n_crossings == 3
+    assert forms_form.graph_of(6, [(1, 4), (2, 5), (3, 6)], counts).n_crossings == 3
     assert counts["graphs with crossing arcs"] == 1
 
 
