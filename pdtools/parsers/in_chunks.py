@@ -109,7 +109,7 @@ def convert_in_chunks(
     Args:
         files: paths from :func:`pdtools.files.expand_inputs`.
         form: the form to convert to.
-        plan: who does the work.
+        plan: the distribution of the work.
         job: keeps the chunks that are done.
         rejects: takes the trees that cannot be read or hold only traces, and files without trees.
         counts: updated with every tree.
@@ -264,7 +264,7 @@ def parse_in_chunks(
         sentences: from :func:`pdtools.parsers.read_sentences`.
         parser: the source of the parser.
         form: the form to convert to.
-        plan: who does the work.
+        plan: the distribution of the work.
         job: keeps the chunks that are done.
         rejects: takes the sentences that have no tree, with the reason.
         counts: updated with every tree.

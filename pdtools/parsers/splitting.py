@@ -68,11 +68,18 @@ def read_sentences(
 
     Raises:
         InputError: if there is no sentence in any file.
+        MissingDependencyError: if spaCy is needed, and not installed.
     """
-    if split_sentences:
-        sentences = read_running_text(files, splitter, counts)
-    elif splitter is not None:
-        sentences = read_text_through(splitter, files, counts)
+    if split_sentences or splitter is not None:
+        used = SentenceSplitter() if splitter is None else splitter
+        placed = _sentences if split_sentences else _lines
+        sentences = (
+            SourcedSentence((), file, line, text)
+            if found is None
+            else SourcedSentence(found.words, file, line, _text_of(found, text, counts))
+            for file in files
+            for line, text, found in placed(used, read_lines(file))
+        )
     else:
         sentences = (
             SourcedSentence(each.sentence.words, each.file, each.line, each.written.text)
@@ -84,44 +91,26 @@ def read_sentences(
     yield from itertools.chain([first], sentences)
 
 
-def read_text_through(
-    splitter: Splitter, files: Iterable[str], counts: Counter[str] | None = None
-) -> Iterator[SourcedSentence]:
-    """Read text with one sentence a line, split into words by a splitter that finds no sentences."""
-    for file in files:
-        for chunk in _chunks(read_lines(file)):
-            found = splitter.split([text for _, text in chunk])
-            for (line, text), sentences in zip(chunk, found, strict=True):
-                if not sentences:
-                    yield SourcedSentence((), file, line, text)
-                for sentence in sentences:
-                    yield SourcedSentence(sentence.words, file, line, _text_of(sentence, text, counts))
-
-
-def read_running_text(
-    files: Iterable[str], splitter: Splitter | None = None, counts: Counter[str] | None = None
-) -> Iterator[SourcedSentence]:
-    """Read running text, split into sentences by a splitter (default: :class:`SentenceSplitter`).
-
-    A sentence may span line ends, but not a blank line; its place is its first line. Blank lines between two
-    sentences give one without words, so that the ends of texts show.
-
-    Raises:
-        MissingDependencyError: if no splitter is given, and spaCy is not installed.
-    """
-    splitter = SentenceSplitter() if splitter is None else splitter
-    for file in files:
-        for line, text, sentence in _sentences(splitter, read_lines(file)):
-            if sentence is None:
-                yield SourcedSentence((), file, line, text)
-            else:
-                yield SourcedSentence(sentence.words, file, line, _text_of(sentence, text, counts))
+def _lines(
+    splitter: Splitter, lines: Iterable[tuple[int, str]]
+) -> Iterator[tuple[int, str, SplitSentence | None]]:
+    """Each line of a file, with its words by a splitter that finds no sentences; None: no words."""
+    for chunk in _chunks(lines):
+        found = splitter.split([text for _, text in chunk])
+        for (line, text), sentences in zip(chunk, found, strict=True):
+            if not sentences:
+                yield line, text, None
+            yield from ((line, text, sentence) for sentence in sentences)
 
 
 def _sentences(
     splitter: Splitter, lines: Iterable[tuple[int, str]]
 ) -> Iterator[tuple[int, str, SplitSentence | None]]:
-    """The sentences of a file, each with its first line and its own string; None: blank lines."""
+    """The sentences of running text, each with its first line and its own string; None: blank lines.
+
+    A sentence may span line ends, but not a blank line. Blank lines between two sentences give one without
+    words, so that the ends of texts show.
+    """
     ended: list[tuple[int, str]] = []  # paragraphs, each with its first line; blank lines between two are ""
     size = 0  # the size of all lines since the last chunk
     text, first_line = "", 0  # a paragraph that may go on

@@ -261,7 +261,13 @@ def _files(model: str | None) -> dict[str, str]:
         )
     found_files[_TAGGER] = _file_of(home, _TAGGER, known)
     if parser == _DEPENDENCIES:
-        found_files[_LEMMATIZER] = _lemmatizer(home, known)
+        found_files[_LEMMATIZER] = _file_of(home, _LEMMATIZER, known)
+        if found_files[_LEMMATIZER] is None and _has(home, _LEMMATIZER, known):
+            hint = f" ({_download(home.name, _DEPENDENCIES)})" if known else ""
+            raise PdtoolsError(
+                f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ does not hold exactly"
+                f" one lemmatizer (.pt){hint}"
+            )
     return _with_what_they_read(found_files, home, known, _download(home.name, parser))
 
 
@@ -270,16 +276,11 @@ def _splitter_files(model: str | None) -> dict[str, str]:
     _, home, known = _place(model)
     hint = f"python -c \"import stanza; stanza.download({home.name!r}, processors='tokenize')\" fetches it"
     tokenizer, expander = _file_of(home, _TOKENIZER, known), _file_of(home, _EXPANDER, known)
-    if tokenizer is None:
-        raise PdtoolsError(
-            f"{home}: not exactly one tokenizer (.pt) in {_TOKENIZER}/" + (f" ({hint})" if known else "")
-        )
-    listed = known.get("packages", {}).get("default", {}).get(_EXPANDER)
-    if expander is None and (listed is not None or _any(home / _EXPANDER)):
-        raise PdtoolsError(
-            f"{home}: not exactly one model of multi-word tokens (.pt) in {_EXPANDER}/"
-            + (f" ({hint})" if known else "")
-        )
+    if tokenizer is None or (expander is None and _has(home, _EXPANDER, known)):
+        missing = f"tokenizer (.pt) in {_TOKENIZER}/"
+        if tokenizer is not None:
+            missing = f"model of multi-word tokens (.pt) in {_EXPANDER}/"
+        raise PdtoolsError(f"{home}: not exactly one {missing}" + (f" ({hint})" if known else ""))
     return _with_what_they_read({_TOKENIZER: tokenizer, _EXPANDER: expander}, home, known, hint)
 
 
@@ -377,17 +378,10 @@ def _file_of(home: Path, kind: str, known: dict[str, Any]) -> Path | None:
     return file if file.is_file() else _only(home / kind)
 
 
-def _lemmatizer(home: Path, known: dict[str, Any]) -> Path | None:
-    """The language's lemmatizer; None if it has none."""
-    found = _file_of(home, _LEMMATIZER, known)
-    listed = known.get("packages", {}).get("default", {}).get(_LEMMATIZER, _IDENTITY)
-    if found is None and (listed != _IDENTITY or _any(home / _LEMMATIZER)):
-        hint = f" ({_download(home.name, _DEPENDENCIES)})" if known else ""
-        raise PdtoolsError(
-            f"{home}: its parser of dependencies reads lemmas, and {_LEMMATIZER}/ does not hold exactly one"
-            f" lemmatizer (.pt){hint}"
-        )
-    return found
+def _has(home: Path, kind: str, known: dict[str, Any]) -> bool:
+    """Return whether a language has models of a kind: its record lists one, or its folder holds some."""
+    listed = known.get("packages", {}).get("default", {}).get(kind)
+    return listed not in (None, _IDENTITY) or _any(home / kind)
 
 
 def _any(folder: Path) -> bool:

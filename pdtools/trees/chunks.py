@@ -45,11 +45,6 @@ class FileChunk:
     contents: tuple[bytes, ...] | None
     first_line: int = 1
 
-    @property
-    def continues(self) -> bool:
-        """Return whether the chunk before it is from the same file."""
-        return self.first_line > 1
-
     def digest(self, used: str = "") -> str:
         """A digest of the chunk's names and content, and of ``used``, the settings it is read with."""
         found = hashlib.blake2b(repr((used, self.files, self.first_line)).encode(), digest_size=8)
@@ -124,7 +119,7 @@ def in_order(
     """
     n_read, given_up = 0, False  # for the last chunk's file
     for chunk, result in made:
-        if not chunk.continues:
+        if chunk.first_line == 1:
             n_read, given_up = 0, False
         if given_up:
             continue

@@ -159,11 +159,6 @@ class Graph:
         """True if each word has one head, one of them the root, and there is no cycle."""
         return self.problem is None
 
-    @property
-    def is_projective(self) -> bool:
-        """True if this is a tree without crossing arcs, the root standing before the words."""
-        return not self.n_crossings and self.is_tree
-
     def tree_heads(self) -> Int32:
         """Int32 (m), the head of each word of a tree, 0 for the root.
 

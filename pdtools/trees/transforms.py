@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -50,13 +50,8 @@ class TransformCounts:
     kinds: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: TransformCounts) -> TransformCounts:
-        return TransformCounts(
-            traces=self.traces + other.traces,
-            emptied=self.emptied + other.emptied,
-            rewritten=self.rewritten + other.rewritten,
-            empty_trees=self.empty_trees + other.empty_trees,
-            kinds=self.kinds + other.kinds,
-        )
+        names = [each.name for each in fields(self)]
+        return TransformCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 def normalize(

@@ -109,7 +109,7 @@ def test_what_is_written_is_read_again(name: str, data: Any, tmp_path: Path) -> 
             rejects=Rejects("skip"),
             counts=ParseCounts(),
         ):
-            assert Tree.from_brackets(line.to_brackets()).to_brackets() == line.to_brackets()
+            assert Tree.from_brackets(line.brackets).to_brackets() == line.brackets
 
 
 def test_bases_are_good(tmp_path: Path) -> None:

@@ -90,15 +90,17 @@ def test_trees_by_enumeration(m: int) -> None:
                 graph.tree_heads()
             continue
         spans = [descendants(heads, k) for k in range(m + 1)]
-        assert graph.is_projective == all(max(span) - min(span) == len(span) - 1 for span in spans)
+        is_projective = all(max(span) - min(span) == len(span) - 1 for span in spans)
+        assert (graph.n_crossings == 0) == is_projective
         assert graph.tree_heads().tolist() == list(heads)
         lifted, n_lifted = graph.projected()
-        assert lifted.is_projective
-        assert (n_lifted == 0) == graph.is_projective
+        assert lifted.is_tree
+        assert not lifted.n_crossings
+        assert (n_lifted == 0) == (graph.n_crossings == 0)
         if not n_lifted:
             assert lifted.arcs == graph.arcs
         n_trees += 1
-        n_projective += graph.is_projective
+        n_projective += n_lifted == 0
     assert n_trees == m ** (m - 1)  # Cayley's formula, with a root
     assert n_projective == {1: 1, 2: 2, 3: 7, 4: 30}[m]
 

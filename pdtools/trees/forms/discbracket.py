@@ -43,7 +43,7 @@ def _trees(text: str) -> Iterator[tuple[Node, dict[int, str], int]]:
     Brackets around one leaf are its tag. Text between trees is an error.
     """
     words: dict[int, str] = {}
-    path, n_nodes = [Node("")], 0  # what holds the tree, and the open constituents
+    path, n_nodes = [Node("")], 0  # the tree's holder, and the open constituents
     for match in TOKEN.finditer(text):
         tag, word, opening, label, closing, bare = match.groups()
         inside = path[-1].children
