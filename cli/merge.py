@@ -45,7 +45,7 @@ def merge(
       pdtools merge big.trees
       pdtools merge big.trees --scores big.tsv
     """
-    from pdtools.files.written import is_whole
+    from pdtools.files.manifest import is_whole
     from pdtools.jobs import finished, only_merging, read_job
 
     from .console import message
