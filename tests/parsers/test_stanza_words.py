@@ -19,7 +19,7 @@ from toy_stanza import make_dependencies, plain, toy_text
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.parsers import load_parser, read_sentences
-from pdtools.parsers.backends import Splitter, backends_with_splitter, load_splitter, splitter_files
+from pdtools.parsers.backends import Splitter, load_splitter, splitter_files
 from pdtools.parsers.splitting import OTHER_WORDS
 from pdtools.parsers.stanza import StanzaParser, StanzaSplitter
 from pdtools.shards.written import written_sentence
@@ -324,10 +324,7 @@ def test_jobs_record_the_tokenizers_files(home: Path, tmp_path: Path) -> None:
     ("options", "says"),
     [
         (["--from", "tokens", "--parser", "stanza"], "--split-words parser needs --from text"),
-        (["--from", "parts", "--parser", "stanza"], "--split-words parser needs --from text"),
-        (["--from", "conllu"], "--split-words parser needs --from text"),
         ([], "needs a parser with a tokenizer: --parser stanza"),
-        (["--parser", "."], "needs a parser with a tokenizer: --parser stanza"),
     ],
 )
 def test_wrong_usage(
@@ -346,10 +343,6 @@ def test_wrong_usage(
 
 
 # --- where models are -------------------------------------------------------------------------------
-
-
-def test_backends_that_split() -> None:
-    assert backends_with_splitter() == ["stanza"]
 
 
 def test_the_tokenizer_is_the_languages(home: Path, tmp_path: Path) -> None:
