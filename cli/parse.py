@@ -258,9 +258,10 @@ def parse(
     from dataclasses import asdict
 
     from pdtools.jobs.devices import prepare_torch
-    from pdtools.parsers import pipeline, read_sentences
+    from pdtools.parsers import pipeline
     from pdtools.parsers.backends import backends_with_splitter, load_splitter, model_note, splitter_files
     from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks
+    from pdtools.parsers.splitting import read_sentences
     from pdtools.provenance import identify
     from pdtools.search.inputs import count_inputs
     from pdtools.trees import path_beside

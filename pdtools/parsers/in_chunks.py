@@ -184,7 +184,7 @@ class ParserSettings(Hashable, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackendSettings:
-    """A parser of :func:`pdtools.parsers.load_parser`.
+    """A parser of :func:`pdtools.parsers.backends.load_parser`.
 
     Attributes:
         threads: the number of each worker's threads; 0: torch's choice.
@@ -261,7 +261,7 @@ def parse_in_chunks(
     """Parse sentences in chunks, as planned, and yield their trees in the given form, in order.
 
     Args:
-        sentences: from :func:`pdtools.parsers.read_sentences`.
+        sentences: from :func:`pdtools.parsers.splitting.read_sentences`.
         parser: the source of the parser.
         form: the form to convert to.
         plan: the distribution of the work.

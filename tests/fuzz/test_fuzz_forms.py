@@ -14,8 +14,8 @@ from odd_treebanks import SOUP
 from fuzz.hostile import broken, fuzz, refusing
 from pdtools.files import Rejects
 from pdtools.jobs import Plan
-from pdtools.parsers import ParseCounts, TreeForm
 from pdtools.parsers.in_chunks import read_in_chunks
+from pdtools.parsers.pipeline import ParseCounts, TreeForm
 from pdtools.trees import Graph, Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, form_of, read_block
 

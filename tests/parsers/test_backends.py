@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pdtools.cli.main import run
 from pdtools.errors import MissingDependencyError, PdtoolsError
-from pdtools.parsers import ParseFailure, load_parser
-from pdtools.parsers.backends import length_batches
+from pdtools.parsers.backends import ParseFailure, length_batches, load_parser
 from pdtools.trees import sentence_problem
 
 

@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.jobs import Plan
-from pdtools.parsers import (
-    ParseCounts,
-    ParseFailure,
-    SourcedSentence,
-    TreeForm,
-    TreeLine,
-    read_sentences,
-    split_of,
-    write_splits,
-    write_trees,
-)
+from pdtools.parsers.backends import ParseFailure
 from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks
+from pdtools.parsers.pipeline import ParseCounts, TreeForm, TreeLine, split_of, write_splits, write_trees
+from pdtools.parsers.splitting import SourcedSentence, read_sentences
 from pdtools.trees import Tree, escape, flat_tree, normalize, placeholder
 
 

@@ -13,8 +13,7 @@ from toy_benepar import toy_trees
 from toy_stanza import make_dependencies, plain, train_parser, write_resources
 
 from pdtools.errors import PdtoolsError
-from pdtools.parsers import ParseFailure, load_parser
-from pdtools.parsers.backends import model_files, model_note
+from pdtools.parsers.backends import ParseFailure, load_parser, model_files, model_note
 from pdtools.parsers.stanza import StanzaParser, _files, _tree, _tree_of_dependencies, load
 from pdtools.trees import Tree
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree, read_block

@@ -18,9 +18,8 @@ from toy_stanza import make_dependencies, plain, toy_text
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.parsers import load_parser, read_sentences
-from pdtools.parsers.backends import Splitter, load_splitter, splitter_files
-from pdtools.parsers.splitting import OTHER_WORDS
+from pdtools.parsers.backends import Splitter, load_parser, load_splitter, splitter_files
+from pdtools.parsers.splitting import OTHER_WORDS, read_sentences
 from pdtools.parsers.stanza import StanzaParser, StanzaSplitter
 from pdtools.shards.written import written_sentence
 from pdtools.tokenization import aligned

@@ -25,7 +25,6 @@ from pdtools.trees.forms.historical import holds_what_is_no_tree
 from pdtools.trees.forms.loose_penn import has_other_leaves
 
 __all__ = [
-    "BRACKETED",
     "FORMS",
     "ExcludedByRule",
     "Form",

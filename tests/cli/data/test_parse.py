@@ -19,7 +19,7 @@ from toy_benepar import toy_trees
 
 from pdtools.cli.main import run
 from pdtools.errors import InputError
-from pdtools.parsers import read_sentences
+from pdtools.parsers.splitting import read_sentences
 from pdtools.trees import Tree, expand_unaries, unbinarize, unescape
 
 TREES = "( (S (NP-SBJ (DT the) (NN dog)) (VP (VBZ barks)) (. .)) )\n(ROOT (NP (NN news)))\n"
