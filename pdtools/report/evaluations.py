@@ -8,7 +8,7 @@ from typing import Any
 from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few
 from pdtools.evaluation.perplexity import record as perplexity
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.tables import Cell, percent, print_note, print_table
 
 

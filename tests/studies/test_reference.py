@@ -40,13 +40,14 @@ def parser_of(name: str) -> Any:
 
 
 def named(table: str) -> set[str]:
-    """Names in backticks in the first column."""
+    """Names in backticks in the first column, and those linked to the page of shared options."""
     rows = [line.split(" | ")[0] for line in table.splitlines()]
-    return {name for row in rows for name in re.findall("`([^`]+)`", row)}
+    linked = re.findall(r"\[(`.*)\]\(options\.md\)", table)
+    return {name for row in (*rows, *linked) for name in re.findall("`([^`]+)`", row)}
 
 
 def test_a_page_a_command() -> None:
-    there = {page.stem for page in (PAGES / "commands").glob("*.md")} - {"index"}
+    there = {page.stem for page in (PAGES / "commands").glob("*.md")} - {"index", "options"}
     assert there == {name.split()[0] for name in COMMANDS}
     menu = (REPOSITORY / "mkdocs.yml").read_text("utf-8")
     listed = (PAGES / "commands" / "index.md").read_text("utf-8")
@@ -62,11 +63,14 @@ def test_its_page_has_its_help_and_every_option(name: str) -> None:
     assert f"<!-- generated: reference options {name} -->" in page
     options = [each for each in parser_of(name).params if each.param_type_name == "option"]
     wanted = {option for each in options for option in (*each.opts, *each.secondary_opts)}
-    assert named(REFERENCE.options(*name.split())) == wanted - {"--help", "-h"}
+    table = REFERENCE.options(*name.split())
+    assert named(table) == wanted - {"--help", "-h"}
+    linked = "\n".join(re.findall(r"\[(`.*)\]\(options\.md\)", table))
+    assert set(re.findall("`([^`]+)`", linked)) <= named(REFERENCE.shared_options())
 
 
 def test_a_row_of_options_says_values_default_and_bounds() -> None:
-    table = REFERENCE.options("surprisal")
+    table = REFERENCE.shared_options() + REFERENCE.options("surprisal")
     assert "| `--dtype` | " in table
     assert " One of `float32`, `bf16`. Default: `float32`. |" in table
     assert "| `--bos`, `--no-bos` | " in table
@@ -137,7 +141,7 @@ def test_keys_of_tasks() -> None:
 def test_columns_are_those_that_are_written() -> None:
     from pdtools.evaluation.benchmark.outcomes import JudgedItems
     from pdtools.evaluation.reading.effects import effects_table
-    from pdtools.evaluation.sg.evaluate import SuiteItems
+    from pdtools.evaluation.sg.suites import SuiteItems
     from pdtools.inspection import region_attention
     from pdtools.search.surprisal import columns
 
