@@ -17,7 +17,7 @@ _OPTIONAL = {
     "transformers": ("hf", "models of Hugging Face"),
     "benepar": ("parse", "parse, without --from and --parser"),
     "stanza": ("stanza", "parse --parser stanza"),
-    "matplotlib": ("plot", "drawings of inspect, eval-cfl and studies"),
+    "matplotlib": ("plot", "drawings of inspect, eval-formal and studies"),
     "vl-convert-python": ("view", "view --figures"),
     "wordfreq": ("reading", "eval-reading --wordfreq"),
     "dask": ("cluster", "--scheduler"),

@@ -22,11 +22,31 @@ from .options import (
     RunOptions,
     option_blocks,
 )
+from .panels import input_option
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_set import ItemSet
     from pdtools.evaluation.results import Results
+
+
+def _print_list(wanted: bool) -> None:
+    if wanted:
+        from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+
+        width = max(map(len, bundled())) + 2
+        for name in bundled():
+            benchmark = read_benchmark(name)
+            typer.echo(f"{name:<{width}}{benchmark.title} ({benchmark.about['cite']})")
+        raise typer.Exit()
+
+
+def _print_file(name: str | None) -> None:
+    if name is not None:
+        from pdtools.evaluation.benchmark.from_toml import text_of
+
+        typer.echo(text_of(name), nl=False)
+        raise typer.Exit()
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -40,59 +60,66 @@ def eval_benchmark(
     reading: ContextOptions,
     name: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--as",
-            rich_help_panel="Input",
             metavar="NAME|FILE.toml",
-            help="The benchmark: one of pdtools benchmarks list, or a file of your own.",
+            help="The benchmark: one of --list, or a file of your own.",
+        ),
+    ] = None,
+    list: Annotated[
+        bool,
+        input_option(
+            "--list", is_eager=True, callback=_print_list, help="Print the names that --as takes, and stop."
+        ),
+    ] = False,
+    show: Annotated[
+        str | None,
+        input_option(
+            "--show",
+            metavar="NAME",
+            is_eager=True,
+            callback=_print_file,
+            help="Print the TOML file of one: strings, predictions, chance, licence, published results.",
         ),
     ] = None,
     good: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--good",
-            rich_help_panel="Input",
             metavar="COLUMN",
             help="Instead of --as: minimal pairs, with the better sentence in this column.",
         ),
     ] = None,
     bad: Annotated[
         str | None,
-        typer.Option(
-            "--bad", rich_help_panel="Input", metavar="COLUMN", help="The column of the other sentence."
-        ),
+        input_option("--bad", metavar="COLUMN", help="The column of the other sentence."),
     ] = None,
     level: Annotated[
         list[str] | None,
-        typer.Option(
+        input_option(
             "--level",
-            rich_help_panel="Input",
             metavar="COLUMN",
             help="--good, --bad: a column of groups; repeatable, with the finest last.",
         ),
     ] = None,
     published_scores: Annotated[
         str | None,
-        typer.Option(
+        input_option(
             "--scores",
-            rich_help_panel="Input",
             metavar="FILE",
             help="Instead of a model: one score for each string (columns item, string, score).",
         ),
     ] = None,
     lower_is_better: Annotated[
         bool,
-        typer.Option(
-            "--lower-is-better", rich_help_panel="Input", help="--scores: lower is better, as for surprisals."
-        ),
+        input_option("--lower-is-better", help="--scores: lower is better, as for surprisals."),
     ] = False,
     model: EvaluatedModelOption = None,
     output: ResultsFolderOption = None,
     limit: Annotated[
         int | None,
-        typer.Option(
+        input_option(
             "--limit",
-            rich_help_panel="Input",
             min=1,
             help="Only the first items of each finest group, at most this many.",
         ),
@@ -103,7 +130,7 @@ def eval_benchmark(
     """Score a benchmark: does the prediction about each item's strings hold?
 
     A TOML file says what the strings are, and which of their scores has to be higher. It comes with pdtools
-    (pdtools benchmarks list), or is your own. Without --as, a bundled benchmark is recognized by its files,
+    (--list, --show), or is your own. Without --as, a bundled benchmark is recognized by its files,
     if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
     right. Items with a string that the model cannot score are excluded and counted.
 
@@ -120,6 +147,8 @@ def eval_benchmark(
 
     \b
     Example:
+      pdtools eval-benchmark --list
+      pdtools eval-benchmark --show ewok > mine.toml
       pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
       pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine --beam auto
       pdtools eval-benchmark pairs.csv --good right --bad wrong --level kind --model demo -o results/pairs

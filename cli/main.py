@@ -24,7 +24,6 @@ from pdtools.provenance.revision import DISTRIBUTION, other_distribution
 from pdtools.report.visible import visible
 
 from . import (
-    benchmarks,
     blocks,
     compare,
     config,
@@ -35,11 +34,13 @@ from . import (
     eval_benchmark,
     eval_blimp,
     eval_classify,
+    eval_formal,
     eval_parse,
     eval_ppl,
     eval_reading,
     eval_sg,
     export,
+    generate,
     import_model,
     inspect,
     merge,
@@ -53,7 +54,6 @@ from . import (
     train,
     view,
 )
-from .formal.commands import add_commands as add_formal_languages
 from .options import PanelledCommand
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE
@@ -65,7 +65,7 @@ _GROUPS = {
     "Data": ("parse", "tapes", "blocks", "prompts", "data", "generate", "show"),
     "Training": ("train", "sweep", "config", "export", "import"),
     "Reading and parsing": ("surprisal", "decode", "sample", "inspect"),
-    "Evaluation": ("eval-", "benchmarks"),
+    "Evaluation": ("eval-",),
     "Results and the rest": ("compare", "view", "merge", "doctor", "help"),
 }
 
@@ -164,10 +164,10 @@ _command("view", short_help="Write one HTML file that shows sentences, results o
 _command("export", short_help="Write a model to share, with a model card.")(export.export)
 _command("import", short_help="Read a model that another program has saved.")(import_model.import_model)
 _command("merge", short_help="Make the output of a command that was divided with --shard.")(merge.merge)
-app.add_typer(benchmarks.app, name="benchmarks", short_help="List the bundled benchmarks, or describe one.")
 app.add_typer(config.app, name="config", short_help="List the bundled recipes, print one, or list every key.")
 app.add_typer(data.app, name="data", short_help="Download treebanks and benchmarks by name.")
-add_formal_languages(app)
+app.add_typer(generate.app, name="generate", short_help="Draw strings of a formal language: text, or shards.")
+app.add_typer(eval_formal.app, name="eval-formal", short_help="Evaluate models of formal languages.")
 _command("doctor", short_help="Report what this machine has, and what is slower without the rest.")(
     doctor.doctor
 )

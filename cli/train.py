@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +16,8 @@ from pdtools.jobs.devices import pick_device
 from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
 
+from .arguments import parse_range
 from .console import message, open_bar, print_json, say_it_will_stop
-from .formal.train_task import TaskOptions
 from .options import (
     DeviceOption,
     JsonOption,
@@ -32,8 +33,54 @@ from .options import (
 from .panels import input_option, model_option, output_option, parallel_option
 
 if TYPE_CHECKING:
+    from pdtools.formal.transduction_training import TaskInput
     from pdtools.training import Recipe, RunState
     from pdtools.training.distributed import Ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """Options for training on a task."""
+
+    task: Annotated[
+        str | None,
+        input_option(
+            "--task",
+            metavar="NAME",
+            help="Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.",
+        ),
+    ] = None
+    lengths: Annotated[
+        str | None,
+        input_option(
+            "--lengths",
+            metavar="FIRST-LAST",
+            help="--task: number of symbols of x (default: 1-40); one length per step.",
+        ),
+    ] = None
+    as_released: Annotated[
+        bool,
+        input_option("--as-released", help="--task: follow its authors' code if it differs from the paper."),
+    ] = False
+
+    def training_input(self, valid: str | None) -> TaskInput | None:
+        """The data of the run, with ``valid`` as a file of pairs; None without a task.
+
+        Raises:
+            PdtoolsError: if there is no such task, or it has no strings so short.
+            InputError: if the file holds other data.
+        """
+        if self.task is None:
+            if self.lengths or self.as_released:
+                raise typer.BadParameter("--lengths and --as-released go with --task")
+            return None
+
+        from pdtools.formal import make_task
+        from pdtools.formal.transduction_training import TaskInput
+
+        task = make_task(self.task, as_released=self.as_released)
+        lengths = parse_range(self.lengths) if self.lengths else range(task.shortest, 41)
+        return TaskInput(task, lengths, valid)
 
 
 class Distributed(str, Enum):

@@ -132,7 +132,8 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "treebank": ("parse", trees, "--from", "treebank", "--on-error", "skip"),
             "split": ("parse", trees, "--from", "treebank", "--on-error", "skip", "--split", "0.5,0.5"),
             "eval-dyck": (
-                "eval-dyck",
+                "eval-formal",
+                "dyck",
                 *(str(inputs / name) for name in ("far.tsv", "deep.tsv")),
                 *("--strings", str(inputs / "strings"), "--margin", "9"),
                 *("--model", str(inputs / "models" / "brackets"), *model[2:]),

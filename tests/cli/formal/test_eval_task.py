@@ -38,7 +38,7 @@ def test_a_table_a_figure_and_a_folder(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, figure = tmp_path / "results", tmp_path / "lengths.svg"
-    command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "-o", str(out)]
+    command = ["eval-formal", "task", str(work / "sm.tsv"), "--model", str(work / "run"), "-o", str(out)]
     assert run([*command, "--plot", str(figure), "--device", "cpu"]) == 0
     printed = capsys.readouterr().out
     assert "Task sm, " in printed
@@ -72,7 +72,16 @@ def test_figures_are_refused_before_the_work(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    command = ["eval-task", str(work / "sm.tsv"), "--model", str(work / "run"), "--device", "cpu", "-q"]
+    command = [
+        "eval-formal",
+        "task",
+        str(work / "sm.tsv"),
+        "--model",
+        str(work / "run"),
+        "--device",
+        "cpu",
+        "-q",
+    ]
     results = tmp_path / "results"
     for name in ("lengths.txt", "lengths", "-"):
         assert run([*command, "-o", str(results), "--plot", str(tmp_path / name)]) == 2
@@ -92,12 +101,14 @@ def test_figures_are_refused_before_the_work(
 
 
 def test_what_cannot_be_done(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["eval-task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 1  # a and b are of both
+    assert (
+        run(["eval-formal", "task", str(work / "rs.tsv"), "--model", str(work / "run")]) == 1
+    )  # a and b are of both
     message = capsys.readouterr().err
     assert "rs.tsv:2: no pair of the task sm: y has to be" in message
     assert message.count("\n") == 1
     (work / "bad.tsv").write_text("length\tx\ty\n1\tc\tc END\n")
-    assert run(["eval-task", str(work / "bad.tsv"), "--model", str(work / "run")]) == 1
+    assert run(["eval-formal", "task", str(work / "bad.tsv"), "--model", str(work / "run")]) == 1
     assert "bad.tsv:2: no pair of the task sm: 'c' is none of a b POP" in capsys.readouterr().err
-    assert run(["eval-task", str(work / "sm.tsv"), "--model", str(work)]) == 1
+    assert run(["eval-formal", "task", str(work / "sm.tsv"), "--model", str(work)]) == 1
     assert "not a checkpoint" in capsys.readouterr().err

@@ -408,5 +408,5 @@ def test_what_reads_token_by_token_says_so(
 ) -> None:
     sets = tmp_path / "sets.tsv"
     sets.write_text("the\tdog\n")
-    assert run(["eval-dyck", str(sets), "-o", str(tmp_path / "out"), "--model", str(model)]) == 1
+    assert run(["eval-formal", "dyck", str(sets), "-o", str(tmp_path / "out"), "--model", str(model)]) == 1
     assert capsys.readouterr().err.count("\n") == 1

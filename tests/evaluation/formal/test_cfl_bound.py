@@ -132,7 +132,7 @@ def test_the_command(
     shards: ShardSet, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, plot = tmp_path / "results", tmp_path / "figure.svg"
-    command = ["eval-cfl", str(shards.folder), "--threads", "1", "--quiet"]
+    command = ["eval-formal", "cfl", str(shards.folder), "--threads", "1", "--quiet"]
     model = ["--model", str(checkpoint)]
     assert run([*command, *model, "-o", str(out), "--plot", str(plot)]) == 0
     table = capsys.readouterr().out
@@ -155,8 +155,8 @@ def test_the_command(
     inside = tmp_path / "other results"
     assert run([*command, *model, "-o", str(inside), "--plot", str(inside / "figure.png")]) == 0
     assert {path.name for path in inside.iterdir()} >= {"results.json", "figure.png"}
-    assert run(["eval-cfl", "--help"]) == 0
-    assert "\n  Example:\n    pdtools eval-cfl shards/test" in capsys.readouterr().out
+    assert run(["eval-formal", "cfl", "--help"]) == 0
+    assert "\n  Example:\n    pdtools eval-formal cfl shards/test" in capsys.readouterr().out
 
 
 def test_models_side_by_side_in_a_figure(
@@ -167,7 +167,7 @@ def test_models_side_by_side_in_a_figure(
     string_shards(dyck, 8, 1, tmp_path / "dyck")
 
     def evaluate(*more: str) -> tuple[int, str]:
-        code = run(["eval-cfl", str(shards.folder), "--threads", "1", "--quiet", *more])
+        code = run(["eval-formal", "cfl", str(shards.folder), "--threads", "1", "--quiet", *more])
         return code, capsys.readouterr().err
 
     model = ["--model", str(checkpoint)]
@@ -184,7 +184,7 @@ def test_models_side_by_side_in_a_figure(
     assert code == 1
     assert "is the input" in error
     for folder, message in (
-        (bound, "not results of pdtools eval-cfl --model"),
+        (bound, "not results of pdtools eval-formal cfl --model"),
         (str(tmp_path / "dyck"), "not a folder of results"),
     ):
         code, error = evaluate(*model, "--plot", str(tmp_path / "g.svg"), "--beside", folder)

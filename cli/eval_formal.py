@@ -1,0 +1,280 @@
+"""``pdtools eval-formal``: how well do models know formal languages?"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pdtools.errors import InputError
+from pdtools.files import Rejects, expand_inputs
+from pdtools.jobs.devices import pick_device
+
+from .evaluating import Evaluating
+from .options import (
+    BeamOptions,
+    DeviceOption,
+    LatexOption,
+    MaxBatchOption,
+    ModelOption,
+    PanelledCommand,
+    ResultOptions,
+    ResultsFolderOption,
+    RunOptions,
+    SeedOption,
+    ThreadsOption,
+    models_folder,
+    option_blocks,
+)
+from .outputs import check_picture
+from .panels import input_option, output_option
+from .running import model_settings
+
+if TYPE_CHECKING:
+    from pdtools.evaluation.results import Results
+    from pdtools.formal import Grammar
+
+app = typer.Typer(
+    help="Evaluate models of formal languages: brackets, entropies, tasks.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+_command = functools.partial(app.command, cls=PanelledCommand)
+
+
+@_command("dyck", short_help="Predict closing brackets in long or deep bracket strings.")
+@option_blocks(without=("bos", "dtype", "word_beam", "fast_track", "trees"))
+def dyck(
+    prefixes: Annotated[
+        list[str], typer.Argument(metavar="PREFIXES...", help="TSV files of generate dyck-prefixes.")
+    ],
+    model: ModelOption,
+    run: RunOptions,
+    output: ResultsFolderOption = None,
+    strings: Annotated[
+        str | None,
+        input_option(
+            "--strings",
+            metavar="SHARDS",
+            help="Whole strings: compare the model's entropy on them with the exact one.",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        input_option("--limit", min=1, metavar="N", help="Only the first N prefixes of each file."),
+    ] = None,
+    latex: LatexOption = False,
+) -> None:
+    """Predict the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
+
+    The model chooses among all closing brackets. If it has a tape, their probabilities are summed over a beam
+    of attachments. The choice is also made with the attachments given.
+
+    The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
+    (--scheduler). The result is the same. --resume continues a run that was killed.
+
+    \b
+    Example:
+      pdtools eval-formal dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
+      pdtools eval-formal dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
+    """
+    from pdtools.evaluation.chunks import InChunks
+    from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
+    from pdtools.formal import read_prefixes
+    from pdtools.jobs import independent_passes
+    from pdtools.jobs.workers import Workers
+    from pdtools.shards import ShardSet
+
+    inputs = {
+        **{f"prefixes {i}": file for i, file in enumerate(prefixes)},
+        "model": model,
+        "strings": strings,
+    }
+    evaluating = Evaluating.begin(output, run, inputs, latex=latex)
+    files = expand_inputs(prefixes, (".tsv", ".csv"))
+    sets = {Path(file).name.partition(".")[0]: read_prefixes(file)[:limit] for file in files}
+    if len(sets) < len(files):
+        raise typer.BadParameter("files of the same name: their scores could not be told apart")
+    shards = ShardSet.open(strings) if strings else None
+    settings = model_settings(evaluating.plan, model, run)
+    loaded = settings.load_checkpoint()
+    with (
+        evaluating.chunks("closing: with leads and ends", **settings.for_job()) as job,
+        Workers(evaluating.plan.workers) as processes,
+    ):
+
+        def compare() -> dict[str, float] | None:
+            if shards is None:
+                return None
+            return evaluate_entropy(
+                shards,
+                loaded,
+                search=settings.search,
+                rejects=Rejects("fail", hint=None),
+                progress=evaluating.bar("strings"),
+                in_chunks=InChunks(settings, evaluating.plan, job, "strings", processes),
+            )
+
+        def close() -> Results:
+            return evaluate_closing(
+                sets,
+                loaded,
+                search=settings.search,
+                progress=evaluating.bar("prefixes"),
+                in_chunks=InChunks(settings, evaluating.plan, job, "prefixes", processes),
+            )
+
+        entropy, results = independent_passes(compare, close)
+        results.settings["limit"] = limit
+        if entropy:
+            results.scores["entropy"] = entropy
+        evaluating.deliver(results, inputs=dict(zip(sets, files, strict=True)) | evaluating.inputs)
+
+
+@_command("cfl", short_help="Compare a model's cross-entropy with a language's exact one.")
+@option_blocks(without=("word_beam", "fast_track"))
+def cfl(
+    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
+    beam: BeamOptions,
+    options: ResultOptions,
+    model: Annotated[
+        str | None, models_folder(help="A checkpoint or a run. Without it, only the bound is computed.")
+    ] = None,
+    output: ResultsFolderOption = None,
+    plot: Annotated[
+        str | None, output_option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
+    ] = None,
+    beside: Annotated[
+        list[str] | None,
+        typer.Option(metavar="RESULTS", help="--plot: also draw results of other models on this language."),
+    ] = None,
+    max_batch: MaxBatchOption = None,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    latex: LatexOption = False,
+) -> None:
+    """Compare a model's cross-entropy with the exact one of the language, overall and by length.
+
+    Cross-entropies are in nats per symbol, counting the end of the string. The difference is 0 for a perfect
+    model. By length, the bound is conditioned on the length, which the model has to predict, as in figure 2
+    of DuSell and Chiang (2022).
+
+    \b
+    Example:
+      pdtools eval-formal cfl shards/test --model runs/dyck -o results/dyck --plot dyck.svg
+      pdtools eval-formal cfl shards/test --model runs/lstm --plot both.svg --beside results/dyck
+      pdtools eval-formal cfl shards/valid
+    """
+    from pdtools.evaluation.formal.cfl import evaluate_cfl, language_of
+    from pdtools.models import load_checkpoint
+    from pdtools.report.formal.cfl import draw_by_length
+    from pdtools.shards import ShardSet
+
+    inputs = {"strings": shards, "model": model}
+    evaluating = Evaluating.begin(output, options, inputs, also=beside or (), latex=latex)
+    if plot:
+        sources = [*inputs.values(), *(beside or [])]
+        check_picture(plot, overwrite=options.overwrite, inputs=sources, output=output)
+    if plot and model is None:
+        raise typer.BadParameter("--plot needs a --model")
+    if beside and not plot:
+        raise typer.BadParameter("--beside goes with --plot")
+    strings = ShardSet.open(shards)
+    others = {other: _earlier(other, language_of(strings).grammar) for other in beside or []}
+    loaded = load_checkpoint(model, pick_device(device, threads)) if model else None
+    results = evaluate_cfl(
+        strings,
+        loaded,
+        search=replace(beam.search, max_batch=max_batch),
+        rejects=Rejects("fail", hint=None),
+        progress=evaluating.bar("strings"),
+    )
+    evaluating.deliver(results)
+    if plot:
+        draw_by_length(plot, {str(model): results.scores, **others})
+
+
+def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
+    """Another model's scores, on strings of the same grammar, of any lengths.
+
+    Raises:
+        InputError: if the folder has no such scores.
+    """
+    from pdtools.evaluation.results import read_results
+
+    document, _ = read_results(folder)
+    settings = document["settings"]
+    if settings.get("task") != "cfl" or settings["model"] is None:
+        raise InputError("not results of pdtools eval-formal cfl --model", file=folder)
+    if settings["language"]["rules"] != grammar.text:
+        name = settings["language"]["grammar"]
+        raise InputError(f"these are results of another grammar: {name}, with its rules", file=folder)
+    scores: Mapping[str, Any] = document["scores"]
+    return scores
+
+
+@_command("task", short_help="Predict y from x with a model of pdtools train --task.")
+@option_blocks()
+def task(
+    pairs: Annotated[list[str], typer.Argument(metavar="PAIRS...", help="TSV files of generate task.")],
+    model: ModelOption,
+    options: ResultOptions,
+    output: ResultsFolderOption = None,
+    plot: Annotated[
+        str | None,
+        output_option("--plot", metavar="FILE", help="A figure of accuracy by length (.svg, .pdf, .png)."),
+    ] = None,
+    teacher_forced: Annotated[
+        bool,
+        typer.Option(
+            "--teacher-forced",
+            help="Causal models: predict each symbol after the correct ones, not after the predicted ones.",
+        ),
+    ] = False,
+    dropout: Annotated[
+        bool, typer.Option("--dropout", help="Leave dropout on, as the released code does.")
+    ] = False,
+    max_batch: MaxBatchOption = None,
+    seed: SeedOption = 0,
+    device: DeviceOption = "auto",
+    threads: ThreadsOption = 0,
+    latex: LatexOption = False,
+) -> None:
+    """Predict y from x with a model of pdtools train --task; accuracy of y's symbols, by length and on
+    average.
+
+    A masked model predicts all of y at once. A causal model predicts one symbol after the other, each time
+    the most probable one given those that it chose before. Generate the pairs with pdtools generate task.
+
+    \b
+    Example:
+      pdtools eval-formal task rs.tsv --model runs/rs -o results/rs --plot rs.svg
+    """
+    from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
+    from pdtools.formal import read_pairs
+    from pdtools.models import load_checkpoint
+    from pdtools.report.formal.transduction import draw_by_length
+
+    files = expand_inputs(pairs, (".tsv", ".csv"))
+    inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
+    evaluating = Evaluating.begin(output, options, inputs, also=pairs, latex=latex)
+    if plot:
+        check_picture(plot, overwrite=options.overwrite, inputs=[*inputs.values(), *pairs], output=output)
+    loaded = load_checkpoint(model, pick_device(device, threads))
+    trained, _ = task_of(loaded)
+    results = evaluate_task(
+        join_pairs([read_pairs(trained, file) for file in files]),
+        loaded,
+        decoding="teacher-forced" if teacher_forced else "greedy",
+        dropout=dropout,
+        seed=seed,
+        max_batch=max_batch or DEFAULT_BATCH,
+        progress=evaluating.bar("lengths"),
+    )
+    evaluating.deliver(results)
+    if plot:
+        draw_by_length(plot, results)
