@@ -108,15 +108,13 @@ def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency
 
 _WITH_MODEL = dict.fromkeys(
     (
-        *(*SEARCH_OPTIONS, "trees", "bos", "max_batch", "dtype", "device", "threads"),
+        *(*SEARCH_OPTIONS, "trees", "bos", "dtype", "device", "threads"),
         *("workers", "shard", "scheduler", "resume"),
     ),
     ("--model",),
 )
 _WITH_FILES = {
-    "text_only": ("--write-sentences",),
     "nats": ("--surprisals",),
-    "lower_is_better": ("--scores",),
     "on_error": ("--surprisals",),
     "text_style": ("--write-sentences", "--surprisals"),
     "output": ("--model", "--surprisals", "--scores", "--from-items"),

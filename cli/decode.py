@@ -46,10 +46,6 @@ def decode(
     k_best: Annotated[
         int, search_option("--k-best", min=1, help="Number of different trees per sentence in --scores.")
     ] = 1,
-    derivations: Annotated[
-        bool,
-        search_option("--derivations", help="--k-best: list derivations; several may give one tree."),
-    ] = False,
     cky: CkyOption = False,
     scores: Annotated[
         str | None,
@@ -78,8 +74,8 @@ def decode(
 
     Several derivations may give one tree, because a tree has no nodes within words. Without --k-best, the
     tree is the best derivation's. --k-best K sums the probabilities of derivations in the beam that give the
-    same tree (gilt and dtg: the same arcs), and lists the K most probable ones. With --derivations, it lists
-    the K best derivations instead. The output has the tree of rank 1.
+    same tree (gilt and dtg: the same arcs), and lists the K most probable ones. The output has the tree of
+    rank 1.
 
     The work is done in chunks: by --workers, in the jobs of an array (--shard), or on a Dask cluster
     (--scheduler). The result is the same. --resume continues a run that was killed.
@@ -99,10 +95,6 @@ def decode(
         raise typer.BadParameter("the trees go to standard output: name a file for --scores")
     if k_best > 1 and scores is None:
         raise typer.BadParameter("--k-best above 1 needs --scores: the other trees are written there")
-    if derivations and k_best == 1:
-        raise typer.BadParameter(
-            "--derivations needs --k-best: a single tree is always that of the best derivation"
-        )
     from pdtools.models.checkpoint import reads_windows
     from pdtools.search.contexts import DOCUMENT, NO_CONTEXT, Context
     from pdtools.search.decoding import decode as decode_lines
@@ -120,13 +112,13 @@ def decode(
     context = Context(of=DOCUMENT) if source is SentenceForm.parts and reads_windows(model) else NO_CONTEXT
     settings = model_settings(trees.plan, model, run, cky=cky, context=context, parses=True)
     rejects = Rejects("skip")
-    with trees.model(settings, k_best=k_best, merged=k_best > 1 and not derivations) as searcher:
+    with trees.model(settings, k_best=k_best) as searcher:
         if scores is not None and searcher.settings["kind"] == "treereg":
             raise PdtoolsError("a model trained with TreeReg gives one tree a sentence, without scores")
         if is_conllu(output) and not searcher.has_arcs:
             raise PdtoolsError(f"{output}: only models of dependency arcs (gilt, dtg) write CoNLL-U")
         lines = read_inputs(files, source.value, searcher.settings["text_style"])
-        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best, derivations=derivations)
+        results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
         results = progress(
             results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
         )

@@ -23,7 +23,7 @@ from .options import (
 )
 
 
-@option_blocks(without=("workers", "shard", "scheduler", "resume", "bos", "max_batch", "dtype"))
+@option_blocks(without=("workers", "shard", "scheduler", "resume", "bos", "dtype"))
 def eval_attention(
     suites: Annotated[
         str, typer.Argument(metavar="SUITES", help="A folder of .json files, one such file, or a zip.")

@@ -107,13 +107,9 @@ def eval_benchmark(
         input_option(
             "--scores",
             metavar="FILE",
-            help="Instead of a model: one score for each string (columns item, string, score).",
+            help="Instead of a model: a number for each string (columns item, string; score, or surprisal).",
         ),
     ] = None,
-    lower_is_better: Annotated[
-        bool,
-        input_option("--lower-is-better", help="--scores: lower is better, as for surprisals."),
-    ] = False,
     model: EvaluatedModelOption = None,
     output: ResultsFolderOption = None,
     limit: Annotated[
@@ -134,10 +130,10 @@ def eval_benchmark(
     if they belong to no other benchmark. The overall score is the mean of the finest groups. A tie is not
     right. Items with a string that the model cannot score are excluded and counted.
 
-    For a model outside pdtools, --write-sentences writes every string (its finest group, item,
-    string, text).
+    For a model outside pdtools, --write-sentences writes every string (its finest group, item, string, text).
     --surprisals reads the model's surprisals of these strings, as in pdtools eval-blimp. --scores reads one
-    number per string instead. Predictions about scores per token are then excluded.
+    number per string instead: a score, or a surprisal, of which the lower is better. Predictions about scores
+    per token are then excluded.
 
     With --context, the same sentences (one per line of FILE) are read before every string. --beam auto scores
     every item with a narrow search first, and widens the search if this could change the outcome.
@@ -184,8 +180,8 @@ def eval_benchmark(
         return Items(data, benchmark, limit)
 
     def judge(items: ItemSet, evaluating: Evaluating) -> Results:
-        given = PublishedScores(str(published_scores), lower_is_better=lower_is_better)
-        results = evaluate_published(items, given, {"kind": "scores", "lower_is_better": lower_is_better})
+        given = PublishedScores(str(published_scores))
+        results = evaluate_published(items, given, {"kind": "scores", "column": given.column})
         if given.unused:
             evaluating.say(f"{given.unused} scores are of no string of these items")
         return results

@@ -72,7 +72,7 @@ def eval_blimp(
     Example:
       pdtools eval-blimp BLiMP.zip --model runs/pushdown -o results/blimp --beam auto
       pdtools eval-blimp my-pairs.tsv --model runs/pushdown -o results/my-pairs
-      pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt --text-only
+      pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
     """
     sources = {

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pdtools.errors import InputError
 from pdtools.files import Rejects, expand_inputs
 from pdtools.jobs.devices import pick_device
 
@@ -19,7 +16,6 @@ from .options import (
     BeamOptions,
     DeviceOption,
     LatexOption,
-    MaxBatchOption,
     ModelOption,
     PanelledCommand,
     ResultOptions,
@@ -36,7 +32,6 @@ from .running import model_settings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
-    from pdtools.formal import Grammar
 
 app = typer.Typer(
     help="Evaluate models of formal languages: brackets, entropies, tasks.",
@@ -47,7 +42,7 @@ _command = functools.partial(app.command, cls=PanelledCommand)
 
 
 @_command("dyck", short_help="Predict closing brackets in long or deep bracket strings.")
-@option_blocks(without=("bos", "dtype", "word_beam", "fast_track", "trees"))
+@option_blocks(without=("bos", "dtype", "trees"))
 def dyck(
     prefixes: Annotated[
         list[str], typer.Argument(metavar="PREFIXES...", help="TSV files of generate dyck-prefixes.")
@@ -136,7 +131,7 @@ def dyck(
 
 
 @_command("cfl", short_help="Compare a model's cross-entropy with a language's exact one.")
-@option_blocks(without=("word_beam", "fast_track"))
+@option_blocks()
 def cfl(
     shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
     beam: BeamOptions,
@@ -148,11 +143,6 @@ def cfl(
     plot: Annotated[
         str | None, output_option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
     ] = None,
-    beside: Annotated[
-        list[str] | None,
-        typer.Option(metavar="RESULTS", help="--plot: also draw results of other models on this language."),
-    ] = None,
-    max_batch: MaxBatchOption = None,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
     latex: LatexOption = False,
@@ -166,55 +156,31 @@ def cfl(
     \b
     Example:
       pdtools eval-formal cfl shards/test --model runs/dyck -o results/dyck --plot dyck.svg
-      pdtools eval-formal cfl shards/test --model runs/lstm --plot both.svg --beside results/dyck
       pdtools eval-formal cfl shards/valid
     """
-    from pdtools.evaluation.formal.cfl import evaluate_cfl, language_of
+    from pdtools.evaluation.formal.cfl import evaluate_cfl
     from pdtools.models import load_checkpoint
     from pdtools.report.formal.cfl import draw_by_length
     from pdtools.shards import ShardSet
 
     inputs = {"strings": shards, "model": model}
-    evaluating = Evaluating.begin(output, options, inputs, also=beside or (), latex=latex)
+    evaluating = Evaluating.begin(output, options, inputs, latex=latex)
     if plot:
-        sources = [*inputs.values(), *(beside or [])]
-        check_picture(plot, overwrite=options.overwrite, inputs=sources, output=output)
+        check_picture(plot, overwrite=options.overwrite, inputs=[*inputs.values()], output=output)
     if plot and model is None:
         raise typer.BadParameter("--plot needs a --model")
-    if beside and not plot:
-        raise typer.BadParameter("--beside goes with --plot")
     strings = ShardSet.open(shards)
-    others = {other: _earlier(other, language_of(strings).grammar) for other in beside or []}
     loaded = load_checkpoint(model, pick_device(device, threads)) if model else None
     results = evaluate_cfl(
         strings,
         loaded,
-        search=replace(beam.search, max_batch=max_batch),
+        search=beam.search,
         rejects=Rejects("fail", hint=None),
         progress=evaluating.bar("strings"),
     )
     evaluating.deliver(results)
     if plot:
-        draw_by_length(plot, {str(model): results.scores, **others})
-
-
-def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:
-    """Another model's scores, on strings of the same grammar, of any lengths.
-
-    Raises:
-        InputError: if the folder has no such scores.
-    """
-    from pdtools.evaluation.results import read_results
-
-    document, _ = read_results(folder)
-    settings = document["settings"]
-    if settings.get("task") != "cfl" or settings["model"] is None:
-        raise InputError("not results of pdtools eval-formal cfl --model", file=folder)
-    if settings["language"]["rules"] != grammar.text:
-        name = settings["language"]["grammar"]
-        raise InputError(f"these are results of another grammar: {name}, with its rules", file=folder)
-    scores: Mapping[str, Any] = document["scores"]
-    return scores
+        draw_by_length(plot, {str(model): results.scores})
 
 
 @_command("task", short_help="Predict y from x with a model of pdtools train --task.")
@@ -228,17 +194,9 @@ def task(
         str | None,
         output_option("--plot", metavar="FILE", help="A figure of accuracy by length (.svg, .pdf, .png)."),
     ] = None,
-    teacher_forced: Annotated[
-        bool,
-        typer.Option(
-            "--teacher-forced",
-            help="Causal models: predict each symbol after the correct ones, not after the predicted ones.",
-        ),
-    ] = False,
     dropout: Annotated[
         bool, typer.Option("--dropout", help="Leave dropout on, as the released code does.")
     ] = False,
-    max_batch: MaxBatchOption = None,
     seed: SeedOption = 0,
     device: DeviceOption = "auto",
     threads: ThreadsOption = 0,
@@ -254,7 +212,7 @@ def task(
     Example:
       pdtools eval-formal task rs.tsv --model runs/rs -o results/rs --plot rs.svg
     """
-    from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, join_pairs, task_of
+    from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
     from pdtools.formal import read_pairs
     from pdtools.models import load_checkpoint
     from pdtools.report.formal.transduction import draw_by_length
@@ -269,10 +227,8 @@ def task(
     results = evaluate_task(
         join_pairs([read_pairs(trained, file) for file in files]),
         loaded,
-        decoding="teacher-forced" if teacher_forced else "greedy",
         dropout=dropout,
         seed=seed,
-        max_batch=max_batch or DEFAULT_BATCH,
         progress=evaluating.bar("lengths"),
     )
     evaluating.deliver(results)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from enum import Enum
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -27,13 +26,6 @@ from .options import (
 )
 from .panels import search_option
 from .running import make_plan, model_settings, read_context
-
-
-class Replacement(str, Enum):
-    """The replacement of the tokens that a masked model has to predict."""
-
-    bert = "bert"
-    mask = "mask"
 
 
 @option_blocks()
@@ -70,21 +62,6 @@ def eval_ppl(
     streams: Annotated[
         int, typer.Option("--streams", min=1, help="--stream: number of parts to read in parallel.")
     ] = 1,
-    mask_share: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Masked models: share of tokens to predict (default: 0.15)."),
-    ] = None,
-    masking: Annotated[
-        Replacement | None,
-        typer.Option(
-            help="Masked models: bert replaces 80% of these by the mask and 10% by random tokens; "
-            "mask replaces all by the mask (default: bert)."
-        ),
-    ] = None,
-    mask_draws: Annotated[
-        int | None,
-        typer.Option(min=1, help="Masked models: number of draws of tokens to predict (default: 1)."),
-    ] = None,
     on_error: OnErrorOption = OnError.fail,
     latex: LatexOption = False,
 ) -> None:
@@ -94,7 +71,7 @@ def eval_ppl(
     End-of-sentence counts as one more word and token per sentence. ROOT does not count. The shards have to be
     made with the model's own tokenizer. A Hugging Face model reads their text instead, and has no
     end-of-sentence. The scores named ppl_word_without_eos are those that all models have. A masked model
-    predicts 15% of each row's tokens from the others (--mask-share), always the same ones.
+    predicts 15% of each row's tokens from the others, always the same ones.
 
     For a file of text, one sentence per line, only the marginal is computed. Its words stand between spaces,
     and are the same for every model. With --context, sentences are read after others. With --stride, each
@@ -125,7 +102,7 @@ def eval_ppl(
         evaluate_string_perplexity,
         evaluate_text_perplexity,
     )
-    from pdtools.evaluation.perplexity.masked import HiddenTokens, evaluate_masked_perplexity
+    from pdtools.evaluation.perplexity.masked import evaluate_masked_perplexity
     from pdtools.evaluation.perplexity.streams import evaluate_stream_perplexity
     from pdtools.jobs import Plan
     from pdtools.search.contexts import DOCUMENT, with_documents
@@ -152,14 +129,7 @@ def eval_ppl(
         raise PdtoolsError(f"{reads}: with --no-marginal there is nothing to compute")
     if run.trees is not None and (stream or not marginal):
         raise PdtoolsError("--trees are for the marginal: leave out --stream and --no-marginal")
-    if mask_share is not None and not 0 < mask_share <= 1:
-        raise typer.BadParameter(f"--mask-share must be above 0 and at most 1, not {mask_share}")
     check_no_hub_name(model)
-    options = {"mask_share": mask_share, "masking": masking and masking.value, "mask_draws": mask_draws}
-    hidden: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    hiding = ", ".join("--" + name.replace("_", "-") for name in hidden)
-    if hidden and stream:
-        raise PdtoolsError(f"{hiding}: with --stream no tokens are masked")
     is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     inputs = {"text" if is_text else "shards": shards, "model": model, "trees": run.trees}
     evaluating = Evaluating.begin(output, run, inputs, also=[reading.preceding], latex=latex)
@@ -170,10 +140,10 @@ def eval_ppl(
     settings = model_settings(evaluating.plan, model, run, context=context)
 
     if as_text:
-        if stream or hidden or not marginal or particles:
+        if stream or not marginal or particles:
             raise PdtoolsError(
-                "--stream, --no-marginal, --particles and --mask- options are for shards, not for text,"
-                " and do not go with --context and --stride"
+                "--stream, --no-marginal and --particles are for shards, not for text, and do not go with"
+                " --context and --stride"
             )
         with evaluating.model(settings) as by_text:
             style = by_text.settings["text_style"]
@@ -198,13 +168,10 @@ def eval_ppl(
         evaluating.deliver(results, rejects=rejects)
         return
     sentences, show = ShardFolder.open(shards), evaluating.bar("sentences")
-    if hidden and (is_huggingface(model) or settings.load_checkpoint().model.objective != "masked"):
-        raise PdtoolsError(f"{hiding}: {model} is not a masked model, so no tokens are masked")
     described = {
         "shards": sentences.sha256,
         "marginal": marginal,
         **({} if particles is None else {"particles": particles, "particles_seed": seed}),
-        **{name: value for name, value in hidden.items() if value != getattr(HiddenTokens(), name)},
         **settings.for_job(),
     }
     with evaluating.chunks("perplexity: with particles", **described) as job:
@@ -217,8 +184,7 @@ def eval_ppl(
             results = evaluate_masked_perplexity(
                 sentences,
                 loaded,
-                hidden=HiddenTokens(**hidden),
-                max_batch=run.max_batch,
+                max_batch=settings.search.max_batch,
                 rejects=rejects,
                 progress=show,
                 in_chunks=InChunks(settings, evaluating.plan, job),

@@ -75,16 +75,8 @@ def eval_reading(
         input_option(
             "--column",
             metavar="NAME=COLUMN",
-            help="The column of item, number, word, subject, time, sentence, condition or roi; "
-            "A+B: two together. surprisal=A,B: bits of other models.",
-        ),
-    ] = None,
-    group: Annotated[
-        str | None,
-        input_option(
-            "--group",
-            metavar="COLUMN",
-            help="Rows with the same value stay together in folds and intervals (default: item).",
+            help="The column of item, number, word, subject, time, sentence, condition, roi or group (rows "
+            "that stay together in folds and intervals); A+B: two together. surprisal=A,B: bits of others.",
         ),
     ] = None,
     fit: Annotated[
@@ -184,7 +176,7 @@ def eval_reading(
     from pdtools.evaluation.reading.times import read_times
 
     check_frequencies(frequencies, wordfreq)
-    names = named_columns(column) | ({} if group is None else {"group": group})
+    names = named_columns(column)
     model = model or []
     if not model and "surprisal" not in names:
         raise typer.BadParameter("give --model, or --column surprisal=COLUMN")

@@ -91,7 +91,7 @@ def eval_sg(
     \b
     Example:
       pdtools eval-sg sg_suites.zip --model runs/pushdown -o results/sg --beam auto
-      pdtools eval-sg sg_suites.zip --write-sentences sentences.txt --text-only
+      pdtools eval-sg sg_suites.zip --write-sentences sentences.txt
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
       pdtools eval-sg --from-items results-1.csv results-2.csv
     """

@@ -10,7 +10,7 @@ import typer
 from pdtools.errors import PdtoolsError
 from pdtools.jobs.devices import pick_device
 
-from .arguments import one_tree, parse_range
+from .arguments import one_tree
 from .console import print_json, warn
 from .options import (
     BeamOptions,
@@ -35,10 +35,6 @@ def inspect(
     output: Annotated[
         str | None,
         output_option("--output", "-o", metavar="FILE", help="A picture of the stacks: .svg, .png or .pdf."),
-    ] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(metavar="N,M-K", help="Stack attention: show only these layers (default: all)."),
     ] = None,
     hypotheses: Annotated[
         int, typer.Option("--hypotheses", min=1, help="Number of hypotheses to show for each beam.")
@@ -72,12 +68,11 @@ def inspect(
     \b
     Example:
       pdtools inspect "The horse raced past the barn fell ." --model runs/pushdown --hypotheses 5
-      pdtools inspect "a b b a a" --model runs/rs -o maps.svg --layers 1,3-4
+      pdtools inspect "a b b a a" --model runs/rs -o maps.svg
       pdtools inspect "0 1 1 # 1 1 0" --model runs/rns
     """
     if output:
         check_picture(output, overwrite=overwrite, inputs=[model])
-    chosen = None if layers is None else {n for part in layers.split(",") for n in parse_range(part.strip())}
 
     from pdtools.inspection.recurrent import StackRunView
     from pdtools.inspection.tracing import stack_view, trace
@@ -89,9 +84,7 @@ def inspect(
 
     device = pick_device(device, threads)
     loaded = None if is_huggingface(model) else load_checkpoint(model, device)
-    view = None if loaded is None else stack_view(loaded, text, chosen)
-    if chosen is not None and (view is None or isinstance(view, StackRunView)):
-        raise PdtoolsError(f"--layers is for stack attention, which {model} does not have")
+    view = None if loaded is None else stack_view(loaded, text)
     if view is None:
         if output:
             raise PdtoolsError(f"-o draws stacks, which {model} does not have: leave it out")

@@ -275,7 +275,7 @@ def run(arguments: list[str]) -> int:
         if not is_lack_of_memory(error):
             raise
         return _fail(
-            "not enough memory: compute less at a time (--max-batch, --beam), or take a smaller model"
+            "not enough memory: compute less at a time (--beam, --search max_batch=N), or use a smaller model"
         )
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

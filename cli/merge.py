@@ -16,7 +16,7 @@ from pdtools.jobs.folder import job_path
 from .panels import output_option
 
 # Options of merged commands that name files to write, besides --output.
-_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "predictions", "table")
+_WRITTEN_BESIDE = ("scores", "write_sentences", "plot", "table")
 
 
 def merge(

@@ -73,6 +73,18 @@ def parse_beam(text: object) -> int | str:
     return int(str(text))
 
 
+_LEAST = {"word_beam": 1, "fast_track": 0, "max_batch": 1}
+
+
+def _setting(text: str) -> tuple[str, int]:
+    """Parse a setting of the search, of --search."""
+    key, _, value = text.partition("=")
+    if key not in _LEAST or not re.fullmatch("[0-9]{1,9}", value) or int(value) < _LEAST[key]:
+        known = ", ".join(f"{name}=N (from {least})" for name, least in _LEAST.items())
+        raise typer.BadParameter(f"--search {text}: has to be one of {known}")
+    return key, int(value)
+
+
 def named_model(context: typer.Context, name: Any) -> Any:
     """The folder or folders that --model means; messages about them are printed."""
     return (
@@ -235,11 +247,10 @@ SurprisalsOption = Annotated[
 WriteSentencesOption = Annotated[
     str | None,
     output_option(
-        "--write-sentences", metavar="FILE", help="Write the sentences (.tsv, .csv; or -) instead of scoring."
+        "--write-sentences",
+        metavar="FILE",
+        help="Write the sentences instead of scoring: a table (.tsv, .csv; or -), or texts alone (.txt).",
     ),
-]
-TextOnlyOption = Annotated[
-    bool, output_option("--text-only", help="--write-sentences: only the texts, without a header.")
 ]
 ExternalOnErrorOption = Annotated[
     OnError,
@@ -249,23 +260,17 @@ ExternalOnErrorOption = Annotated[
 ]
 ExternalNatsOption = Annotated[bool, input_option("--nats", help="--surprisals: they are in nats, not bits.")]
 _KEPT = "Number of hypotheses kept after each token (action models: each action)"
-_beam = partial(search_option, "--beam", "--action-beam", metavar="N", parser=parse_beam)
+_beam = partial(search_option, "--beam", metavar="N", parser=parse_beam)
 # int | Literal["auto"], which typer does not take
 BeamOption = Annotated[Any, _beam(help=f"{_KEPT}.")]
-WordBeamOption = Annotated[
-    int | None,
+SearchSettingsOption = Annotated[
+    list[str] | None,
     search_option(
-        "--word-beam",
-        min=1,
-        help="Action models: hypotheses kept after each token (default: a tenth of the beam).",
-    ),
-]
-FastTrackOption = Annotated[
-    int | None,
-    search_option(
-        "--fast-track",
-        min=0,
-        help="Action models: this many more that generated the token (default: a twentieth of the beam).",
+        "--search",
+        metavar="KEY=N",
+        help="max_batch: sentences per batch (default: as many as memory allows). Action models, word_beam: "
+        "hypotheses kept after each token (default: a tenth of the beam), fast_track: this many more that "
+        "generated the token (a twentieth). Repeatable.",
     ),
 ]
 MarginOption = Annotated[
@@ -322,10 +327,6 @@ TreesOption = Annotated[
         help="Sum over these trees, without a search (blocks of lines, or id<TAB>tree; gilt, dtg: CoNLL-U).",
     ),
 ]
-MaxBatchOption = Annotated[
-    int | None,
-    parallel_option("--max-batch", min=1, help="Sentences per batch (default: as many as memory allows)."),
-]
 DtypeOption = Annotated[
     Dtype,
     model_option("--dtype", help="Type of the weights. bf16 is less exact, and faster on some processors."),
@@ -363,8 +364,7 @@ class BeamOptions:
 
     beam: BeamOption = DEFAULT_BEAM
     margin: MarginOption = None
-    word_beam: WordBeamOption = None
-    fast_track: FastTrackOption = None
+    search_settings: SearchSettingsOption = None
 
     @property
     def search(self) -> SearchOptions:
@@ -373,7 +373,8 @@ class BeamOptions:
         Raises:
             PdtoolsError: if options cannot be combined.
         """
-        return SearchOptions(**{each.name: getattr(self, each.name) for each in fields(BeamOptions)})
+        further = dict(map(_setting, self.search_settings or ()))
+        return SearchOptions(beam=self.beam, margin=self.margin, **further)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,7 +385,6 @@ class RunOptions(BeamOptions, ChunkOptions):
     threads: ThreadsOption = 0
     trees: TreesOption = None
     bos: BosOption = True
-    max_batch: MaxBatchOption = None
     dtype: DtypeOption = Dtype.float32
 
     @functools.cached_property
@@ -398,7 +398,7 @@ class RunOptions(BeamOptions, ChunkOptions):
         # Other machines' processes have other working directories.
         path = self.trees and (self.trees if self.scheduler is None else os.path.abspath(self.trees))
         trees = None if path is None else TreesFile.of(path)
-        return replace(super().search, trees=trees, max_batch=self.max_batch)
+        return replace(super().search, trees=trees)
 
     @property
     def trees_read(self) -> dict[str, str]:
@@ -422,7 +422,6 @@ class ExternalOptions:
 
     surprisals: SurprisalsOption = None
     write_sentences: WriteSentencesOption = None
-    text_only: TextOnlyOption = False
     nats: ExternalNatsOption = False
     on_error: ExternalOnErrorOption = OnError.fail
 

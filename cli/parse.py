@@ -105,7 +105,7 @@ class Functions(str, Enum):
     KEEP = "keep"
 
 
-@option_blocks(without=("trees", "bos", "max_batch", "dtype"))
+@option_blocks(without=("trees", "bos", "dtype"))
 def parse(
     run: RunOptions,
     inputs: InputsArgument = None,

@@ -30,7 +30,7 @@ def write_for_others(
     output = options.write_sentences
     check_json_output(run.as_json, output)
     check_target(output, folder=False, overwrite=run.overwrite, inputs=[*inputs.values()])
-    number = write_sentences(read(), output, text_only=options.text_only, overwrite=run.overwrite)
+    number = write_sentences(read(), output, overwrite=run.overwrite)
     if run.as_json:
         print_json({"counts": {"sentences": number}, "provenance": provenance(inputs)})
     message(f"{number} sentences written", quiet=run.quiet)

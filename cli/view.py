@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pdtools.search.options import SearchOptions
 
 
-@option_blocks(without=("word_beam", "fast_track"))
+@option_blocks()
 def view(
     beam: BeamOptions,
     options: ResultOptions,
@@ -82,10 +82,6 @@ def view(
             help="Also write every figure as SVG and PDF, every table as LaTeX and CSV.",
         ),
     ] = None,
-    title: Annotated[str | None, output_option("--title", help="Title of the page.")] = None,
-    most_mb: Annotated[
-        float, output_option("--max-mb", min=0, max=1e6, help="Refuse to write a larger page.")
-    ] = 20,
     seed: SeedOption = 0,
     device: DeviceOption = "cpu",
     threads: ThreadsOption = 0,
@@ -163,21 +159,21 @@ def view(
         )
         module, page = (
             sentences,
-            sentences.sentences_page(traces, names, made, pair=pair is not None, title=title),
+            sentences.sentences_page(traces, names, made, pair=pair is not None),
         )
     else:
         given = list(paths or [])
         made = provenance({str(i): path for i, path in enumerate(given)})
         if all(ending(each) in SHEETS and Path(each).is_file() for each in given):
-            module, page = stimuli, stimuli.stimuli_page(given, title=title)
+            module, page = stimuli, stimuli.stimuli_page(given)
         elif all(map(runs.is_run, given)):
-            module, page = runs, runs.runs_page(given, title=title)
+            module, page = runs, runs.runs_page(given)
         else:
             given = [folder for path in given for folder in folders_of_models(path)]
             if wrong := [p for p in given if kind_of(p) not in (Kind.RESULTS, Kind.SEVERAL_RESULTS)]:
                 hint = "sentences need a --model" if Path(wrong[0]).is_file() else None
                 raise InputError("neither results nor a run of pdtools train", file=wrong[0], hint=hint)
-            module, page = results, results.results_page(given, title=title, seed=seed)
+            module, page = results, results.results_page(given, seed=seed)
     report: dict[str, Any] = {
         "kind": page.kind,
         "notes": list(page.notes),
@@ -186,7 +182,7 @@ def view(
     }
     if output:
         shown = render(page, made)
-        said = check_size(shown, int(most_mb * 1e6))
+        said = check_size(shown)
         with atomic_text(output) as stream:
             stream.write(shown)
         report["bytes"] = len(shown.encode())

@@ -29,7 +29,7 @@ TREES = TreesFile("some.trees", "0123")
     [
         ({"trees": TREES, "beam": 5}, "with --trees there is no search: leave out --beam$"),
         ({"trees": TREES, "beam": AUTO}, "leave out --beam$"),
-        ({"trees": TREES, "margin": 0.0, "fast_track": 0}, "leave out --margin, --fast-track$"),
+        ({"trees": TREES, "margin": 0.0, "fast_track": 0}, "leave out --margin, --search fast_track$"),
         ({"beam": AUTO, "margin": 3.0}, "--beam auto chooses margins itself"),
         ({"beam": AUTO, "word_beam": 3}, "--beam auto is not for action models"),
         ({"beam": AUTO, "fast_track": 0}, "--beam auto is not for action models"),
@@ -76,7 +76,7 @@ def test_what_is_given() -> None:
         == []
     )
     assert SearchOptions(beam=99, margin=0.0, word_beam=9, fast_track=0).given == [
-        *("--beam", "--margin", "--word-beam", "--fast-track")
+        *("--beam", "--margin", "--search word_beam", "--search fast_track")
     ]
 
 

@@ -9,35 +9,36 @@ from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import Item
 from pdtools.files import is_csv, read_table
 
-COLUMNS = ("item", "string", "score")
+_SIGNS = {"score": 1.0, "surprisal": -1.0}
 
 
 class PublishedScores:
-    """A table with a header and the columns ``item`` (its number, from 1), ``string`` (its name), ``score``.
+    """A table with a header and the columns ``item`` (its number, from 1), ``string`` (its name), and
+    ``score`` or ``surprisal``, of which the lower is better.
 
     Other columns are ignored. :class:`pdtools.evaluation.benchmark.items.Items` numbers items and names
     strings.
 
     Args:
         source: the file, see :func:`pdtools.files.read_table`.
-        lower_is_better: for surprisals, cross entropies and the like.
 
     Raises:
         InputError: for a table that lacks a column, has a string twice, or a score that is no number.
     """
 
-    def __init__(self, source: str | Path, *, lower_is_better: bool = False) -> None:
+    def __init__(self, source: str | Path) -> None:
         self._source = source
         self._scores: dict[tuple[int, str], float] = {}
         self._used: set[tuple[int, str]] = set()
-        sign = -1.0 if lower_is_better else 1.0
         lines = read_table(source)
         number, columns = next(lines, (1, [""]))
-        if missing := [name for name in COLUMNS if name not in columns]:
+        self.column = "score" if "score" in columns or "surprisal" not in columns else "surprisal"
+        wanted = ("item", "string", self.column)
+        if missing := [name for name in wanted if name not in columns]:
             reason = f"no column {', '.join(missing)} in the header"
             hint = "commas" if is_csv(source) else "tabs"
             raise InputError(reason, file=source, line=number, hint=hint)
-        at = [columns.index(name) for name in COLUMNS]
+        at = [columns.index(name) for name in wanted]
         for number, cells in lines:
             if cells == [""]:
                 continue
@@ -54,7 +55,7 @@ class PublishedScores:
                 raise InputError(reason, file=source, line=number)
             if key in self._scores:
                 raise InputError(f"a second score of {string} of item {item}", file=source, line=number)
-            self._scores[key] = sign * score
+            self._scores[key] = _SIGNS[self.column] * score
 
     @property
     def unused(self) -> int:

@@ -104,7 +104,7 @@ def test_one_that_nobody_has_foreseen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, merged, base = (tmp_path / name for name in ("whole", "merged", "base"))
-    searched = ["--model", str(models["pushdown"]), "--beam", "4", "--max-batch", "2"]
+    searched = ["--model", str(models["pushdown"]), "--beam", "4", "--search", "max_batch=2"]
     assert run([*mine, *searched, "-o", str(whole)]) == 0
     for shard in ("0/2", "1/2"):
         command = [*mine, *searched, "-o", str(merged), "--shard", shard]
@@ -221,7 +221,7 @@ def test_surprisals_of_other_programs(
     assert (tmp_path / "strings.tsv").read_text().splitlines()[:3] == [
         *("kind\titem\tstring\ttext", "x\t1\tlow\ta b c", "x\t1\tmiddle\ta b")
     ]
-    assert run([*mine, "--write-sentences", written, "--text-only"]) == 0
+    assert run([*mine, "--write-sentences", written]) == 0
     model = ["--model", str(models["base"])]
     assert run(["surprisal", written, *model, "-o", surprisals, "--quiet"]) == 0
     assert run([*mine, "--surprisals", surprisals, "-o", str(tmp_path / "a")]) == 0

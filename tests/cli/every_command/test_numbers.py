@@ -9,8 +9,7 @@ from typing import Any, get_args
 import pytest
 import typer
 
-from pdtools.cli import main
-from pdtools.cli.formal import generate
+from pdtools.cli import generate, main
 
 HUGE = 2**63
 MEANINGLESS = {
@@ -47,7 +46,7 @@ NUMERIC = list(_numeric())
 
 def test_there_are_such_options() -> None:
     assert {case.id for case in NUMERIC} >= {
-        *("eval-reading--max-time", "view--max-mb", "parse--margin", "eval-ppl--mask-share"),
+        *("eval-reading--max-time", "parse--margin"),
         *("eval-ppl--particles", "eval-ppl--seed", "train--seed", "dyck--seed"),
     }
 
@@ -72,8 +71,3 @@ def test_a_refusal_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_seeds_that_generators_take(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["generate", "dyck", "-n", "2", "--seed", str(seed), "-q"]) == 0
     assert capsys.readouterr().out
-
-
-def test_sizes_that_are_no_number_of_bytes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["view", "nothing", "--max-mb", "1e303", "-o", "page.html"]) == 2
-    assert "--max-mb" in capsys.readouterr().err

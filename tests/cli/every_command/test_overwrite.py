@@ -357,7 +357,6 @@ def test_every_command_tells_what_it_reads(
 
 
 TWO_OUTPUTS = {
-    "eval-classify": (["eval-classify", "{shards}", "--model", "{run}"], "--predictions"),
     "eval-reading": (["eval-reading", "{x.tsv}", "--model", "{run}"], "--table"),
     "view": (["view", "{results}"], "--figures"),
     "prompts": (["prompts", "{x.tsv}", "--task", "rte"], "--hold-out"),

@@ -71,8 +71,6 @@ COMMANDS = {
         "{prompts}",
         "--model",
         "{answering}",
-        "--predictions",
-        "{classified.tsv}",
     ],
     "reading": [
         "eval-reading",

@@ -53,19 +53,11 @@ def test_a_table_a_figure_and_a_folder(
     assert run(["compare", str(tmp_path), "--overview"]) == 0
     assert "sm, symbols of longer strings (%)" in capsys.readouterr().out
     masked = document["settings"]["objective"] == "masked"
-    given = [*command[:-2], "--max-batch", "2", "--json", "--device", "cpu"]
+    given = [*command[:-2], "--json", "--device", "cpu"]
     assert run([*given, "--dropout"]) == 0
     settings = json.loads(capsys.readouterr().out)["settings"]
     assert settings["dropout"]
     assert settings["decoding"] == ("at once" if masked else "greedy")
-    assert run([*given, "--teacher-forced"]) == (1 if masked else 0)
-    printed = capsys.readouterr()
-    if masked:
-        assert "teacher forcing is for causal models" in printed.err
-    else:
-        settings = json.loads(printed.out)["settings"]
-        assert not settings["dropout"]
-        assert settings["decoding"] == "teacher-forced"
 
 
 def test_figures_are_refused_before_the_work(

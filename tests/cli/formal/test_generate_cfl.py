@@ -90,7 +90,6 @@ def test_shards_know_their_language(capsys: pytest.CaptureFixture[str], tmp_path
 def test_strings_of_each_length_are_in_no_batches(capsys: pytest.CaptureFixture[str]) -> None:
     command = [*CFL, "dyck", "--lengths", "4-6", "--per-length", "2"]
     assert len(lines(capsys, *command[2:])) == 4
-    assert run([*command, "--batch", "2"]) == 2
     assert run([*command, "--number", "2"]) == 2
 
 

@@ -173,12 +173,7 @@ def test_minimal_pairs(model: Path, tmp_path: Path) -> None:
                 *command,
                 "-o",
                 str(tmp_path / "blimp"),
-                "--action-beam",
-                "40",
-                "--word-beam",
-                "4",
-                "--fast-track",
-                "0",
+                *("--beam", "40", "--search", "word_beam=4", "--search", "fast_track=0"),
             ]
         )
         == 0
@@ -219,7 +214,10 @@ def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--word-beam", "20", "--beam", "10"], "a word beam of 20 is more than the action beam of 10"),
+        (
+            ["--search", "word_beam=20", "--beam", "10"],
+            "a word beam of 20 is more than the action beam of 10",
+        ),
         (["--beam", "auto"], "--beam auto"),
     ],
 )
@@ -232,7 +230,7 @@ def test_searches_that_there_are_not(
     assert error.count("\n") == 1
 
 
-WIDTHS = (["--word-beam", "5"], ["--fast-track", "0"])
+WIDTHS = (["--search", "word_beam=5"], ["--search", "fast_track=0"])
 
 
 @pytest.mark.parametrize("settings", [[], ["config.objective=masked"]], ids=["causal", "masked"])
@@ -267,7 +265,7 @@ def check_refused(command: list[str], capsys: pytest.CaptureFixture[str]) -> Non
     capsys.readouterr()
     assert run([*command, "--device", "cpu", "-q"]) == 1
     error = capsys.readouterr().err
-    assert "--word-beam and --fast-track are for action models: leave them out" in error
+    assert "--search word_beam=… and fast_track=… are for action models: leave them out" in error
     assert error.count("\n") == 1
 
 

@@ -46,7 +46,7 @@ def test_roberta_on_zorro(tmp_path: Path, test_data: Path) -> None:
                 item = number * 2000 + i // 2 + 1
                 out.write(f"{item}\t{('bad', 'good')[i % 2]}\t{line.rpartition(' ')[2]}\n")
     results = tmp_path / "results"
-    given = ["--as", "zorro", "--scores", str(table), "--lower-is-better", "-o", str(results), "--quiet"]
+    given = ["--as", "zorro", "--scores", str(table), "-o", str(results), "--quiet"]
     assert run(["eval-benchmark", str(source), *given]) == 0
     document = json.loads((results / "results.json").read_text())
     of_reference: dict[str, dict[str, float]] = {quantity: {} for _, quantity in known}

@@ -151,7 +151,7 @@ def test_versions_of_an_item_are_one_group_and_columns_are_kept(tmp_path: Path) 
     assert (kept.gpt.round(9) == kept.surprisal_gpt.round(9)).all()
     assert (kept.list == kept.subject.str[1:].astype(int) % 2).all()
     assert not (tmp_path / "r" / "effects.parquet").exists()  # nothing was predicted
-    alone = evaluate(tmp_path, "--group", "item+condition")
+    alone = evaluate(tmp_path, "--column", "group=item+condition")
     assert alone["counts"]["groups"] == alone["counts"]["items"]
 
 
@@ -194,7 +194,7 @@ def test_drawn_subjects_and_items_give_the_spread(tmp_path: Path) -> None:
         (("--fit", "kind=filler"), "no column kind"),
         ((*PREDICT, "--column", "roi=list+gpt"), "has to be 0 at the critical word"),
         ((*PREDICT, "--column", "roi=word"), "no column word"),
-        (("--group", "nothing"), "no column nothing"),
+        (("--column", "group=nothing"), "no column nothing"),
     ],
 )
 def test_what_is_refused(
