@@ -11,8 +11,6 @@ import typer
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, Source, expand_inputs
 
-from .options import SEARCH_OPTIONS
-
 if TYPE_CHECKING:
     from pdtools.evaluation.reading.frequency import Frequency
     from pdtools.trees import Tree
@@ -108,7 +106,7 @@ def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency
 
 _WITH_MODEL = dict.fromkeys(
     (
-        *(*SEARCH_OPTIONS, "trees", "bos", "dtype", "device", "threads"),
+        *("beam", "margin", "search_settings", "trees", "bos", "dtype", "device", "threads"),
         *("workers", "shard", "scheduler", "resume"),
     ),
     ("--model",),

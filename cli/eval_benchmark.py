@@ -11,18 +11,7 @@ from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
 from .evaluating import Evaluating
-from .options import (
-    COMPARING,
-    ContextOptions,
-    DetailsOption,
-    EvaluatedModelOption,
-    ExternalOptions,
-    LatexOption,
-    ResultsFolderOption,
-    RunOptions,
-    option_blocks,
-)
-from .panels import input_option
+from .options import ContextOptions, ExternalOptions, ModelName, Positive, RunOptions, command
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
@@ -49,79 +38,25 @@ def _print_file(name: str | None) -> None:
         raise typer.Exit()
 
 
-@option_blocks(without=("stride",), said=COMPARING)
+@command("Score any benchmark of strings that a TOML file describes.", without=("stride",))
 def eval_benchmark(
     context: typer.Context,
-    data: Annotated[
-        str, typer.Argument(metavar="DATA", help="The benchmark's folder, a zip of it, or one of its files.")
-    ],
+    data: str,
     run: RunOptions,
     external: ExternalOptions,
     reading: ContextOptions,
-    name: Annotated[
-        str | None,
-        input_option(
-            "--as",
-            metavar="NAME|FILE.toml",
-            help="The benchmark: one of --list, or a file of your own.",
-        ),
-    ] = None,
-    list: Annotated[
-        bool,
-        input_option(
-            "--list", is_eager=True, callback=_print_list, help="Print the names that --as takes, and stop."
-        ),
-    ] = False,
-    show: Annotated[
-        str | None,
-        input_option(
-            "--show",
-            metavar="NAME",
-            is_eager=True,
-            callback=_print_file,
-            help="Print the TOML file of one: strings, predictions, chance, licence, published results.",
-        ),
-    ] = None,
-    good: Annotated[
-        str | None,
-        input_option(
-            "--good",
-            metavar="COLUMN",
-            help="Instead of --as: minimal pairs, with the better sentence in this column.",
-        ),
-    ] = None,
-    bad: Annotated[
-        str | None,
-        input_option("--bad", metavar="COLUMN", help="The column of the other sentence."),
-    ] = None,
-    level: Annotated[
-        list[str] | None,
-        input_option(
-            "--level",
-            metavar="COLUMN",
-            help="--good, --bad: a column of groups; repeatable, with the finest last.",
-        ),
-    ] = None,
-    published_scores: Annotated[
-        str | None,
-        input_option(
-            "--scores",
-            metavar="FILE",
-            help="Instead of a model: a number for each string (columns item, string; score, or surprisal).",
-        ),
-    ] = None,
-    model: EvaluatedModelOption = None,
-    output: ResultsFolderOption = None,
-    limit: Annotated[
-        int | None,
-        input_option(
-            "--limit",
-            min=1,
-            help="Only the first items of each finest group, at most this many.",
-        ),
-    ] = None,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    name: str | None = None,
+    list: Annotated[bool, typer.Option(is_eager=True, callback=_print_list)] = False,
+    show: Annotated[str | None, typer.Option(is_eager=True, callback=_print_file)] = None,
+    good: str | None = None,
+    bad: str | None = None,
+    level: list[str] | None = None,
+    published_scores: str | None = None,
+    model: ModelName | None = None,
+    output: str | None = None,
+    limit: Positive | None = None,
+    details: bool = False,
+    latex: bool = False,
 ) -> None:
     """Score a benchmark: does the prediction about each item's strings hold?
 
@@ -148,6 +83,20 @@ def eval_benchmark(
       pdtools eval-benchmark Zorro/ --as zorro --model runs/pushdown -o results/zorro
       pdtools eval-benchmark items.csv --as mine.toml --model runs/pushdown -o results/mine --beam auto
       pdtools eval-benchmark pairs.csv --good right --bad wrong --level kind --model demo -o results/pairs
+
+    Arguments:
+        data (DATA): The benchmark's folder, a zip of it, or one of its files.
+
+    Input:
+        name (--as NAME|FILE.toml): The benchmark: one of --list, or a file of your own.
+        list: Print the names that --as takes, and stop.
+        show (NAME): Print the TOML file of one: strings, predictions, chance, licence, published results.
+        good (COLUMN): Instead of --as: minimal pairs, with the better sentence in this column.
+        bad (COLUMN): The column of the other sentence.
+        level (COLUMN): --good, --bad: a column of groups; repeatable, with the finest last.
+        published_scores (--scores FILE): Instead of a model: a number for each string (columns item, string;
+            score, or surprisal).
+        limit: Only the first items of each finest group, at most this many.
     """
     sources = {
         "--model": model,

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from .arguments import pick_source
-from .options import (
-    COMPARING,
-    ContextOptions,
-    DetailsOption,
-    EvaluatedModelOption,
-    ExternalOptions,
-    LatexOption,
-    ResultsFolderOption,
-    RunOptions,
-    option_blocks,
-)
-from .panels import input_option
+from .options import ContextOptions, ExternalOptions, ModelName, Positive, RunOptions, command
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.blimp.evaluate import PairItems
 
 
-@option_blocks(without=("stride",), said=COMPARING)
+@command("Score minimal pairs (BLiMP).", without=("stride",))
 def eval_blimp(
     context: typer.Context,
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="A folder of .jsonl or .tsv files, one such file, or BLiMP.zip."),
-    ],
+    data: str,
     run: RunOptions,
     external: ExternalOptions,
     reading: ContextOptions,
-    model: EvaluatedModelOption = None,
-    output: ResultsFolderOption = None,
-    limit: Annotated[
-        int | None,
-        input_option("--limit", min=1, help="Only the first pairs of each paradigm, at most this many."),
-    ] = None,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    model: ModelName | None = None,
+    output: str | None = None,
+    limit: Positive | None = None,
+    details: bool = False,
+    latex: bool = False,
 ) -> None:
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
@@ -74,6 +57,12 @@ def eval_blimp(
       pdtools eval-blimp my-pairs.tsv --model runs/pushdown -o results/my-pairs
       pdtools eval-blimp BLiMP.zip --write-sentences sentences.txt
       pdtools eval-blimp BLiMP.zip --surprisals surprisals.tsv -o results/other
+
+    Arguments:
+        data (DATA): A folder of .jsonl or .tsv files, one such file, or BLiMP.zip.
+
+    Input:
+        limit: Only the first pairs of each paradigm, at most this many.
     """
     sources = {
         "--model": model,

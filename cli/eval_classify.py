@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from pdtools.files import Rejects
 
 from .evaluating import Evaluating
-from .options import (
-    LatexOption,
-    ModelOption,
-    OnError,
-    OnErrorOption,
-    ResultsFolderOption,
-    RunOptions,
-    SamplesOption,
-    SeedOption,
-    option_blocks,
-)
+from .options import ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import model_settings
 
 
-@option_blocks(without=("beam", "margin", "trees", "bos"))
+@command("Answer prompts: accuracy, F1, correlations.", without=("beam", "margin", "trees", "bos"))
 def eval_classify(
-    shards: Annotated[
-        str, typer.Argument(metavar="SHARDS", help="Prompts: a folder of pdtools tapes --prompts.")
-    ],
-    model: ModelOption,
+    shards: str,
+    model: ModelName,
     run: RunOptions,
-    output: ResultsFolderOption = None,
-    samples: SamplesOption = 10_000,
-    seed: SeedOption = 0,
-    on_error: OnErrorOption = OnError.fail,
-    latex: LatexOption = False,
+    output: str | None = None,
+    samples: Positive = 10_000,
+    seed: Natural = 0,
+    on_error: OnError = "fail",
+    latex: bool = False,
 ) -> None:
     """Answer prompts: accuracy, F1 or correlations, each with its interval.
 
@@ -50,6 +34,12 @@ def eval_classify(
     Example:
       pdtools eval-classify shards/rte.dev --model runs/rte -o results/rte
       pdtools eval-classify shards/rte.test --model runs/rte -o results/rte-test
+
+    Arguments:
+        shards (SHARDS): Prompts: a folder of pdtools tapes --prompts.
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.classification.evaluate import evaluate_prompts
@@ -57,7 +47,7 @@ def eval_classify(
 
     evaluating = Evaluating.begin(output, run, {"shards": shards, "model": model}, latex=latex)
     run.search.check_one_width()
-    rejects = Rejects(on_error.value)
+    rejects = Rejects(on_error)
     settings = model_settings(evaluating.plan, model, run)
     prompts = ShardSet.open(shards)
     described = {"shards": prompts.sha256, **settings.for_job()}

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,55 +13,39 @@ from pdtools.jobs.devices import pick_device
 from .evaluating import Evaluating
 from .options import (
     BeamOptions,
-    DeviceOption,
-    LatexOption,
-    ModelOption,
-    PanelledCommand,
+    ModelName,
+    Natural,
+    Positive,
     ResultOptions,
-    ResultsFolderOption,
     RunOptions,
-    SeedOption,
-    ThreadsOption,
-    models_folder,
-    option_blocks,
+    Threads,
+    command,
 )
 from .outputs import check_picture
-from .panels import input_option, output_option
 from .running import model_settings
+from .signatures import group
 
 if TYPE_CHECKING:
     from pdtools.evaluation.results import Results
 
-app = typer.Typer(
-    help="Evaluate models of formal languages: brackets, entropies, tasks.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = group(
+    "eval-formal",
+    "Evaluate models of formal languages: brackets, entropies, tasks.",
+    "Evaluate models of formal languages.",
 )
-_command = functools.partial(app.command, cls=PanelledCommand)
 
 
-@_command("dyck", short_help="Predict closing brackets in long or deep bracket strings.")
-@option_blocks(without=("bos", "dtype", "trees"))
+@command(
+    "Predict closing brackets in long or deep bracket strings.", app=app, without=("bos", "dtype", "trees")
+)
 def dyck(
-    prefixes: Annotated[
-        list[str], typer.Argument(metavar="PREFIXES...", help="TSV files of generate dyck-prefixes.")
-    ],
-    model: ModelOption,
+    prefixes: list[str],
+    model: ModelName,
     run: RunOptions,
-    output: ResultsFolderOption = None,
-    strings: Annotated[
-        str | None,
-        input_option(
-            "--strings",
-            metavar="SHARDS",
-            help="Whole strings: compare the model's entropy on them with the exact one.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        input_option("--limit", min=1, metavar="N", help="Only the first N prefixes of each file."),
-    ] = None,
-    latex: LatexOption = False,
+    output: str | None = None,
+    strings: str | None = None,
+    limit: Positive | None = None,
+    latex: bool = False,
 ) -> None:
     """Predict the closing bracket after prefixes of bracket strings; accuracy by file, dependency and depth.
 
@@ -76,6 +59,16 @@ def dyck(
     Example:
       pdtools eval-formal dyck dependency-50.tsv depth.tsv --model runs/dyck --beam 50 -o results/dyck
       pdtools eval-formal dyck depth.tsv --model runs/dyck --strings shards/valid -o results/depth --resume
+
+    Arguments:
+        prefixes (PREFIXES...): TSV files of generate dyck-prefixes.
+
+    Input:
+        strings (SHARDS): Whole strings: compare the model's entropy on them with the exact one.
+        limit (N): Only the first N prefixes of each file.
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
@@ -130,22 +123,17 @@ def dyck(
         evaluating.deliver(results, inputs=dict(zip(sets, files, strict=True)) | evaluating.inputs)
 
 
-@_command("cfl", short_help="Compare a model's cross-entropy with a language's exact one.")
-@option_blocks()
+@command("Compare a model's cross-entropy with a language's exact one.", app=app)
 def cfl(
-    shards: Annotated[str, typer.Argument(metavar="SHARDS", help="Folder that generate cfl --shards wrote.")],
+    shards: str,
     beam: BeamOptions,
     options: ResultOptions,
-    model: Annotated[
-        str | None, models_folder(help="A checkpoint or a run. Without it, only the bound is computed.")
-    ] = None,
-    output: ResultsFolderOption = None,
-    plot: Annotated[
-        str | None, output_option("--plot", metavar="FILE", help="A figure by length: .svg, .pdf or .png.")
-    ] = None,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    latex: LatexOption = False,
+    model: ModelName | None = None,
+    output: str | None = None,
+    plot: str | None = None,
+    device: str = "auto",
+    threads: Threads = 0,
+    latex: bool = False,
 ) -> None:
     """Compare a model's cross-entropy with the exact one of the language, overall and by length.
 
@@ -157,6 +145,15 @@ def cfl(
     Example:
       pdtools eval-formal cfl shards/test --model runs/dyck -o results/dyck --plot dyck.svg
       pdtools eval-formal cfl shards/valid
+
+    Arguments:
+        shards (SHARDS): Folder that generate cfl --shards wrote.
+
+    Model:
+        model (DIR): A checkpoint or a run. Without it, only the bound is computed.
+
+    Output:
+        plot (FILE): A figure by length: .svg, .pdf or .png.
     """
     from pdtools.evaluation.formal.cfl import evaluate_cfl
     from pdtools.models import load_checkpoint
@@ -183,24 +180,18 @@ def cfl(
         draw_by_length(plot, {str(model): results.scores})
 
 
-@_command("task", short_help="Predict y from x with a model of pdtools train --task.")
-@option_blocks()
+@command("Predict y from x with a model of pdtools train --task.", app=app)
 def task(
-    pairs: Annotated[list[str], typer.Argument(metavar="PAIRS...", help="TSV files of generate task.")],
-    model: ModelOption,
+    pairs: list[str],
+    model: ModelName,
     options: ResultOptions,
-    output: ResultsFolderOption = None,
-    plot: Annotated[
-        str | None,
-        output_option("--plot", metavar="FILE", help="A figure of accuracy by length (.svg, .pdf, .png)."),
-    ] = None,
-    dropout: Annotated[
-        bool, typer.Option("--dropout", help="Leave dropout on, as the released code does.")
-    ] = False,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    latex: LatexOption = False,
+    output: str | None = None,
+    plot: str | None = None,
+    dropout: bool = False,
+    seed: Natural = 0,
+    device: str = "auto",
+    threads: Threads = 0,
+    latex: bool = False,
 ) -> None:
     """Predict y from x with a model of pdtools train --task; accuracy of y's symbols, by length and on
     average.
@@ -211,6 +202,18 @@ def task(
     \b
     Example:
       pdtools eval-formal task rs.tsv --model runs/rs -o results/rs --plot rs.svg
+
+    Arguments:
+        pairs (PAIRS...): TSV files of generate task.
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
+
+    Output:
+        plot (FILE): A figure of accuracy by length (.svg, .pdf, .png).
+
+    Options:
+        dropout: Leave dropout on, as the released code does.
     """
     from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
     from pdtools.formal import read_pairs

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
@@ -13,57 +12,24 @@ from pdtools.files import STDIO, Kind, Rejects, kind_of
 from pdtools.provenance.model_names import check_no_hub_name
 
 from .evaluating import Evaluating
-from .options import (
-    ContextOptions,
-    LatexOption,
-    OnError,
-    OnErrorOption,
-    ResultsFolderOption,
-    RunOptions,
-    ScoredModelOption,
-    SeedOption,
-    option_blocks,
-)
-from .panels import search_option
+from .options import ContextOptions, ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import make_plan, model_settings, read_context
 
 
-@option_blocks()
+@command("Compute perplexity per token and per word.")
 def eval_ppl(
-    shards: Annotated[
-        str,
-        typer.Argument(
-            metavar="INPUT", help="A folder that pdtools tapes or blocks wrote, a file of text, or -."
-        ),
-    ],
-    model: ScoredModelOption,
+    shards: str,
+    model: ModelName,
     run: RunOptions,
     reading: ContextOptions,
-    output: ResultsFolderOption = None,
-    marginal: Annotated[
-        bool,
-        typer.Option(
-            "--marginal/--no-marginal", help="Compute the marginal (a sum over trees by beam search), or not."
-        ),
-    ] = True,
-    particles: Annotated[
-        int | None,
-        search_option(
-            "--particles",
-            min=1,
-            metavar="N",
-            help="Also estimate the marginal with N particles (sequential Monte Carlo), without a beam.",
-        ),
-    ] = None,
-    seed: SeedOption = 0,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Read all rows as one text (recurrent models).")
-    ] = False,
-    streams: Annotated[
-        int, typer.Option("--streams", min=1, help="--stream: number of parts to read in parallel.")
-    ] = 1,
-    on_error: OnErrorOption = OnError.fail,
-    latex: LatexOption = False,
+    output: str | None = None,
+    marginal: bool = True,
+    particles: Positive | None = None,
+    seed: Natural = 0,
+    stream: bool = False,
+    streams: Positive = 1,
+    on_error: OnError = "fail",
+    latex: bool = False,
 ) -> None:
     """Compute perplexity per token and per word: given the trees, joint (strings with their trees), and
     marginal.
@@ -95,6 +61,17 @@ def eval_ppl(
       pdtools eval-ppl shards/test --model runs/rns --stream --streams 32
       pdtools eval-ppl wiki.test.txt --model hf:gpt2 --stride 512
       pdtools eval-ppl stories.txt --model runs/pushdown-windows --context document
+
+    Arguments:
+        shards (INPUT): A folder that pdtools tapes or blocks wrote, a file of text, or -.
+
+    Search:
+        particles (N): Also estimate the marginal with N particles (sequential Monte Carlo), without a beam.
+
+    Options:
+        marginal (--marginal/--no-marginal): Compute the marginal (a sum over trees by beam search), or not.
+        stream: Read all rows as one text (recurrent models).
+        streams: --stream: number of parts to read in parallel.
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.perplexity.evaluate import (
@@ -133,7 +110,7 @@ def eval_ppl(
     is_text = shards == STDIO or (os.path.isfile(shards) and kind_of(shards) in (None, Kind.TEXT))
     inputs = {"text" if is_text else "shards": shards, "model": model, "trees": run.trees}
     evaluating = Evaluating.begin(output, run, inputs, also=[reading.preceding], latex=latex)
-    rejects = Rejects(on_error.value)
+    rejects = Rejects(on_error)
     context = read_context(reading, documents=True)
     # Sentences are read as text, whatever trees they have.
     as_text = is_text or context.is_asked_for

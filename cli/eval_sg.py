@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -10,55 +10,26 @@ from pdtools.files import expand_inputs
 
 from .arguments import pick_source
 from .evaluating import Evaluating
-from .options import (
-    COMPARING,
-    ContextOptions,
-    DetailsOption,
-    EvaluatedModelOption,
-    ExternalOptions,
-    LatexOption,
-    ResultOptions,
-    ResultsFolderOption,
-    RunOptions,
-    Style,
-    option_blocks,
-)
-from .panels import input_option
+from .options import ContextOptions, ExternalOptions, ModelName, ResultOptions, RunOptions, Style, command
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
     from pdtools.evaluation.sg.evaluate import SuiteItems
 
 
-@option_blocks(without=("stride",), said=COMPARING)
+@command("Score test suites in SyntaxGym's format.", without=("stride",))
 def eval_sg(
     context: typer.Context,
-    suites: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SUITES",
-            help="A folder of .json files, one such file, or a zip; or the files for --from-items.",
-        ),
-    ],
+    suites: list[str],
     run: RunOptions,
     external: ExternalOptions,
     reading: ContextOptions,
-    model: EvaluatedModelOption = None,
-    from_items: Annotated[
-        bool,
-        input_option(
-            "--from-items", help="Instead of a model: aggregate results per item (CSV files, zips of them)."
-        ),
-    ] = False,
-    output: ResultsFolderOption = None,
-    text_style: Annotated[
-        Style,
-        input_option(
-            "--text-style", help="How the sentences are written: as in a treebank, or as people write."
-        ),
-    ] = Style.ptb,
-    details: DetailsOption = False,
-    latex: LatexOption = False,
+    model: ModelName | None = None,
+    from_items: bool = False,
+    output: str | None = None,
+    text_style: Style = "ptb",
+    details: bool = False,
+    latex: bool = False,
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
@@ -94,6 +65,13 @@ def eval_sg(
       pdtools eval-sg sg_suites.zip --write-sentences sentences.txt
       pdtools eval-sg sg_suites.zip --surprisals surprisals.tsv -o results/other
       pdtools eval-sg --from-items results-1.csv results-2.csv
+
+    Arguments:
+        suites (SUITES): A folder of .json files, one such file, or a zip; or the files for --from-items.
+
+    Input:
+        from_items: Instead of a model: aggregate results per item (CSV files, zips of them).
+        text_style: How the sentences are written: as in a treebank, or as people write.
     """
     sources = {
         "--model": model,
@@ -120,7 +98,7 @@ def score_suites(
     model: str | None,
     output: str | None,
     *,
-    text_style: Style = Style.ptb,
+    text_style: Style = "ptb",
     details: bool,
     latex: bool,
 ) -> None:
@@ -140,7 +118,7 @@ def score_suites(
         reading,
         model,
         output,
-        text_style=text_style.value,
+        text_style=text_style,
         details=details,
         latex=latex,
     )

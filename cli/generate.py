@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -16,74 +14,36 @@ from pdtools.files.tables import check_table_name
 
 from .arguments import parse_range
 from .console import message, print_json, progress
-from .options import PanelledCommand, ResultOptions, SeedOption, TableOption, option_blocks
+from .options import Natural, Positive, ResultOptions, command
 from .outputs import check_json_output, check_target
-from .panels import input_option, output_option
+from .signatures import group
 
 if TYPE_CHECKING:
     from pdtools.formal import FormalString, Language
 
-app = typer.Typer(
-    help="Draw strings of a formal language: as text, or as shards with their attachments.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+app = group(
+    "generate",
+    "Draw strings of a formal language: as text, or as shards with their attachments.",
+    "Draw strings of a formal language: text, or shards.",
 )
-_command = functools.partial(app.command, cls=PanelledCommand)
 
 
-NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
-OutputOption = Annotated[
-    str, output_option("--output", "-o", help="A file (.gz, .zst), or -; a folder with --shards.")
-]
-ShardsOption = Annotated[
-    bool,
-    typer.Option(
-        "--shards", help="Write shards with attachments instead of text. (All sets share a tokenizer.)"
-    ),
-]
+DyckSetting = Literal["released-like", "free"]
 
 
-class DyckSetting(str, Enum):
-    """Conditions on Dyck strings by name."""
-
-    released_like = "released-like"
-    free = "free"
-
-
-@_command("dyck", short_help="Draw well-nested strings of several bracket types.")
-@option_blocks()
+@command("Draw well-nested strings of several bracket types.", app=app)
 def dyck(
-    number: NumberOption,
+    number: Positive,
     options: ResultOptions,
-    brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
-    depth: Annotated[
-        int, typer.Option("--depth", min=1, help="Largest number of brackets open at once.")
-    ] = 10,
-    setting: Annotated[
-        DyckSetting,
-        typer.Option(
-            "--setting",
-            help="released-like: at least 6 tokens, no dependency over 27; free: no such limits.",
-        ),
-    ] = DyckSetting.released_like,
-    min_length: Annotated[
-        int | None,
-        typer.Option("--min-length", min=0, help="Smallest number of tokens (default: that of --setting)."),
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option("--max-length", min=1, help="Largest number of tokens (default: no limit).")
-    ] = None,
-    max_dependency: Annotated[
-        int | None,
-        typer.Option(
-            "--max-dependency",
-            min=1,
-            help="Largest distance between an opener and its closer (default: that of --setting).",
-        ),
-    ] = None,
-    output: OutputOption = STDIO,
-    shards: ShardsOption = False,
-    seed: SeedOption = 0,
+    brackets: Positive = 20,
+    depth: Positive = 10,
+    setting: DyckSetting = "released-like",
+    min_length: Natural | None = None,
+    max_length: Positive | None = None,
+    max_dependency: Positive | None = None,
+    output: str = STDIO,
+    shards: bool = False,
+    seed: Natural = 0,
 ) -> None:
     """Draw well-nested strings of several bracket types, such as (1 (2 )2 )1, from a probabilistic automaton.
 
@@ -97,11 +57,24 @@ def dyck(
       pdtools generate dyck --number 100000 --seed 1 --shards -o shards/train
       pdtools generate dyck --number 1000 --seed 2 --shards -o shards/valid
       pdtools generate dyck --number 5 --brackets 2 --depth 3 --setting free --min-length 2
+
+    Output:
+        output (-o): A file (.gz, .zst), or -; a folder with --shards.
+
+    Options:
+        number (-n): How many strings.
+        shards: Write shards with attachments instead of text. (All sets share a tokenizer.)
+        brackets: Bracket types.
+        depth: Largest number of brackets open at once.
+        setting: released-like: at least 6 tokens, no dependency over 27; free: no such limits.
+        min_length: Smallest number of tokens (default: that of --setting).
+        max_length: Largest number of tokens (default: no limit).
+        max_dependency: Largest distance between an opener and its closer (default: that of --setting).
     """
     from pdtools.formal import DYCK_SETTINGS, Dyck
 
     given = {"min_length": min_length, "max_length": max_length, "max_dependency": max_dependency}
-    conditions = DYCK_SETTINGS[setting.value] | {k: v for k, v in given.items() if v is not None}
+    conditions = DYCK_SETTINGS[setting] | {k: v for k, v in given.items() if v is not None}
     language = Dyck(brackets=brackets, depth=depth, **conditions)
     counts = _write(language, number, seed, output, shards, options)
     expected = language.expectations
@@ -114,33 +87,18 @@ def dyck(
     )
 
 
-@_command("dyck-prefixes", short_help="Make prefixes whose last open bracket has to be closed.")
-@option_blocks()
+@command("Make prefixes whose last open bracket has to be closed.", app=app)
 def dyck_prefixes(
     options: ResultOptions,
-    number: NumberOption = 1000,
-    dependency: Annotated[
-        int | None,
-        typer.Option("--dependency", min=1, help="Shortest distance from the open bracket to its closer."),
-    ] = None,
-    depths: Annotated[
-        str | None, typer.Option("--depths", metavar="FIRST-LAST", help="Nests of FIRST to LAST brackets.")
-    ] = None,
-    brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
-    depth: Annotated[
-        int,
-        typer.Option(
-            "--depth", min=1, help="--dependency: largest number of brackets open at once in its strings."
-        ),
-    ] = 40,
-    max_length: Annotated[
-        int, typer.Option("--max-length", min=1, help="--dependency: longest prefix.")
-    ] = 600,
-    types: Annotated[
-        int, typer.Option("--nest-types", min=1, help="--depths: bracket types of the nests.")
-    ] = 10,
-    output: TableOption = STDIO,
-    seed: SeedOption = 0,
+    number: Positive = 1000,
+    dependency: Positive | None = None,
+    depths: str | None = None,
+    brackets: Positive = 20,
+    depth: Positive = 40,
+    max_length: Positive = 600,
+    types: Positive = 10,
+    output: str = STDIO,
+    seed: Natural = 0,
 ) -> None:
     """Make prefixes whose last open bracket has to be closed, for pdtools eval-formal dyck; one per string.
 
@@ -154,6 +112,18 @@ def dyck_prefixes(
     Example:
       pdtools generate dyck-prefixes --dependency 50 --seed 50 -o dependency-50.tsv
       pdtools generate dyck-prefixes --depths 15-50 --number 1008 --seed 3 -o depth.tsv
+
+    Output:
+        output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
+
+    Options:
+        number (-n): How many strings.
+        dependency: Shortest distance from the open bracket to its closer.
+        depths (FIRST-LAST): Nests of FIRST to LAST brackets.
+        brackets: Bracket types.
+        depth: --dependency: largest number of brackets open at once in its strings.
+        max_length: --dependency: longest prefix.
+        types (--nest-types): --depths: bracket types of the nests.
     """
     from pdtools.formal import DYCK_SETTINGS, Dyck, dependency_prefixes, depth_prefixes, write_prefixes
 
@@ -195,32 +165,16 @@ def dyck_prefixes(
     message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=options.quiet)
 
 
-@_command("cfl", short_help="Draw strings of a weighted context-free grammar.")
-@option_blocks()
+@command("Draw strings of a weighted context-free grammar.", app=app)
 def cfl(
-    grammar: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|FILE",
-            help="marked-reversal, unmarked-reversal, padded-reversal, dyck, hardest, or a grammar file.",
-        ),
-    ],
+    grammar: str,
     options: ResultOptions,
-    number: Annotated[
-        int | None, typer.Option("--number", "-n", min=1, help="How many strings (default: 10000).")
-    ] = None,
-    lengths: Annotated[
-        str, input_option("--lengths", metavar="FIRST-LAST", help="Tokens per string.")
-    ] = "40-80",
-    per_length: Annotated[
-        int | None,
-        typer.Option(
-            "--per-length", min=1, help="Draw this many strings of each length, instead of drawing lengths."
-        ),
-    ] = None,
-    output: OutputOption = STDIO,
-    shards: ShardsOption = False,
-    seed: SeedOption = 0,
+    number: Positive | None = None,
+    lengths: str = "40-80",
+    per_length: Positive | None = None,
+    output: str = STDIO,
+    shards: bool = False,
+    seed: Natural = 0,
 ) -> None:
     """Draw strings of a weighted context-free grammar, exactly, given their lengths.
 
@@ -236,6 +190,21 @@ def cfl(
       pdtools generate cfl hardest --number 1000 --seed 2 --shards -o shards/valid
       pdtools generate cfl hardest --per-length 100 --lengths 40-100 --seed 3 --shards -o shards/test
       pdtools generate cfl mine.pcfg --lengths 5-9 --number 5
+
+    Arguments:
+        grammar (NAME|FILE): marked-reversal, unmarked-reversal, padded-reversal, dyck, hardest, or a grammar
+            file.
+
+    Input:
+        lengths (FIRST-LAST): Tokens per string.
+
+    Output:
+        output (-o): A file (.gz, .zst), or -; a folder with --shards.
+
+    Options:
+        shards: Write shards with attachments instead of text. (All sets share a tokenizer.)
+        number (-n): How many strings (default: 10000).
+        per_length: Draw this many strings of each length, instead of drawing lengths.
     """
     from pdtools.formal import ContextFree, read_grammar
 
@@ -262,25 +231,15 @@ def cfl(
     )
 
 
-@_command("task", short_help="Draw strings x of a task, each with its answer y.")
-@option_blocks()
+@command("Draw strings x of a task, each with its answer y.", app=app)
 def task(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="rs, sm, ma or se.")],
+    name: str,
     options: ResultOptions,
-    lengths: Annotated[
-        str,
-        input_option(
-            "--lengths", metavar="FIRST-LAST", help="Number of symbols of x: 41-100, or one length."
-        ),
-    ] = "41-100",
-    number: Annotated[
-        int, typer.Option("--number", "-n", min=1, help="Number of pairs of each length.")
-    ] = 512,
-    as_released: Annotated[
-        bool, typer.Option("--as-released", help="Follow the authors' code if it differs from the paper.")
-    ] = False,
-    output: TableOption = STDIO,
-    seed: SeedOption = 0,
+    lengths: str = "41-100",
+    number: Positive = 512,
+    as_released: bool = False,
+    output: str = STDIO,
+    seed: Natural = 0,
 ) -> None:
     """Draw strings x of a task, each with its answer y: TSV with the columns length, x and y.
 
@@ -292,6 +251,19 @@ def task(
     Example:
       pdtools generate task rs --seed 1 -o rs.tsv
       pdtools generate task ma --lengths 7 --number 3
+
+    Arguments:
+        name (NAME): rs, sm, ma or se.
+
+    Input:
+        lengths (FIRST-LAST): Number of symbols of x: 41-100, or one length.
+
+    Output:
+        output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
+
+    Options:
+        number (-n): Number of pairs of each length.
+        as_released: Follow the authors' code if it differs from the paper.
     """
     from pdtools.formal import make_task, write_pairs
     from pdtools.provenance import provenance

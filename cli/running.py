@@ -207,7 +207,7 @@ def model_settings(
         model_dir=model if plan.scheduler is None else os.path.abspath(model),
         search=search,
         device=device,
-        dtype=run.dtype.value,
+        dtype=run.dtype,
         bos=run.bos,
         threads=each,
         context=context or NO_CONTEXT,

@@ -25,9 +25,7 @@ def sheet_of(inputs: Sequence[str] | None, source: SentenceForm) -> str | None:
     Raises:
         InputError: if there are several.
     """
-    if source not in (SentenceForm.text, SentenceForm.tokens) or not any(
-        ending(name) in SHEETS for name in inputs or ()
-    ):
+    if source not in ("text", "tokens") or not any(ending(name) in SHEETS for name in inputs or ()):
         return None
     first, *others = expand_inputs(inputs or (), SHEETS)
     if others:
@@ -93,8 +91,8 @@ def surprisal_of_table(
         ],
         [],
     )
-    rejects = Rejects(on_error.value)
-    spaced: Literal["text", "tokens"] = "tokens" if source is SentenceForm.tokens else "text"
+    rejects = Rejects(on_error)
+    spaced: Literal["text", "tokens"] = "tokens" if source == "tokens" else "text"
     made = {each.name: Surprisals(stimuli, spaced, "nats" if nats else "bits", rejects) for each in models}
     found, settings = list(made.values()), dict[int, dict[str, object]]()
     described = [each.settings.for_job() for each in models]

@@ -48,7 +48,7 @@ def recorded_model(options: ExternalOptions, items: ItemSet, text_style: str | N
         place_names(items),
         unit="nats" if options.nats else "bits",
         text_style=text_style,
-        on_error=options.on_error.value,
+        on_error=options.on_error,
     )
     return Model(family=recorded)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from pdtools.errors import PdtoolsError
@@ -12,73 +10,32 @@ from pdtools.files.tables import check_table_name
 
 from .arguments import sentence_files
 from .console import message, print_json, progress, warn
-from .options import (
-    ContextOptions,
-    CorrectSpacesOption,
-    FrequenciesOption,
-    GivenTextOption,
-    InputsArgument,
-    OnError,
-    OnErrorOption,
-    RunOptions,
-    ScoredModelsOption,
-    SentenceForm,
-    TableOption,
-    WordfreqOption,
-    option_blocks,
-)
+from .options import ContextOptions, ModelNames, OnError, RunOptions, SentenceForm, command
 from .outputs import check_json_output
-from .panels import input_option, search_option
 from .running import Output, model_settings, read_context
 from .stimuli import sheet_of, surprisal_of_table
 
 
-@option_blocks()
+@command("Print the surprisal of every token or word.")
 def surprisal(
-    model: ScoredModelsOption,
+    model: ModelNames,
     run: RunOptions,
     reading: ContextOptions,
-    inputs: InputsArgument = None,
-    output: TableOption = STDIO,
-    text: GivenTextOption = None,
-    source: Annotated[
-        SentenceForm,
-        input_option(
-            "--from",
-            help="Form of the input: text, tokens (words separated by spaces), treebank (words of "
-            "trees), or parts (of pdtools prompts).",
-        ),
-    ] = SentenceForm.text,
-    nats: Annotated[bool, typer.Option("--nats", help="Print nats instead of bits.")] = False,
-    words: Annotated[
-        bool, typer.Option("--words", help="Print a row per word instead of per token.")
-    ] = False,
-    entropy: Annotated[
-        bool, typer.Option("--entropy", help="Add the entropy of the distribution of next tokens.")
-    ] = False,
-    rank: Annotated[
-        bool, typer.Option("--rank", help="Add the token's rank in that distribution, from 1.")
-    ] = False,
-    parses: Annotated[
-        bool, search_option("--parses", help="Add the best incremental parse after each token.")
-    ] = False,
-    column: Annotated[
-        list[str] | None,
-        input_option(
-            "--column",
-            metavar="NAME=COLUMN",
-            help="Tables: the column of item, condition, list, sentence (A,B: several), region, "
-            "number, text or word.",
-        ),
-    ] = None,
-    glue: Annotated[
-        str | None,
-        input_option("--glue", help="Tables of regions or words: text between them (default: a space)."),
-    ] = None,
-    frequencies: FrequenciesOption = None,
-    wordfreq: WordfreqOption = None,
-    correct_spaces: CorrectSpacesOption = False,
-    on_error: OnErrorOption = OnError.fail,
+    inputs: list[str] | None = None,
+    output: str = STDIO,
+    text: list[str] | None = None,
+    source: SentenceForm = "text",
+    nats: bool = False,
+    words: bool = False,
+    entropy: bool = False,
+    rank: bool = False,
+    parses: bool = False,
+    column: list[str] | None = None,
+    glue: str | None = None,
+    frequencies: str | None = None,
+    wordfreq: str | None = None,
+    correct_spaces: bool = False,
+    on_error: OnError = "fail",
 ) -> None:
     """Print the surprisal of every token, or of every region of a table of stimuli, in bits.
 
@@ -134,6 +91,25 @@ def surprisal(
       pdtools surprisal sentences.txt --model hf:gpt2 --entropy --rank -o surprisals.tsv
       pdtools surprisal story.txt --model runs/pushdown-windows --context document --words
       pdtools surprisal story.txt --model hf:gpt2 --stride 256
+
+    Input:
+        source (--from): Form of the input: text, tokens (words separated by spaces), treebank (words of
+            trees), or parts (of pdtools prompts).
+        column (NAME=COLUMN): Tables: the column of item, condition, list, sentence (A,B: several), region,
+            number, text or word.
+        glue: Tables of regions or words: text between them (default: a space).
+
+    Search:
+        parses: Add the best incremental parse after each token.
+
+    Output:
+        output (-o): A TSV file, or CSV (.csv), also compressed (.gz, .zst); or -.
+
+    Options:
+        nats: Print nats instead of bits.
+        words: Print a row per word instead of per token.
+        entropy: Add the entropy of the distribution of next tokens.
+        rank: Add the token's rank in that distribution, from 1.
     """
     check_json_output(run.as_json, output)
     table_file = None if text else sheet_of(inputs, source)
@@ -178,7 +154,7 @@ def surprisal(
     from pdtools.search.scores import Measure
     from pdtools.search.surprisal import Unit, columns, surprisals, write_surprisals
 
-    files = sentence_files(inputs, text, source.value)
+    files = sentence_files(inputs, text, source)
     read = [*files, one_model, run.trees, reading.preceding]
     beside = [str(rejects_path(output) or STDIO)]
     table = Output.check(output, run, folder=False, inputs=read, beside=beside)
@@ -186,10 +162,10 @@ def surprisal(
     context = read_context(reading, documents=True)
     measures: tuple[Measure, ...] = (*(("entropy",) if entropy else ()), *(("rank",) if rank else ()))
     settings = model_settings(table.plan, one_model, run, context=context, measures=measures, parses=parses)
-    rejects = Rejects(on_error.value)
+    rejects = Rejects(on_error)
     unit: Unit = "nats" if nats else "bits"
     with table.model(settings) as scorer:
-        lines = read_inputs(files, source.value, scorer.settings["text_style"])
+        lines = read_inputs(files, source, scorer.settings["text_style"])
         if context.of == DOCUMENT:
             lines = with_documents(lines, scorer.settings["window"])
         results = surprisals(
@@ -202,7 +178,7 @@ def surprisal(
             documents=context.stride is not None,
         )
         results = progress(
-            results, total=lambda: count_inputs(files, source.value), label="sentences", quiet=run.quiet
+            results, total=lambda: count_inputs(files, source), label="sentences", quiet=run.quiet
         )
         of_rows = columns(words=words, parses=parses, seen=context.is_asked_for, measures=measures)
         counts = write_surprisals(results, output, rejects=rejects, of_rows=of_rows)
@@ -212,7 +188,7 @@ def surprisal(
 
         from pdtools.provenance import provenance
 
-        rows = "tokens" if not words else "text words" if source is SentenceForm.text else "words"
+        rows = "tokens" if not words else "text words" if source == "text" else "words"
         print_json(
             {
                 "counts": asdict(counts),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,76 +13,29 @@ from pdtools.files import Kind, check_kind, is_stream
 from pdtools.jobs.devices import pick_device
 
 from .console import message, open_bar, print_json, say_it_will_stop
-from .options import (
-    DeviceOption,
-    JsonOption,
-    ModelKindOption,
-    OnError,
-    OnErrorOption,
-    QuietOption,
-    ThreadsOption,
-    complete_recipes,
-)
-from .panels import model_option, output_option
+from .options import ModelKind, OnError, Positive, RecipeName, ResultOptions, Threads, command
 
 if TYPE_CHECKING:
     from pdtools.training import Outcome, SweepRun
     from pdtools.training.train import OpenRun
 
 
+@command("Train a model for every combination of some settings' values.", without=("overwrite",))
 def sweep(
-    shards: Annotated[
-        str,
-        typer.Argument(metavar="SHARDS", help="Training data; {KEY} stands for the run's value of that key."),
-    ],
-    valid: Annotated[
-        str, typer.Option("--valid", metavar="SHARDS", help="Validation data; {KEY} as in SHARDS.")
-    ],
-    grid: Annotated[
-        list[str],
-        typer.Option(
-            "--grid",
-            metavar="KEY=VALUES",
-            help="Values of a setting: train.learning_rate=0.01,0.005 (repeatable).",
-        ),
-    ],
-    output: Annotated[
-        str, output_option("--output", "-o", metavar="DIR", help="Folder for the runs' folders.")
-    ],
-    name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="PATTERN", help="Name of each run's folder, with {KEY} for values."),
-    ] = None,
-    model: ModelKindOption = None,
-    init: Annotated[
-        str | None,
-        model_option(
-            "--init",
-            metavar="DIR",
-            help="Start from this model's weights and sizes, as in pdtools train; {KEY} as in SHARDS.",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            "--config",
-            metavar="FILE",
-            autocompletion=complete_recipes,
-            help="TOML recipe, or the name of a bundled one (cfl).",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A setting for all runs (repeatable)."),
-    ] = None,
-    at_once: Annotated[
-        int, typer.Option("--at-once", min=1, help="Number of runs to train vmapped (recurrent models).")
-    ] = 1,
-    on_error: OnErrorOption = OnError.fail,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    shards: str,
+    valid: str,
+    grid: list[str],
+    output: str,
+    options: ResultOptions,
+    name: str | None = None,
+    model: ModelKind | None = None,
+    init: str | None = None,
+    config: RecipeName | None = None,
+    settings: list[str] | None = None,
+    at_once: Positive = 1,
+    on_error: OnError = "fail",
+    device: str = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Train a model for every combination of some settings' values, and list the runs, best first.
 
@@ -98,6 +51,24 @@ def sweep(
           --grid train.learning_rate=0.01,0.005 --grid train.seed=1,2,3,4,5 -o runs/rns
       pdtools sweep windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 \\
           --grid train.seed=1,2,3 -o runs/gpt2
+
+    Arguments:
+        shards (SHARDS): Training data; {KEY} stands for the run's value of that key.
+
+    Model:
+        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
+        init (DIR): Start from this model's weights and sizes, as in pdtools train; {KEY} as in SHARDS.
+
+    Output:
+        output (-o DIR): Folder for the runs' folders.
+
+    Options:
+        valid (SHARDS): Validation data; {KEY} as in SHARDS.
+        grid (KEY=VALUES): Values of a setting: train.learning_rate=0.01,0.005 (repeatable).
+        name (PATTERN): Name of each run's folder, with {KEY} for values.
+        config (FILE): TOML recipe, or the name of a bundled one (cfl).
+        settings (--set KEY=VALUE): A setting for all runs (repeatable).
+        at_once: Number of runs to train vmapped (recurrent models).
     """
     if is_stream(output):
         raise typer.BadParameter("a sweep is a folder: name one with -o")
@@ -119,24 +90,24 @@ def sweep(
         check_kind(path, Kind.SHARDS)
     chosen_device = pick_device(device, threads)
     with (
-        Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-        SweepProgress(runs, quiet=quiet) as progress,
+        Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=options.quiet)) as interruption,
+        SweepProgress(runs, quiet=options.quiet) as progress,
     ):
         outcomes = run_sweep(
             runs,
             at_once=at_once,
             device=chosen_device,
-            on_error=on_error.value,
+            on_error=on_error,
             listener=progress,
             stop=interruption,
         )
     ordered = sorted(outcomes, key=lambda outcome: outcome.loss)
-    if as_json:
+    if options.as_json:
         print_json([dataclasses.asdict(outcome) for outcome in ordered])
     else:
         _print_table(ordered)
     if interruption.received:
-        message(f"{output}: stopped; the same command continues the sweep", quiet=quiet)
+        message(f"{output}: stopped; the same command continues the sweep", quiet=options.quiet)
         raise typer.Exit(128 + interruption.received)
     if any(outcome.status == "failed" for outcome in outcomes):
         raise typer.Exit(1)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -18,19 +17,7 @@ from pdtools.provenance.model_names import find_model
 
 from .arguments import parse_range
 from .console import message, open_bar, print_json, say_it_will_stop
-from .options import (
-    DeviceOption,
-    JsonOption,
-    ModelKindOption,
-    OnError,
-    OnErrorOption,
-    OverwriteOption,
-    QuietOption,
-    ThreadsOption,
-    complete_recipes,
-    option_blocks,
-)
-from .panels import input_option, model_option, output_option, parallel_option
+from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command
 
 if TYPE_CHECKING:
     from pdtools.formal.transduction_training import TaskInput
@@ -40,28 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskOptions:
-    """Options for training on a task."""
+    """Options for training on a task.
 
-    task: Annotated[
-        str | None,
-        input_option(
-            "--task",
-            metavar="NAME",
-            help="Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.",
-        ),
-    ] = None
-    lengths: Annotated[
-        str | None,
-        input_option(
-            "--lengths",
-            metavar="FIRST-LAST",
-            help="--task: number of symbols of x (default: 1-40); one length per step.",
-        ),
-    ] = None
-    as_released: Annotated[
-        bool,
-        input_option("--as-released", help="--task: follow its authors' code if it differs from the paper."),
-    ] = False
+    Input:
+        task (NAME): Train on rs, sm, ma or se instead of SHARDS; strings are drawn during training.
+        lengths (FIRST-LAST): --task: number of symbols of x (default: 1-40); one length per step.
+        as_released: --task: follow its authors' code if it differs from the paper.
+    """
+
+    task: str | None = None
+    lengths: str | None = None
+    as_released: bool = False
 
     def training_input(self, valid: str | None) -> TaskInput | None:
         """The data of the run, with ``valid`` as a file of pairs; None without a task.
@@ -83,83 +59,27 @@ class TaskOptions:
         return TaskInput(task, lengths, valid)
 
 
-class Distributed(str, Enum):
-    """Divisions of the work among processes that train together."""
-
-    ddp = "ddp"
-    fsdp = "fsdp"
+Distributed = Literal["ddp", "fsdp"]
 
 
-@option_blocks()
+@command("Train a language model on shards, or on a task.")
 def train(
-    output: Annotated[str, output_option("--output", "-o", metavar="DIR", help="Folder of the run.")],
+    output: str,
     task: TaskOptions,
-    shards: Annotated[
-        str | None, typer.Argument(metavar="SHARDS", help="Folder that pdtools tapes or blocks wrote.")
-    ] = None,
-    model: ModelKindOption = None,
-    init: Annotated[
-        str | None,
-        model_option(
-            "--init",
-            metavar="DIR",
-            help="Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.",
-        ),
-    ] = None,
-    config: Annotated[
-        str | None,
-        model_option(
-            "--config",
-            metavar="FILE",
-            autocompletion=complete_recipes,
-            help="TOML recipe, or a name (pdtools config list).",
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        model_option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools config "
-            "keys lists all.",
-        ),
-    ] = None,
-    valid: Annotated[
-        str | None,
-        input_option(
-            "--valid",
-            metavar="SHARDS",
-            help="Validation data, which choose the best checkpoint (--task: a file of pairs). "
-            "Default: keep the newest.",
-        ),
-    ] = None,
-    treereg_shards: Annotated[
-        str | None,
-        input_option(
-            "--treereg-shards",
-            metavar="SHARDS",
-            help="Parsed sentences used only for TreeReg's loss (default: SHARDS).",
-        ),
-    ] = None,
-    resume: Annotated[
-        bool, output_option("--resume", help="Continue the run in DIR, or start one if there is none.")
-    ] = False,
-    overwrite: OverwriteOption = False,
-    on_error: OnErrorOption = OnError.fail,
-    seed: Annotated[
-        int | None, typer.Option("--seed", help="Seed of everything random (train.seed).")
-    ] = None,
-    distributed: Annotated[
-        Distributed,
-        parallel_option(
-            "--distributed",
-            help="Under torchrun, each process holds the whole model (ddp) or a part (fsdp).",
-        ),
-    ] = Distributed.ddp,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
-    as_json: JsonOption = False,
-    quiet: QuietOption = False,
+    options: ResultOptions,
+    shards: str | None = None,
+    model: ModelKind | None = None,
+    init: str | None = None,
+    config: RecipeName | None = None,
+    settings: list[str] | None = None,
+    valid: str | None = None,
+    treereg_shards: str | None = None,
+    resume: bool = False,
+    on_error: OnError = "fail",
+    seed: int | None = None,
+    distributed: Distributed = "ddp",
+    device: str = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Train a language model on shards, or on a task; best/ and last/ in DIR are its checkpoints.
 
@@ -177,6 +97,31 @@ def train(
       pdtools train windows/train --valid windows/valid --init hf:gpt2 --config gpt2-small-last6 -o runs/gpt2
       pdtools train shards/train --valid shards/valid --config treereg -o runs/treereg
       torchrun --nproc-per-node 8 -m pdtools train shards/train -o runs/tiny --config tiny --resume
+
+    Arguments:
+        shards (SHARDS): Folder that pdtools tapes or blocks wrote.
+
+    Input:
+        valid (SHARDS): Validation data, which choose the best checkpoint (--task: a file of pairs). Default:
+            keep the newest.
+        treereg_shards (SHARDS): Parsed sentences used only for TreeReg's loss (default: SHARDS).
+
+    Model:
+        model (NAME): pushdown (default), transformer, plm, plm-mask, tg, dtg, sclm, gilt, rnn.
+        init (DIR): Start from this model's weights and sizes: GPT-2 or RoBERTa (or hf:gpt2), or a run.
+        config (FILE): TOML recipe, or a name (pdtools config list).
+        settings (--set KEY=VALUE): A setting: config.layers=4, train.steps=100, ... (repeatable). pdtools
+            config keys lists all.
+
+    Output:
+        output (-o DIR): Folder of the run.
+        resume: Continue the run in DIR, or start one if there is none.
+
+    Parallel:
+        distributed: Under torchrun, each process holds the whole model (ddp) or a part (fsdp).
+
+    Options:
+        seed: Seed of everything random (train.seed).
     """
     strings = task.training_input(valid)
     data = strings or shards
@@ -197,12 +142,12 @@ def train(
     given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
-        quiet = quiet or not ranks.is_main
+        quiet = options.quiet or not ranks.is_main
         init = init and _initial_model(init, ranks, quiet=quiet)
         if ranks.is_main and not resume:
             read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
             named = [name for name in read if name is not None]
-            replaced = check_output(output, overwrite=overwrite, folder=True, inputs=named)
+            replaced = check_output(output, overwrite=options.overwrite, folder=True, inputs=named)
             if replaced is not None:
                 message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, init=init)
@@ -222,13 +167,13 @@ def train(
                     init=init,
                     device=chosen_device,
                     resume=resume,
-                    overwrite=overwrite,
-                    on_error=on_error.value,
+                    overwrite=options.overwrite,
+                    on_error=on_error,
                     listener=progress,
                     parse_samples=parse_samples,
                     stop=interruption,
                     ranks=ranks,
-                    distribution=distributed.value,
+                    distribution=distributed,
                 ),
             ) as run,
         ):
@@ -245,7 +190,7 @@ def train(
                 )
             report = run.train()
         received = ranks.largest(interruption.received or 0)
-    if as_json and ranks.is_main:
+    if options.as_json and ranks.is_main:
         print_json(report)
     message(_summary(report), quiet=quiet)
     if report["finished"] is None and received:

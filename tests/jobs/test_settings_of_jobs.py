@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import every_command
 from options import with_options
 from small_jobs import Case
 
-from pdtools.cli.main import _all_commands, run
+from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
 
 Settings = Callable[..., dict[str, Any]]
@@ -157,7 +158,7 @@ CONTENT = {
         *("--as", "--good", "--bad", "--level", "--scores", "--list", "--show", "--limit"),
         *EXTERNAL,
     },
-    "eval-formal dyck": {"--strings", "--limit"},
+    "eval-formal dyck": {"--strings", "--limit", "--search"},
     "eval-reading": {
         *("--table", "--format", "--column", "--texts", "--frequencies", "--wordfreq", "--spillover"),
         *("--edges", "--min-time", "--max-time", "--folds", "--samples", "--seed"),
@@ -261,12 +262,6 @@ def test_options_that_change_results_are_settings(name: str, option: str, settin
     assert {key for key in before | after if before.get(key) != after.get(key)} == wanted
 
 
-def _flat(commands: Mapping[str, Any], group: str = "") -> Iterator[tuple[str, Any]]:
-    for name, command in commands.items():
-        yield from _flat(getattr(command, "commands", {}), f"{name} ")
-        yield f"{group}{name}", command
-
-
 def test_every_option_is_known_to_matter_or_not() -> None:
     """A new option of a command with chunks needs a place in the lists above."""
     changed: dict[str, set[str]] = {}
@@ -274,7 +269,7 @@ def test_every_option_is_known_to_matter_or_not() -> None:
         changed.setdefault(COMMANDS.get(name, name), set()).update(options.keys() - {INPUT, "auto"})
     found = {
         name: {max(each.opts, key=len) for each in command.params} - WHO
-        for name, command in _flat(_all_commands().commands)
+        for name, command in every_command().items()
         if any("--shard" in each.opts for each in command.params)
     }
     named = {

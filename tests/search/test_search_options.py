@@ -97,7 +97,7 @@ def test_jobs_and_results_have_flat_names() -> None:
 def test_what_the_command_line_makes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "some.trees").write_text("(S (X a))\n")
     monkeypatch.chdir(tmp_path)
-    run = RunOptions(trees="some.trees", max_batch=3)
+    run = RunOptions(trees="some.trees", search_settings=["max_batch=3"])
     assert run.search == SearchOptions(trees=TreesFile.of("some.trees"), max_batch=3)
     assert run.search is run.search  # the file is read once
     # Workers of a cluster are in other folders.

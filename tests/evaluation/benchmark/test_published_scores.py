@@ -37,7 +37,7 @@ def test_roberta_on_zorro(tmp_path: Path, test_data: Path) -> None:
     source, known = known_of(test_data, "pairs/zorro.zip")
     table = tmp_path / "scores.tsv"
     with zipfile.ZipFile(source) as archive, table.open("w") as out:
-        out.write("item\tstring\tscore\n")
+        out.write("item\tstring\tsurprisal\n")
         names = sorted(name for name in archive.namelist() if name.startswith("sentences/"))
         references = sorted(name for name in archive.namelist() if "/probing_" in name)
         for number, name in enumerate(references):
