@@ -45,7 +45,7 @@ def merge(
     Output:
         scores (FILE.tsv): decode: the file of --scores, as named in the jobs.
     """
-    from pdtools.files.written import is_whole
+    from pdtools.files.manifest import is_whole
     from pdtools.jobs import finished, only_merging, read_job
 
     from .console import message

@@ -118,7 +118,7 @@ def check_output_or_done(
         PdtoolsError: if something exists that may not be replaced, or a slice or an unfinished run would
             have to read standard input or a pipe again.
     """
-    from pdtools.files.written import is_whole
+    from pdtools.files.manifest import is_whole
     from pdtools.jobs import Done, begun, finished, is_to_replace, job_path
 
     check_different(output, *beside)

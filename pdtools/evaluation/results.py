@@ -34,7 +34,6 @@ from pdtools.files import (
     recover_directory,
     write_json,
 )
-from pdtools.files.written import command_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -196,7 +195,9 @@ def write_results(
     import pyarrow.parquet as pq
 
     document = results.document(provenance)
-    with atomic_directory(folder, kind=f"results{command_of(document)}", overwrite=overwrite) as temporary:
+    command = provenance["command"][1:2] if "command" in provenance else []
+    kind = f"results of {command[0]}" if command and command[0].startswith("eval-") else "results"
+    with atomic_directory(folder, kind=kind, overwrite=overwrite) as temporary:
         write_json(temporary / RESULTS, document)
         if rejects is not None:
             rejects.write(temporary / REJECTS_FILE)

@@ -1,4 +1,7 @@
-"""``pdtools.json``: the files that a folder was written with, or the names that a growing one may hold."""
+"""``pdtools.json``: the files that a folder was written with, or the names that a growing one may hold.
+
+A folder without it is not pdtools', and is never replaced.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pdtools.errors import PdtoolsError
 from pdtools.files.checksums import CHECKSUMS_FILE, read_checksums
@@ -20,17 +23,19 @@ MANIFEST = "pdtools.json"
 _FORMAT = "pdtools folder"
 # Kinds of folders that grow: a pattern of the relative paths in each. A file says its kind only: a pattern in
 # a stranger's file could allow any path. Subfolders that appear whole have lists of their own.
+_RUN: Final = "training run"
+_OF_RUN = r"best|last|step-\d+"  # checkpoints in its folder
 _GROWING = {
-    "training run": r"run\.json|(metrics|samples|rejects)\.jsonl|best|last|step-\d+"
+    _RUN: rf"run\.json|(metrics|samples|rejects)\.jsonl|{_OF_RUN}"
     r"|tensorboard(/events\.out\.tfevents\.[^/]*)?",
     "exported revisions": r"revisions\.json|main|chck_\d+[Mk]?|step-\d+",
 }
 # Reasons why a file is not from pdtools.
-NOT_WRITTEN = "which pdtools did not write there"
-OTHERWISE = "which is not as pdtools wrote it"
+_NOT_WRITTEN = "which pdtools did not write there"
+_OTHERWISE = "which is not as pdtools wrote it"
 # Names that systems and killed processes leave in any folder.
 _LEFT_OVER = rf"\.nfs[0-9a-f]{{24}}|\.DS_Store|(\.[^/]+\.{MAKER}\.(tmp|old)|\.(best|last)\.(old|new))(/.*)?"
-LEFT_OVER_BELOW = re.compile(f"{_LEFT_OVER}|.*/({_LEFT_OVER})")
+_LEFT_OVER_BELOW = re.compile(f"{_LEFT_OVER}|.*/({_LEFT_OVER})")
 # Larger files are not read again to tell whether they changed if nobody has touched them since.
 ALWAYS_READ = 1 << 20
 
@@ -43,24 +48,18 @@ class Manifest:
         kind: the folder's kind, such as ``results``.
         files: ``size`` and ``sha256`` of each file, by relative path; empty for a folder that grows.
         parts: for a folder that grows, a pattern of the relative paths allowed in it.
-        list_file: the name of the list file.
     """
 
     kind: str
     files: Mapping[str, Any] = field(default_factory=dict)
     parts: re.Pattern[str] | None = None
-    list_file: str = MANIFEST
-
-    def description(self, folder: Path) -> str | None:
-        """The folder's kind, for a message."""
-        return f"the {self.kind}"
 
     def names(self, path: str) -> bool:
         """Return whether pdtools writes a file or folder of this relative path here."""
         return (
-            path == self.list_file
+            path == MANIFEST
             or path in self.files
-            or LEFT_OVER_BELOW.fullmatch(path) is not None
+            or _LEFT_OVER_BELOW.fullmatch(path) is not None
             or (self.parts is not None and self.parts.fullmatch(path) is not None)
             or self._has_folder(path)
         )
@@ -71,12 +70,12 @@ class Manifest:
     def problem(self, path: str, folder: Path) -> str | None:
         """The reason why a relative path in the folder is not from pdtools; None if it is."""
         if not self.names(path):
-            return NOT_WRITTEN
+            return _NOT_WRITTEN
         if path in self.files:
             is_ours = self._is_as_listed(path, folder)
         else:
             is_ours = (folder / path).is_dir() or not self._has_folder(path)
-        return None if is_ours else OTHERWISE
+        return None if is_ours else _OTHERWISE
 
     def is_whole(self, folder: Path) -> bool:
         """Return whether all listed files exist."""
@@ -90,7 +89,7 @@ class Manifest:
         file, listed = folder / path, self.files[path]
         if file.is_symlink() or not file.is_file():
             return False
-        status, then = file.stat(), (folder / self.list_file).stat()
+        status, then = file.stat(), (folder / MANIFEST).stat()
         if status.st_size != listed["size"]:
             return False
         touched = max(status.st_mtime_ns, status.st_ctime_ns)
@@ -137,13 +136,13 @@ def read_manifest(folder: Path) -> Manifest | None:
     kind, files = document.get("kind"), document.get("files")
     if not isinstance(kind, str):
         return None
-    if isinstance(files, dict) and all(map(is_listed, files.values())):
+    if isinstance(files, dict) and all(map(_is_listed, files.values())):
         return Manifest(kind=kind, files=files)
     parts = _GROWING.get(kind) if files is None else None
     return None if parts is None else Manifest(kind=kind, parts=re.compile(parts))
 
 
-def is_listed(entry: Any) -> bool:
+def _is_listed(entry: Any) -> bool:
     """Return whether a JSON value is a file's entry in a list: its size and SHA-256."""
     return (
         isinstance(entry, dict)
@@ -160,3 +159,94 @@ def paths_below(folder: Path) -> Iterator[str]:
             relative = os.path.relpath(os.path.join(path, name), folder).replace(os.sep, "/")
             if not re.fullmatch(_LEFT_OVER, name):
                 yield relative
+
+
+def written_as(folder: Path) -> str | None:
+    """The kind of a folder that pdtools wrote, such as ``the results of eval-blimp``; None if empty.
+
+    Raises:
+        PdtoolsError: if it holds anything that pdtools did not write, naming it.
+    """
+    first = next(paths_below(folder), None)
+    if first is None:
+        return None
+    if (manifest := read_manifest(folder)) is None:
+        raise PdtoolsError(
+            f"{folder}: holds {first}: not a folder that pdtools wrote, so it is not replaced"
+            " (choose another name)"
+        )
+    check_all_ours(folder, manifest)
+    return f"the {manifest.kind}"
+
+
+def check_all_ours(folder: Path, manifest: Manifest) -> None:
+    """Refuse a folder of a kind that holds files pdtools did not write.
+
+    Raises:
+        PdtoolsError: naming the file.
+    """
+    for path, problem in _problems(folder, manifest):
+        raise PdtoolsError(f"{folder}: holds {path}, {problem} (move it, or choose another name)")
+
+
+def holds_others(folder: Path, manifest: Manifest | None = None) -> bool:
+    """Return whether a folder holds files that are not in a list, by default the folder's own."""
+    manifest = manifest or read_manifest(folder) or Manifest(kind="")
+    return any(_problems(folder, manifest))
+
+
+def _problems(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Paths in a folder of a kind that are not from pdtools, and why.
+
+    Folders in one that grows may have lists of their own; one that is whole lists what is in them itself.
+    """
+    inner: dict[str, Manifest] = {}
+    for path in paths_below(folder):
+        above = next((name for name in inner if path.startswith(f"{name}/")), None)
+        if above is not None:
+            problem = inner[above].problem(path.removeprefix(f"{above}/"), folder / above)
+        else:
+            problem = manifest.problem(path, folder)
+            grows = manifest.parts is not None
+            if grows and (folder / path).is_dir() and (found := read_manifest(folder / path)) is not None:
+                inner[path] = found
+        if problem is not None:
+            yield path, problem
+
+
+def is_whole(output: Path) -> bool:
+    """Return whether an output seems complete: a folder has all that it lists, a file is not empty."""
+    if output.is_dir():
+        return (manifest := read_manifest(output)) is not None and manifest.is_whole(output)
+    return output.is_file() and output.stat().st_size > 0
+
+
+def is_part_of(folder: Path, path: str) -> bool:
+    """Return whether pdtools wrote a folder and the given relative path in it."""
+    names = path.split("/")
+    for n in range(len(names)):  # folders in it may have lists of their own
+        manifest = read_manifest(folder.joinpath(*names[:n]))
+        if manifest is not None and manifest.names("/".join(names[n:])):
+            return True
+    return False
+
+
+def _is_run(folder: Path) -> bool:
+    manifest = read_manifest(folder)
+    return manifest is not None and manifest.kind == _RUN
+
+
+def is_unfinished_run(folder: Path) -> bool:
+    """Return whether this is a training run that was stopped: its state, if any, has no end."""
+    if not _is_run(folder):
+        return False
+    try:
+        state = read_json(folder / "last" / "trainer" / "state.json")
+    except PdtoolsError:
+        return not (folder / "last").exists()
+    return isinstance(state, dict) and state.get("finished", "") is None
+
+
+def is_checkpoint_of_a_run(folder: Path) -> bool:
+    """Return whether this is ``best/``, ``last/`` or ``step-N/`` of a training run."""
+    return re.fullmatch(_OF_RUN, folder.name) is not None and _is_run(folder.parent)

@@ -19,7 +19,13 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from pdtools.errors import PdtoolsError
-from pdtools.files.manifest import write_manifest
+from pdtools.files.manifest import (
+    is_checkpoint_of_a_run,
+    is_part_of,
+    is_unfinished_run,
+    write_manifest,
+    written_as,
+)
 from pdtools.files.names import has_ending
 from pdtools.files.source import STDIO, is_stream, source_of
 from pdtools.files.system import (
@@ -35,7 +41,6 @@ from pdtools.files.system import (
     this_process,
 )
 from pdtools.files.unchanged import check_inputs, input_files, input_folder
-from pdtools.files.written import is_checkpoint_of_a_run, is_part_of, is_unfinished_run, written_as
 from pdtools.files.zstd import open_zstd_text
 
 if TYPE_CHECKING:

@@ -44,8 +44,14 @@ from pdtools.files import (
     write_json,
 )
 from pdtools.files.locks import OPEN_FILES_STAY, locked
-from pdtools.files.manifest import MANIFEST, Manifest, paths_below, read_manifest
-from pdtools.files.written import check_all_ours, holds_others
+from pdtools.files.manifest import (
+    MANIFEST,
+    Manifest,
+    check_all_ours,
+    holds_others,
+    paths_below,
+    read_manifest,
+)
 from pdtools.files.zstd import compress_zstd, open_zstd
 from pdtools.jobs.plan import Plan, Slice
 from pdtools.provenance.hub import DATA_PREFIX, PREFIX, pinned

@@ -17,7 +17,7 @@ from typing import Any
 from pdtools import __version__
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import identifying_files, input_folder, read_json, sha256_file, source_of
-from pdtools.files.written import is_checkpoint_of_a_run
+from pdtools.files.manifest import is_checkpoint_of_a_run
 from pdtools.provenance.hub import name_of_snapshot
 from pdtools.provenance.revision import code
 

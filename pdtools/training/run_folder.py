@@ -28,9 +28,8 @@ from typing import Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import check_output, json_text, read_json, recover_directory, replace_directory, write_json
 from pdtools.files.locks import OPEN_FILES_STAY, locked
-from pdtools.files.manifest import MANIFEST, growing, paths_below
+from pdtools.files.manifest import MANIFEST, growing, holds_others, paths_below
 from pdtools.files.system import hidden_beside
-from pdtools.files.written import holds_others
 from pdtools.models.initial import Initialized
 from pdtools.provenance.hub import PREFIX
 from pdtools.training.recipe import Recipe, recipe_from_table, setting_defaults

@@ -35,6 +35,7 @@ from pdtools.evaluation.sg.suites import read_suites
 from pdtools.files import checksums, outputs, system
 from pdtools.files.inputs import read_bytes
 from pdtools.files.json_input import number_of
+from pdtools.files.manifest import write_manifest
 from pdtools.files.source import ZipMember
 from pdtools.files.system import exchange, may_live, this_process
 from pdtools.models.checkpoint import checkpoint_folder
@@ -259,14 +260,15 @@ def trees(folder: Path, content: str) -> Path:
     folder.mkdir(exist_ok=True)
     for name in ("train.trees", "valid.trees", "rejects.jsonl"):
         (folder / name).write_text(content)
+    write_manifest(folder, "trees of parse --split", {})
     return folder
 
 
 def content(folder: Path) -> str:
     """What :func:`trees` wrote, all of it of one kind."""
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["rejects.jsonl", "train.trees", "valid.trees"]
-    found = {path.read_text() for path in folder.iterdir()}
+    assert names == ["pdtools.json", "rejects.jsonl", "train.trees", "valid.trees"]
+    found = {path.read_text() for path in folder.iterdir() if path.name != "pdtools.json"}
     assert len(found) == 1
     return found.pop()
 
@@ -582,7 +584,7 @@ def test_a_system_that_syncs_only_files_open_for_writing(
     monkeypatch.setattr(os, "open", open_file)
     monkeypatch.setattr(os, "fsync", fsync)
     for _ in range(2):
-        with files.atomic_directory(tmp_path / "d", overwrite=True) as folder:
+        with files.atomic_directory(tmp_path / "d", kind="trees", overwrite=True) as folder:
             (folder / "rejects.jsonl").write_text("")
             for name in ("train.trees", "valid.trees"):
                 (folder / name).write_text("(S (A b))\n")
@@ -591,7 +593,7 @@ def test_a_system_that_syncs_only_files_open_for_writing(
         with files.atomic_text(tmp_path / "x.txt.gz") as stream:
             stream.write("x")
     trees = ["train.trees", "valid.trees"] * (mode == 0o644)
-    wanted = [".x.json", ".x.txt.gz", "rejects.jsonl", *trees] * 2
+    wanted = [".x.json", ".x.txt.gz", "pdtools.json", "rejects.jsonl", *trees] * 2
     assert sorted(re.sub(r"\.[0-9a-f]{8}-.*tmp", "", name) for name in synced) == sorted(wanted)
     assert sorted(os.listdir(tmp_path)) == ["d", "x.json", "x.txt.gz"]
 
@@ -802,7 +804,7 @@ def test_every_reader_of_folders_recovers(tmp_path: Path) -> None:
     cut_swap(place)
     assert len(files.expand_inputs([str(place)], [".trees"])) == 2
     cut_swap(place)
-    assert provenance({"data": place})["inputs"]["data"]["files"] == 3
+    assert provenance({"data": place})["inputs"]["data"]["files"] == 4
     document = {"scores": {}, "counts": {}, "settings": {"task": "sg"}}
     (place / "results.json").write_text(json.dumps(document))
     cut_swap(place)

@@ -13,11 +13,7 @@ import pytest
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_directory, check_output, manifest
-from pdtools.files.manifest import MANIFEST, growing
-from pdtools.files.written import holds_others, is_part_of, is_whole, written_as
-
-EARLIER = Path(__file__).parents[1] / "earlier" / "v1"
-SCORES = Path(__file__).parents[1] / "goldens" / "scores"
+from pdtools.files.manifest import MANIFEST, growing, holds_others, is_part_of, is_whole, written_as
 
 
 @pytest.fixture
@@ -206,89 +202,6 @@ def test_a_damaged_list_lists_nothing(text: str, tmp_path: Path) -> None:
     assert not is_whole(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("folder", "others"),
-    [
-        ("results/a/blimp", ["README.md", "items.parquet.old", "results.json.notes"]),
-        ("results/a/reading", ["notes.txt"]),
-        ("shards/train", ["notes.txt", "part-1.parquet.notes"]),
-        ("checkpoints/tg", ["notes.txt", "trainer/notes.txt"]),
-        ("trainings/finished", ["notes.txt", "best/notes.txt", "last/trainer/notes.txt"]),
-    ],
-)
-def test_older_folders_are_known_by_their_files(folder: str, others: list[str], tmp_path: Path) -> None:
-    at = SCORES if folder.startswith("checkpoints") else EARLIER
-    made = shutil.copytree(at / folder, tmp_path / "made")
-    what = written_as(made)
-    assert what is not None
-    assert is_whole(made)
-    for name in others:
-        (made / name).parent.mkdir(exist_ok=True)
-        (made / name).write_text("ten years")
-        with pytest.raises(PdtoolsError, match=f"holds {name}, which pdtools did not write there"):
-            written_as(made)
-        (made / name).unlink()
-    assert written_as(made) == what
-
-
-def figures(folder: Path, names: object) -> Path:
-    folder.mkdir()
-    (folder / "losses.svg").write_text("<svg/>")
-    (folder / "figures.json").write_text(json.dumps({"figures": names, "provenance": {}}))
-    return folder
-
-
-LOSSES = {"size": 6, "sha256": hashlib.sha256(b"<svg/>").hexdigest()}
-
-
-def test_what_the_list_names(tmp_path: Path) -> None:
-    folder = figures(tmp_path / "figures", {"losses.svg": LOSSES})
-    assert written_as(folder) == "the figures"
-    (folder / "chapter.tex").write_text("ten years")
-    with pytest.raises(PdtoolsError, match="holds chapter.tex, which pdtools did not write there"):
-        written_as(folder)
-    assert holds_others(folder)
-
-
-@pytest.mark.parametrize("text", ["<SVG/>", "<svg />", ""])
-def test_a_file_that_has_changed_since_is_named(text: str, tmp_path: Path) -> None:
-    folder = figures(tmp_path / "figures", {"losses.svg": LOSSES})
-    (folder / "losses.svg").write_text(text)
-    with pytest.raises(PdtoolsError, match=r"holds losses.svg, which is not as pdtools wrote it \(move it"):
-        written_as(folder)
-
-
-@pytest.mark.linux
-def test_a_link_or_a_folder_of_a_listed_name_is_not_the_file(tmp_path: Path) -> None:
-    folder = figures(tmp_path / "figures", {"losses.svg": LOSSES})
-    (folder / "losses.svg").rename(tmp_path / "mine.svg")
-    (folder / "losses.svg").symlink_to(tmp_path / "mine.svg")
-    with pytest.raises(PdtoolsError, match="holds losses.svg"):
-        written_as(folder)
-    (folder / "losses.svg").unlink()
-    assert written_as(folder) == "the figures"  # it lacks one
-    (folder / "losses.svg").mkdir()
-    with pytest.raises(PdtoolsError, match="holds losses.svg"):
-        written_as(folder)
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        *(None, 5, [["losses.svg"]], [], ["losses.svg"], {"losses.svg": None}, {"losses.svg": {}}),
-        *({"losses.svg": {"size": 6}}, {"losses.svg": {"sha256": LOSSES["sha256"]}}),
-        *(
-            {"other.svg": LOSSES},
-            {"losses.svg": {**LOSSES, "size": 7}},
-            {"losses.svg": [6, LOSSES["sha256"]]},
-        ),
-    ],
-)
-def test_a_list_that_names_nothing(names: object, tmp_path: Path) -> None:
-    with pytest.raises(PdtoolsError, match="holds losses.svg"):
-        written_as(figures(tmp_path / "figures", names))
-
-
 def test_files_without_the_list(tmp_path: Path) -> None:
     (tmp_path / "chapter.tex").write_text("ten years")
     assert holds_others(tmp_path)
@@ -296,7 +209,7 @@ def test_files_without_the_list(tmp_path: Path) -> None:
 
 def test_an_unfinished_run_is_to_be_resumed(tmp_path: Path) -> None:
     """Until its state says why it is over."""
-    (tmp_path / "run.json").write_text('{"recipe": {}, "data": {}}')
+    (tmp_path / MANIFEST).write_text(json.dumps(growing("training run")))
     state = tmp_path / "last" / "trainer" / "state.json"
     for finished in ("nothing yet", None, "steps", "patience"):
         if finished != "nothing yet":

@@ -13,6 +13,7 @@ import pytest
 
 from pdtools.cli.main import run
 from pdtools.errors import PdtoolsError
+from pdtools.files.manifest import growing
 from pdtools.provenance import check_fingerprint, fingerprint, provenance
 
 
@@ -68,6 +69,7 @@ def test_what_a_training_is_told_by(name: str, tmp_path: Path) -> None:
         (folder / "config.json").write_text('{"step": 7, "words": 1.5}')
         place = folder / "training.json" if name == "exported" else tmp_path / "run" / "run.json"
         place.write_text(json.dumps({"recipe": recipe, "data": data}))
+        (tmp_path / "run" / "pdtools.json").write_text(json.dumps(growing("training run")))
         found = provenance({"model": folder})["inputs"]["model"]
         assert found["step"] == 7
         assert "words" not in found  # which are a whole number

@@ -129,14 +129,13 @@ def test_a_listed_file_that_was_changed_is_not_replaced(
     assert contents(out) == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_folders_without_their_lists_are_known_as_older_ones_are(
-    kind: str, made: Path, tmp_path: Path
-) -> None:
-    out = Path(shutil.copytree(made / kind, tmp_path / "out"))
-    for path in sorted(out.rglob("pdtools.json")):
-        path.unlink()
-    assert evaluate(made, out, "--overwrite") == 0
+def test_a_folder_without_its_list_is_not_replaced(made: Path, tmp_path: Path, error: Error) -> None:
+    out = Path(shutil.copytree(made / "results", tmp_path / "out"))
+    (out / "pdtools.json").unlink()
+    before = contents(out)
+    assert evaluate(made, out, "--overwrite") == 1
+    assert "not a folder that pdtools wrote" in error()
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize("kind", KINDS)
