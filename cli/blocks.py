@@ -65,7 +65,7 @@ def blocks(
         raise typer.BadParameter("shards are a folder: name one with -o")
     files = expand_inputs(texts, SUFFIXES, Kind.TEXT)
     read = [*files, *tokenizer_input(tokenizer)]
-    check_target(output, folder=True, overwrite=options.overwrite, inputs=read, quiet=options.quiet)
+    check_target(output, folder=True, overwrite=options.overwrite, inputs=read)
     manifest = blocks_from_files(
         files,
         chosen_tokenizer(tokenizer, vocab_size, min_count, None, text_style, lower_case=lower_case),
@@ -73,17 +73,14 @@ def blocks(
         Rejects("fail"),
         length=length,
         overwrite=options.overwrite,
-        watch=lambda name, lines: progress(
-            lines, total=lambda: count_lines(files), label="lines", quiet=options.quiet, name=name
-        ),
+        watch=lambda name, lines: progress(lines, total=lambda: count_lines(files), label="lines", name=name),
     )
     if options.as_json:
         print_json(manifest)
     counts = manifest["counts"]
     message(
         f"{output}: {counts['sentences']} blocks, {counts['tokens']} tokens, {counts['words']} words"
-        f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']}",
-        quiet=options.quiet,
+        f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']}"
     )
     for reason, number in manifest["left_out"].items():
-        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})", quiet=options.quiet)
+        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})")

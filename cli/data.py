@@ -68,12 +68,12 @@ def get(
     dataset = read_dataset(name)
     folder = output or dataset.name
     report = {"output": folder, "name": dataset.name, "licence": dataset.terms, "bytes": dataset.size}
-    message(f"{dataset.title} ({dataset.home}), licence: {dataset.terms}", quiet=options.quiet)
+    message(f"{dataset.title} ({dataset.home}), licence: {dataset.terms}")
     if is_here(dataset, folder):
         raise Done(f"{folder}: there already, every file as it should be", {**report, "done": "already"})
-    check_target(folder, folder=True, overwrite=options.overwrite, inputs=[], quiet=options.quiet)
-    with counter(dataset.name, total=lambda: dataset.size, label="bytes", quiet=options.quiet) as progress:
+    check_target(folder, folder=True, overwrite=options.overwrite, inputs=[])
+    with counter(dataset.name, total=lambda: dataset.size, label="bytes") as progress:
         get_dataset(dataset, folder, overwrite=options.overwrite, progress=progress)
     if options.as_json:
         print_json({**report, "done": "now"})
-    message(f"{folder}: {dataset.gives}", quiet=options.quiet)
+    message(f"{folder}: {dataset.gives}")

@@ -106,9 +106,7 @@ def decode(
             raise PdtoolsError(f"{output}: only models of dependency arcs (gilt, dtg) write CoNLL-U")
         lines = read_inputs(files, source, searcher.settings["text_style"])
         results = decode_lines(lines, searcher, rejects=rejects, k_best=k_best)
-        results = progress(
-            results, total=lambda: count_inputs(files, source), label="sentences", quiet=run.quiet
-        )
+        results = progress(results, total=lambda: count_inputs(files, source), label="sentences")
         counts = write_decoded(
             results, output, rejects=rejects, scores=scores, k_best=k_best, has_arcs=searcher.has_arcs
         )
@@ -126,6 +124,6 @@ def decode(
                 "provenance": provenance({"model": model, **{name: name for name in inputs or []}}),
             }
         )
-    message(f"{counts.trees} trees, {counts.words} words", quiet=run.quiet)
+    message(f"{counts.trees} trees, {counts.words} words")
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}", quiet=run.quiet)
+        message(f"{record['file']}:{record['line']}: no parse: {record['reason']}")

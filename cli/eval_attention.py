@@ -8,6 +8,7 @@ from typing import cast
 
 from pdtools.jobs.devices import pick_device
 
+from .console import bar, message
 from .evaluating import Evaluating
 from .options import ModelNames, Natural, Positive, RunOptions, command
 
@@ -77,12 +78,12 @@ def eval_attention(
         device=pick_device(run.device, run.threads),
         samples=samples,
         seed=seed,
-        progress=evaluating.bar("sentences"),
+        progress=bar("sentences"),
     )
     show = partial(print_attention, details=details)
     evaluating.deliver(results, show=show)
     if excluded := results.counts["items_left_out"]:
-        evaluating.say(f"{excluded} items were excluded (items.parquet says why)")
+        message(f"{excluded} items were excluded (items.parquet says why)")
 
 
 def _groups(models: list[str], identified: list[dict[str, object]]) -> dict[str, list[str]]:

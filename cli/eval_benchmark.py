@@ -112,7 +112,7 @@ def eval_benchmark(
 
     if name is None and not (good or bad or level):
         name = _known(data)
-        message(f"as {name}, by the names of its files", quiet=run.quiet)
+        message(f"as {name}, by the names of its files")
     if (name is None) == (good is None or bad is None) or (name is not None and (good or bad or level)):
         raise typer.BadParameter("give either --as, or --good and --bad (with --level)")
     if name is not None:
@@ -132,7 +132,7 @@ def eval_benchmark(
         given = PublishedScores(str(published_scores))
         results = evaluate_published(items, given, {"kind": "scores", "column": given.column})
         if given.unused:
-            evaluating.say(f"{given.unused} scores are of no string of these items")
+            message(f"{given.unused} scores are of no string of these items")
         return results
 
     evaluate_strings(

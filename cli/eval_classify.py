@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pdtools.files import Rejects
 
+from .console import bar, message
 from .evaluating import Evaluating
 from .options import ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import model_settings
@@ -59,9 +60,9 @@ def eval_classify(
             seed=seed,
             samples=samples,
             rejects=rejects,
-            progress=evaluating.bar("prompts"),
+            progress=bar("prompts"),
             in_chunks=InChunks(settings, evaluating.plan, job),
         )
         evaluating.deliver(results, rejects=rejects)
     if excluded := results.counts["items_left_out"]:
-        evaluating.say(f"{excluded} items have no prediction: they are too long, or have no trees")
+        message(f"{excluded} items have no prediction: they are too long, or have no trees")

@@ -10,6 +10,7 @@ import typer
 from pdtools.files import Rejects, expand_inputs
 from pdtools.jobs.devices import pick_device
 
+from .console import bar
 from .evaluating import Evaluating
 from .options import (
     BeamOptions,
@@ -103,7 +104,7 @@ def dyck(
                 loaded,
                 search=settings.search,
                 rejects=Rejects("fail", hint=None),
-                progress=evaluating.bar("strings"),
+                progress=bar("strings"),
                 in_chunks=InChunks(settings, evaluating.plan, job, "strings", processes),
             )
 
@@ -112,7 +113,7 @@ def dyck(
                 sets,
                 loaded,
                 search=settings.search,
-                progress=evaluating.bar("prefixes"),
+                progress=bar("prefixes"),
                 in_chunks=InChunks(settings, evaluating.plan, job, "prefixes", processes),
             )
 
@@ -173,7 +174,7 @@ def cfl(
         loaded,
         search=beam.search,
         rejects=Rejects("fail", hint=None),
-        progress=evaluating.bar("strings"),
+        progress=bar("strings"),
     )
     evaluating.deliver(results)
     if plot:
@@ -232,7 +233,7 @@ def task(
         loaded,
         dropout=dropout,
         seed=seed,
-        progress=evaluating.bar("lengths"),
+        progress=bar("lengths"),
     )
     evaluating.deliver(results)
     if plot:

@@ -12,7 +12,7 @@ from pdtools.errors import InputError
 from pdtools.files import STDIO, Kind, check_kind, count_lines, is_stream
 from pdtools.report.visible import visible
 
-from .console import message
+from .console import bar, message
 from .evaluating import Evaluating
 from .options import ResultOptions, command
 from .outputs import check_form
@@ -99,14 +99,14 @@ def eval_parse(
                 "--prm, --unlabeled, --binarize, --left-out and --format evalb are for trees in brackets"
             )
         evaluating = Evaluating.begin(output, options, {"gold": gold, "predicted": predicted}, latex=latex)
-        results = evaluate_dependencies(gold, predicted, found.name, progress=evaluating.bar("sentences"))
+        results = evaluate_dependencies(gold, predicted, found.name, progress=bar("sentences"))
         evaluating.deliver(results, show=_print_rows if form == "jsonl" else None)
         if results.settings["aligned_by"] == "words":
-            evaluating.say("the characters differ: words are aligned by lower-cased forms, not by tokens")
+            message("the characters differ: words are aligned by lower-cased forms, not by tokens")
         if results.counts["several_roots"]:
-            evaluating.say(f"{results.counts['several_roots']} gold sentences have several roots")
+            message(f"{results.counts['several_roots']} gold sentences have several roots")
         if results.counts["no_trees"]:
-            evaluating.say(f"{results.counts['no_trees']} predicted sentences have heads that form no tree")
+            message(f"{results.counts['no_trees']} predicted sentences have heads that form no tree")
         return
     for trees in (gold, predicted):
         refuse_for(Kind.TREES, [trees], trees_are_checked=False)
@@ -129,7 +129,7 @@ def eval_parse(
         parameters,
         binarize=binarize,
         excluded=read_excluded(excluded) if excluded else None,
-        progress=evaluating.bar("sentences", lambda: count_lines([gold])),
+        progress=bar("sentences", lambda: count_lines([gold])),
     )
     evaluating.deliver(results, show=_print_rows if form == "jsonl" else None)
     errors, placeholders = results.counts["errors"], results.counts["placeholders"]
@@ -138,9 +138,9 @@ def eval_parse(
         reasons = results.table(ITEMS)["reason"].to_pylist()
         broken = sum(bool(reason) and reason.startswith(("gold: ", "predicted: ")) for reason in reasons)
         what = [*["are no trees"] * (broken > 0), *["differ in their words"] * (broken < errors)]
-        evaluating.say(f"{errors} sentences {' or '.join(what)} and were not scored{limit}")
+        message(f"{errors} sentences {' or '.join(what)} and were not scored{limit}")
     if placeholders:
-        evaluating.say(
+        message(
             f"{placeholders} predicted trees look like placeholders (flat, without tags) and were scored;"
             " --left-out excludes them"
         )
@@ -158,7 +158,7 @@ def _print_evalb(gold: str, predicted: str, parameters: Parameters, binarize: Bi
     except TooManyErrors:
         raise typer.Exit(1) from None
     if parameters.labeled and counts.lack_labels:
-        message(f"{predicted}: {NO_LABELS}", quiet=False)
+        message(f"{predicted}: {NO_LABELS}")
 
 
 def _print_rows(results: Results) -> None:

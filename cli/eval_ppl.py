@@ -11,6 +11,7 @@ from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, Kind, Rejects, kind_of
 from pdtools.provenance.model_names import check_no_hub_name
 
+from .console import bar, message
 from .evaluating import Evaluating
 from .options import ContextOptions, ModelName, Natural, OnError, Positive, RunOptions, command
 from .running import make_plan, model_settings, read_context
@@ -131,7 +132,7 @@ def eval_ppl(
             if context.of == DOCUMENT:
                 lines = with_documents(lines, by_text.settings["window"])
             is_documents = context.stride is not None
-            show = evaluating.bar("documents" if is_documents else "sentences")
+            show = bar("documents" if is_documents else "sentences")
             results = evaluate_text_perplexity(
                 lines, by_text, documents=is_documents, rejects=rejects, progress=show
             )
@@ -140,11 +141,11 @@ def eval_ppl(
         return
     if stream:
         rows, loaded = ShardSet.open(shards), settings.load_checkpoint()
-        parts = evaluating.bar("parts")
+        parts = bar("parts")
         results = evaluate_stream_perplexity(rows, loaded, streams=streams, progress=parts)
         evaluating.deliver(results, rejects=rejects)
         return
-    sentences, show = ShardFolder.open(shards), evaluating.bar("sentences")
+    sentences, show = ShardFolder.open(shards), bar("sentences")
     described = {
         "shards": sentences.sha256,
         "marginal": marginal,
@@ -182,4 +183,4 @@ def eval_ppl(
 
 def _say(rejects: Rejects, evaluating: Evaluating) -> None:
     for reason, count in rejects.by_reason().items():
-        evaluating.say(f"{count} excluded: {reason}")
+        message(f"{count} excluded: {reason}")

@@ -12,6 +12,7 @@ from pdtools.files.tables import check_table_name
 from pdtools.provenance.hub import name_of_snapshot
 
 from .arguments import check_frequencies, named_columns, read_frequencies
+from .console import bar, message
 from .evaluating import Evaluating
 from .options import ContextOptions, ModelNames, Natural, RunOptions, command
 from .running import model_settings, read_context
@@ -152,7 +153,7 @@ def eval_reading(
     frequency = read_frequencies(frequencies, wordfreq)
     found = read_times(times, format=format and format, columns=names, texts=texts)
     for note in found.notes:
-        evaluating.say(note)
+        message(note)
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.effects import Contrast
@@ -185,7 +186,7 @@ def eval_reading(
             spaces=correct_spaces,
             plan=evaluating.plan,
             job=job,
-            progress=evaluating.bar("sentences"),
+            progress=bar("sentences"),
         )
         scored += external_words(found)
         results = evaluate_reading(found, scored, frequency=frequency, regression=regression)
@@ -196,11 +197,11 @@ def eval_reading(
     if correct_spaces:
         for each in scored:
             if not each.corrects_spaces:
-                evaluating.say(f"{each.model.name}: not corrected for spaces, which its model cannot")
+                message(f"{each.model.name}: not corrected for spaces, which its model cannot")
     if found.columns.subject is None:
-        evaluating.say("no column of subjects: times are taken for means over subjects")
+        message("no column of subjects: times are taken for means over subjects")
     if frequency is None:
-        evaluating.say("no --frequencies, no --wordfreq: the baseline has length alone")
+        message("no --frequencies, no --wordfreq: the baseline has length alone")
 
 
 def _beams(text: str | None) -> list[int]:

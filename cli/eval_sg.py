@@ -9,6 +9,7 @@ import typer
 from pdtools.files import expand_inputs
 
 from .arguments import pick_source
+from .console import message
 from .evaluating import Evaluating
 from .options import ContextOptions, ExternalOptions, ModelName, ResultOptions, RunOptions, Style, command
 from .strings import evaluate_strings
@@ -130,9 +131,9 @@ def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex:
 
     files = expand_inputs(inputs, [".csv", ".zip"])
     # One process does it, whatever the options for others.
-    options = ResultOptions(overwrite=run.overwrite, as_json=run.as_json, quiet=run.quiet)
+    options = ResultOptions(overwrite=run.overwrite, as_json=run.as_json)
     evaluating = Evaluating.begin(output, options, {file: file for file in files}, latex=latex)
     results = aggregate_items(files)
     evaluating.deliver(results, show=print_sg_runs)
     for name, number in results.counts["items_missing"].items():
-        evaluating.say(f"{name}: {number} items that other runs have are missing")
+        message(f"{name}: {number} items that other runs have are missing")

@@ -67,13 +67,7 @@ def export(
     write = partial(_write, dtype=dtype, about=about)
     report: dict[str, Any] = {}
     if not revisions:
-        check_target(
-            output,
-            folder=True,
-            overwrite=options.overwrite,
-            inputs=[model, *(results or [])],
-            quiet=options.quiet,
-        )
+        check_target(output, folder=True, overwrite=options.overwrite, inputs=[model, *(results or [])])
         write(model, output, results=results or [], overwrite=options.overwrite)
         said = output
     else:
@@ -88,7 +82,7 @@ def export(
         from pdtools.provenance import provenance
 
         print_json({"output": output, **report, "bytes": size, "provenance": provenance({"model": model})})
-    message(f"{said}: {size / 1e6:.2f} MB", quiet=options.quiet)
+    message(f"{said}: {size / 1e6:.2f} MB")
 
 
 def _write(

@@ -82,8 +82,7 @@ def dyck(
         _report(language, seed, counts, asdict(expected))
     message(
         f"{counts['sentences']} strings, {counts['tokens']} tokens, at most {counts['most_tokens']};"
-        f" entropy {expected.entropy_per_token:.4f} nats a token",
-        quiet=options.quiet,
+        f" entropy {expected.entropy_per_token:.4f} nats a token"
     )
 
 
@@ -162,7 +161,7 @@ def dyck_prefixes(
                 "provenance": provenance(),
             }
         )
-    message(f"{len(prefixes)} prefixes, of at most {longest} tokens", quiet=options.quiet)
+    message(f"{len(prefixes)} prefixes, of at most {longest} tokens")
 
 
 @command("Draw strings of a weighted context-free grammar.", app=app)
@@ -226,8 +225,7 @@ def cfl(
         _report(language, seed, counts, {"valid_lengths": valid.tolist()})
     message(
         f"{counts['sentences']} strings, {counts['tokens']} tokens; {len(valid)} lengths from {valid[0]}"
-        f" to {valid[-1]}",
-        quiet=options.quiet,
+        f" to {valid[-1]}"
     )
 
 
@@ -274,7 +272,7 @@ def task(
     check_json_output(options.as_json, output)
     check_table_name(output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=())
-    shown = progress(wanted, total=len(wanted), label="lengths", quiet=options.quiet)
+    shown = progress(wanted, total=len(wanted), label="lengths")
     drawn = (block for length in shown for block in drawn_task.test_blocks(length, number, seed=seed))
     counts = write_pairs(drawn_task, drawn, output, overwrite=options.overwrite)
     if options.as_json:
@@ -285,7 +283,7 @@ def task(
         }
         settings |= {"number": number, "seed": seed}
         print_json({"counts": counts, "settings": settings, "provenance": provenance()})
-    message(f"{counts['pairs']} pairs, {counts['symbols']} symbols", quiet=options.quiet)
+    message(f"{counts['pairs']} pairs, {counts['symbols']} symbols")
 
 
 def _write(
@@ -303,10 +301,10 @@ def _write(
     if shards and is_stream(output):
         raise typer.BadParameter("shards are a folder: name one with -o")
     check_json_output(options.as_json, output)
-    check_target(output, folder=shards, overwrite=options.overwrite, inputs=sources, quiet=options.quiet)
+    check_target(output, folder=shards, overwrite=options.overwrite, inputs=sources)
 
     def watch(strings: Iterable[FormalString]) -> Iterable[FormalString]:
-        return progress(strings, total=number, label="strings", quiet=options.quiet)
+        return progress(strings, total=number, label="strings")
 
     if not shards:
         return write_strings(language, number, seed, output, overwrite=options.overwrite, watch=watch)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .console import message, print_json
+from .console import is_quiet, message, print_json
 from .options import ResultOptions, Style, command, named_tokenizer
 from .outputs import check_target
 
@@ -46,16 +46,16 @@ def import_model(
     """
     from pdtools.provenance.hub import PREFIX
 
-    check_target(output, folder=True, overwrite=options.overwrite, inputs=[tokenizer], quiet=options.quiet)
+    check_target(output, folder=True, overwrite=options.overwrite, inputs=[tokenizer])
     from pdtools.models.formats import downloaded, import_model
     from pdtools.provenance import provenance
     from pdtools.training.recipe import config_settings
 
     folder = source
     if source.startswith(PREFIX):
-        folder = str(downloaded(source, bars=not options.quiet))
-        message(f"{source}: commit {Path(folder).name}", quiet=options.quiet)
-    check_target(output, folder=True, overwrite=options.overwrite, inputs=[folder], quiet=True)
+        folder = str(downloaded(source, bars=not is_quiet()))
+        message(f"{source}: commit {Path(folder).name}")
+    check_target(output, folder=True, overwrite=options.overwrite, inputs=[folder], says=False)
     about = provenance({"source": folder, **({} if tokenizer is None else {"tokenizer": tokenizer})})
     found = import_model(
         folder,
@@ -67,9 +67,9 @@ def import_model(
         overwrite=options.overwrite,
     )
     for note in found.notes:
-        message(note, quiet=options.quiet)
+        message(note)
     shape = {name: getattr(found.config, name) for name in ("layers", "d_model", "vocab_size")}
     if options.as_json:
         print_json({"output": output, "model": found.kind, **shape, "provenance": about})
     sizes = ", ".join(f"{name} {value}" for name, value in shape.items())
-    message(f"{output}: {found.kind}, {sizes}", quiet=options.quiet)
+    message(f"{output}: {found.kind}, {sizes}")

@@ -24,6 +24,7 @@ from pdtools.jobs.plan import Done
 from pdtools.provenance.revision import DISTRIBUTION, other_distribution
 from pdtools.report.visible import visible
 
+from .console import is_quiet, message, set_quiet
 from .signatures import alone
 
 _CLOSED_PIPE = 141  # as if by SIGPIPE
@@ -189,7 +190,7 @@ def _all_commands() -> Any:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit status; messages go to standard error."""
-    quiet = bool({"--quiet", "-q"} & set(arguments))
+    set_quiet(False)
     try:
         with unchanged_inputs():
             # Exits by itself after usage errors (2) and Ctrl-C (130).
@@ -198,14 +199,13 @@ def run(arguments: list[str]) -> int:
         if isinstance(end.__context__, BrokenPipeError):
             _read_no_more()
             return _CLOSED_PIPE
-        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not quiet:
+        if isinstance(getattr(end.__context__, "__cause__", None), KeyboardInterrupt) and not is_quiet():
             print("pdtools: interrupted", file=sys.stderr)
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except Done as done:
         if "--json" in arguments:
             write_json(STDIO, done.report)
-        if not quiet:
-            print(visible(str(done)), file=sys.stderr)
+        message(str(done))
     except PdtoolsError as error:
         return _fail(str(error))
     except (MemoryError, RuntimeError) as error:

@@ -52,7 +52,7 @@ def merge(
 
     if is_whole(Path(output)) and not job_path(output).exists():
         finished(output)  # deletes files that a killed merge may have left
-        message(f"{output} is there already, and there are no chunks of it", quiet=False)
+        message(f"{output} is there already, and there are no chunks of it")
         return
     job = read_job(job_path(output))
     arguments = _without_shard(job["command"])

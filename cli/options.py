@@ -5,17 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import typer
 
 from pdtools.provenance.model_names import BUNDLED, find_model
-from pdtools.report.visible import visible
 from pdtools.search.options import AUTO, DEFAULT_BEAM, SearchOptions, TreesFile
 
 from . import signatures
+from .console import is_quiet, message, set_quiet
 
 OnError = Literal["fail", "skip"]
 SentenceForm = Literal["text", "tokens", "treebank", "parts"]
@@ -100,10 +99,9 @@ def named_tokenizer(context: typer.Context, name: Any) -> Any:
 def _named(context: typer.Context, name: Any, **how: Any) -> Any:
     if name is None or context.resilient_parsing:  # a line that is being typed, or read again
         return name
-    quiet = context.params.get("quiet")
-    found = find_model(name, bars=not quiet, **how)
-    if found.note is not None and not quiet:
-        print(visible(found.note), file=sys.stderr)
+    found = find_model(name, bars=not is_quiet(), **how)
+    if found.note is not None:
+        message(found.note)
     return found.folder
 
 
@@ -147,7 +145,7 @@ class ResultOptions:
     overwrite: bool = False
     as_json: bool = False
     # Eager: messages about other options depend on it.
-    quiet: Annotated[bool, typer.Option(is_eager=True)] = False
+    quiet: Annotated[bool, typer.Option(is_eager=True, callback=set_quiet)] = False
 
 
 @dataclass(frozen=True, kw_only=True)

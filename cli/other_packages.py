@@ -9,6 +9,7 @@ from typing import Any
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.record import GROUP, Evaluation, evaluations
 
+from .console import bar
 from .evaluating import Evaluating
 from .options import ModelName, RunOptions, command
 from .running import model_settings
@@ -56,7 +57,7 @@ def _command(record: Evaluation) -> Any:
         inputs = {**of_data, "model": model, "trees": run.trees}
         evaluating = Evaluating.begin(output, run, inputs, latex=latex)
         with evaluating.model(model_settings(evaluating.plan, model, run)) as scorer:
-            results = evaluate(data, scorer, evaluating.bar("sentences"))
+            results = evaluate(data, scorer, bar("sentences"))
             results.settings["task"] = record.name
             evaluating.deliver(results)
 

@@ -229,7 +229,7 @@ def parse(
     form = pipeline.TreeForm(binarize=binarize, functions=functions)
     counts = pipeline.ParseCounts()
     if source == "treebank" and used_form is not None:
-        message(f"read as {FORMS[used_form].title}", quiet=run.quiet)
+        message(f"read as {FORMS[used_form].title}")
     rejects = Rejects("skip" if parses else on_error)
     settings = asdict(form)
     described: dict[str, Any] = asdict(form)
@@ -248,13 +248,13 @@ def parse(
         used = _parser_settings(parser, model, run, plan, cky=cky)
         settings |= {"parser": used.described()}
         if not checkpoint and (note := model_note(parser, model)):
-            message(note, quiet=run.quiet)
+            message(note)
     splitter = None
     if source == "text":
         described["split_words"] = split_words
     if own_words:
         tokenizer = splitter_files(parser, model)
-        message(f"words split by {', '.join(tokenizer)}", quiet=run.quiet)
+        message(f"words split by {', '.join(tokenizer)}")
         settings["split_words"] = [identify(file).get("sha256") for file in tokenizer]
         prepare_torch("cpu", threads_of_each(run.threads, plan.workers))
         splitter = load_splitter(parser, model, sentences=split_sentences)
@@ -287,7 +287,7 @@ def parse(
             known = not split_sentences and used_form is None
             return count_inputs(files, cast(Any, source)) if known else None
 
-        trees = progress(trees, total=total, label="trees", quiet=run.quiet)
+        trees = progress(trees, total=total, label="trees")
         if fractions is None:
             pipeline.write_trees(trees, output, rejects=rejects)
         else:
@@ -300,7 +300,7 @@ def parse(
         if not parses or counts.read:
             report["form"] = {"name": used_form or source, **_nested(counts.taken_out)}
         print_json(report)
-    _tell(counts, rejects, output, run.quiet)
+    _tell(counts, rejects, output)
 
 
 def _files(
@@ -407,23 +407,21 @@ def _nested(read: Mapping[str, int]) -> dict[str, int | dict[str, int]]:
     return found
 
 
-def _tell(counts: ParseCounts, rejects: Rejects, output: str, quiet: bool) -> None:
-    message(f"{counts.trees} trees, {counts.tokens} tokens", quiet=quiet)
+def _tell(counts: ParseCounts, rejects: Rejects, output: str) -> None:
+    message(f"{counts.trees} trees, {counts.tokens} tokens")
     for what, number in _nested(counts.taken_out).items():
         if isinstance(number, dict):
             kinds = sorted(number.items(), key=lambda item: -item[1])
-            message(f"{what}: {', '.join(f'{n} {kind}' for kind, n in kinds)}", quiet=quiet)
+            message(f"{what}: {', '.join(f'{n} {kind}' for kind, n in kinds)}")
         else:
-            message(f"{what}: {number}", quiet=quiet)
+            message(f"{what}: {number}")
     for name, number in counts.splits.items():
-        message(f"{name}: {number} trees", quiet=quiet)
+        message(f"{name}: {number} trees")
     if counts.changes.rewritten:
         labels = ", ".join(sorted(counts.changes.rewritten))
-        message(
-            f"{counts.changes.rewritten.total()} labels rewritten to their first part: {labels}", quiet=quiet
-        )
+        message(f"{counts.changes.rewritten.total()} labels rewritten to their first part: {labels}")
     for reason, number in rejects.by_reason().items():
-        message(f"{number} without a tree: {reason}", quiet=quiet)
+        message(f"{number} without a tree: {reason}")
     if is_stream(output):
         for record in rejects:
-            message(f"{record['file']}:{record['line']}: {record['reason']}", quiet=quiet)
+            message(f"{record['file']}:{record['line']}: {record['reason']}")

@@ -71,9 +71,7 @@ def prompts(
     outputs = [output, *([] if hold_out is None else [hold_out])]
     check_different(*outputs, str(rejects_path(output) or STDIO))
     for path in outputs:
-        check_target(
-            path, folder=False, overwrite=options.overwrite, inputs=[file, task], quiet=options.quiet
-        )
+        check_target(path, folder=False, overwrite=options.overwrite, inputs=[file, task])
     rejects = Rejects(on_error)
     wanted = {name: asked.names_of(name) for name in asked.fields}
     names = label_names.split(",") if label_names else label_names_of(file, asked.names_of("label"))
@@ -87,7 +85,7 @@ def prompts(
     counted: Counter[str] = Counter()
 
     def watched() -> Iterator[PromptItem]:
-        for item in progress(items, total=None, label="items", quiet=options.quiet):
+        for item in progress(items, total=None, label="items"):
             label = "unlabelled" if item.label is None else item.label
             counted[label if isinstance(label, str) else "numbers"] += 1
             yield item
@@ -108,6 +106,6 @@ def prompts(
     if options.as_json:
         print_json(report)
     labels = ", ".join(f"{number} {label}" for label, number in sorted(counted.items()))
-    message(f"{len(every)} items ({labels}), {len(every) - len(kept)} held out", quiet=options.quiet)
+    message(f"{len(every)} items ({labels}), {len(every) - len(kept)} held out")
     for reason, number in rejects.by_reason().items():
-        message(f"excluded: {number} ({reason})", quiet=options.quiet)
+        message(f"excluded: {number} ({reason})")

@@ -65,7 +65,7 @@ def sample(
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
     with atomic_text(output, overwrite=options.overwrite) as stream:
-        for line in progress(lines, total=number, label="strings", quiet=options.quiet):
+        for line in progress(lines, total=number, label="strings"):
             stream.write(line + "\n")
     warn(loaded.described)
     if options.as_json:
@@ -80,7 +80,4 @@ def sample(
                 "provenance": provenance({"model": model}),
             }
         )
-    message(
-        f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut",
-        quiet=options.quiet,
-    )
+    message(f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut")

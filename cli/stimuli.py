@@ -74,7 +74,7 @@ def surprisal_of_table(
     frequency = read_frequencies(frequencies, wordfreq)
     new_columns(stimuli, frequency=frequency is not None, parses=parses)
     for note in (stimuli.form, *stimuli.notes):
-        message(f"{file}: {note}", quiet=run.quiet)
+        message(f"{file}: {note}")
 
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.scoring import named_models, score_parts
@@ -105,7 +105,7 @@ def surprisal_of_table(
             job=job,
             parses=parses,
         )
-        for number, place, score in progress(scores, total=None, label="sentences", quiet=run.quiet):
+        for number, place, score in progress(scores, total=None, label="sentences"):
             found[number].add(place, score)
         rows = make_table(stimuli, made, frequency=frequency)
         n_breaks = write(rows, output)
@@ -115,7 +115,7 @@ def surprisal_of_table(
         warn(scorer)
     for name, own in made.items():
         if correct_spaces and not own.corrects_spaces:
-            message(f"{name}: not corrected for spaces, which its model cannot", quiet=run.quiet)
+            message(f"{name}: not corrected for spaces, which its model cannot")
     crossing = sum(each.n_crossing for each in found)
     if run.as_json:
         from pdtools.provenance import provenance
@@ -136,11 +136,9 @@ def surprisal_of_table(
         )
     if crossing:
         what = "word" if words else "region"
-        message(
-            f"{crossing} tokens reach over the end of a {what}: they count where they begin", quiet=run.quiet
-        )
+        message(f"{crossing} tokens reach over the end of a {what}: they count where they begin")
     if n_breaks:
         said = f"{n_breaks} cells with a line break, which TSV lacks: a blank stands for it"
-        message(f"{output}: {said}", quiet=run.quiet)
+        message(f"{output}: {said}")
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=run.quiet)
+        message(f"{record['file']}:{record['line']}: no score: {record['reason']}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pdtools.search.options import AUTO
 
-from .console import message, print_json
+from .console import bar, message, print_json
 from .evaluating import Evaluating
 from .options import ContextOptions, ExternalOptions, RunOptions
 from .outputs import check_json_output, check_target, required_output
@@ -33,7 +33,7 @@ def write_for_others(
     number = write_sentences(read(), output, overwrite=run.overwrite)
     if run.as_json:
         print_json({"counts": {"sentences": number}, "provenance": provenance(inputs)})
-    message(f"{number} sentences written", quiet=run.quiet)
+    message(f"{number} sentences written")
 
 
 def recorded_model(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
@@ -94,7 +94,7 @@ def evaluate_strings(
     if model is not None:
         settings = model_settings(evaluating.plan, model, run, context=preceding)
         with evaluating.model(settings, compares=True) as asked:
-            progress = evaluating.bar("items" if run.beam == AUTO else "strings")
+            progress = bar("items" if run.beam == AUTO else "strings")
             results = evaluate_items(items, asked, progress)
             evaluating.deliver(results, details=details)
     else:
@@ -102,17 +102,17 @@ def evaluate_strings(
             results = published(items, evaluating)
         else:
             recorded = recorded_model(external, items, text_style)
-            results = evaluate_items(items, recorded, evaluating.bar("strings"))
+            results = evaluate_items(items, recorded, bar("strings"))
         evaluating.deliver(results, details=details)
     for note in results.settings.get("notes", ()):
-        evaluating.say(note)
+        message(note)
     if excluded := results.counts["items_unscorable"]:
-        evaluating.say(f"{excluded} items could not be scored (items.parquet says why)")
+        message(f"{excluded} items could not be scored (items.parquet says why)")
     for what, about in _ODD.items():
         if number := results.counts.get(what):
-            evaluating.say(f"{number} items {about}")
+            message(f"{number} items {about}")
     if unknown := results.counts["strings_with_unknown_words"]:
-        evaluating.say(f"{unknown} strings have words that the model reads as <unk>")
+        message(f"{unknown} strings have words that the model reads as <unk>")
 
 
 _ODD = {"identical": "have strings that are all the same", "repeated": "repeat earlier ones"}

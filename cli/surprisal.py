@@ -177,9 +177,7 @@ def surprisal(
             parses=parses,
             documents=context.stride is not None,
         )
-        results = progress(
-            results, total=lambda: count_inputs(files, source), label="sentences", quiet=run.quiet
-        )
+        results = progress(results, total=lambda: count_inputs(files, source), label="sentences")
         of_rows = columns(words=words, parses=parses, seen=context.is_asked_for, measures=measures)
         counts = write_surprisals(results, output, rejects=rejects, of_rows=of_rows)
     warn(scorer.settings)
@@ -199,6 +197,6 @@ def surprisal(
                 ),
             }
         )
-    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}", quiet=run.quiet)
+    message(f"{counts.scored} of {counts.sentences} sentences scored, surprisal in {unit}")
     for record in rejects:
-        message(f"{record['file']}:{record['line']}: no score: {record['reason']}", quiet=run.quiet)
+        message(f"{record['file']}:{record['line']}: no score: {record['reason']}")

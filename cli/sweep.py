@@ -11,8 +11,9 @@ import typer
 
 from pdtools.files import Kind, check_kind, is_stream
 from pdtools.jobs.devices import pick_device
+from pdtools.report.visible import visible
 
-from .console import message, open_bar, print_json, say_it_will_stop
+from .console import message, open_bar, print_json, say_it_will_stop, shows_bars
 from .options import ModelKind, OnError, Positive, RecipeName, ResultOptions, Threads, command
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ def sweep(
         check_kind(path, Kind.SHARDS)
     chosen_device = pick_device(device, threads)
     with (
-        Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=options.quiet)) as interruption,
-        SweepProgress(runs, quiet=options.quiet) as progress,
+        Interruption(at_once=False, noted=lambda: say_it_will_stop()) as interruption,
+        SweepProgress(runs) as progress,
     ):
         outcomes = run_sweep(
             runs,
@@ -107,7 +108,7 @@ def sweep(
     else:
         _print_table(ordered)
     if interruption.received:
-        message(f"{output}: stopped; the same command continues the sweep", quiet=options.quiet)
+        message(f"{output}: stopped; the same command continues the sweep")
         raise typer.Exit(128 + interruption.received)
     if any(outcome.status == "failed" for outcome in outcomes):
         raise typer.Exit(1)
@@ -130,13 +131,12 @@ def _row(outcome: Outcome) -> list[str | int | float | None]:
 class SweepProgress:
     """A bar over the steps of all runs, and a line for each run that begins or ends, on standard error."""
 
-    def __init__(self, runs: Sequence[SweepRun], *, quiet: bool) -> None:
+    def __init__(self, runs: Sequence[SweepRun]) -> None:
         self._steps = {run.name: run.recipe.train.steps for run in runs}
-        self._quiet = quiet
         self._bar: Any = None
 
     def __enter__(self) -> SweepProgress:
-        if not self._quiet and sys.stderr.isatty():
+        if shows_bars():
             self._bar = open_bar(sum(self._steps.values()), "steps of all runs")
         return self
 
@@ -191,5 +191,7 @@ class SweepProgress:
     def _tell(self, line: str, *, always: bool = False) -> None:
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)
+        elif always:
+            print(visible(line), file=sys.stderr)
         else:
-            message(line, quiet=self._quiet and not always)
+            message(line)

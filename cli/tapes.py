@@ -133,7 +133,7 @@ def tapes(
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
     arcs = arcs_beside(files) if layout == "sentence" else []
     if without := [file for file in files if arcs and f"{file}.arcs" not in arcs]:
-        message(f"no arcs are stored: no file {without[0]}.arcs", quiet=run.quiet)
+        message(f"no arcs are stored: no file {without[0]}.arcs")
         arcs = []
     settings = ShardSettings(
         factor=binarize,
@@ -165,7 +165,7 @@ def tapes(
         )
         if run.as_json:
             print_json(manifest)
-        _tell(manifest, output, run.quiet)
+        _tell(manifest, output)
         return
     texts = texts_beside(files) if used.text_style == "raw" else []
     described = {
@@ -184,13 +184,11 @@ def tapes(
             overwrite=run.overwrite,
             plan=shards.plan,
             job=job,
-            watch=lambda name: counter(
-                name, total=lambda: count_trees(files), label="trees", quiet=run.quiet
-            ),
+            watch=lambda name: counter(name, total=lambda: count_trees(files), label="trees"),
         )
     if run.as_json:
         print_json(manifest)
-    _tell(manifest, output, run.quiet)
+    _tell(manifest, output)
 
 
 def tokenizer_input(name: str) -> list[str]:
@@ -238,26 +236,22 @@ def chosen_tokenizer(
     )
 
 
-def _tell(manifest: dict[str, Any], output: str, quiet: bool) -> None:
+def _tell(manifest: dict[str, Any], output: str) -> None:
     counts = manifest["counts"]
     message(
         f"{output}: {counts['sentences']} sentences, {counts['tokens']} tokens, {counts['words']} words"
         f" ({counts['unknown_words']} unknown), vocabulary {manifest['tokenizer']['vocab_size']},"
-        f" deepest {counts['deepest']}",
-        quiet=quiet,
+        f" deepest {counts['deepest']}"
     )
     if manifest["settings"]["layout"] == "window":
         positions = counts["rows"] * manifest["settings"]["window"]
         filled = (counts["tokens"] + counts["sentences"]) / positions
-        message(
-            f"{counts['rows']} windows, {counts['documents']} documents, {filled:.1%} filled", quiet=quiet
-        )
+        message(f"{counts['rows']} windows, {counts['documents']} documents, {filled:.1%} filled")
     if unknown := counts["unknown_labels"]:
         have = "1 sentence has" if unknown == 1 else f"{unknown} sentences have"
         message(
             f"{have} constituents whose labels the tokenizer lacks: action models score these as the"
-            " rarest label, others read no labels",
-            quiet=quiet,
+            " rarest label, others read no labels"
         )
     for reason, number in manifest["left_out"].items():
-        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})", quiet=quiet)
+        message(f"excluded (see {output}/rejects.jsonl): {number} ({reason})")

@@ -16,7 +16,7 @@ from pdtools.provenance.hub import PREFIX
 from pdtools.provenance.model_names import find_model
 
 from .arguments import parse_range
-from .console import message, open_bar, print_json, say_it_will_stop
+from .console import is_quiet, message, open_bar, print_json, say_it_will_stop, set_quiet, shows_bars
 from .options import ModelKind, OnError, RecipeName, ResultOptions, Threads, command
 
 if TYPE_CHECKING:
@@ -142,21 +142,21 @@ def train(
     given = [*(settings or []), *([] if seed is None else [f"train.seed={seed}"])]
     as_it_was = resume and not (model or config or given)
     with torchrun_ranks(device) as ranks:
-        quiet = options.quiet or not ranks.is_main
-        init = init and _initial_model(init, ranks, quiet=quiet)
+        set_quiet(options.quiet or not ranks.is_main)
+        init = init and _initial_model(init, ranks)
         if ranks.is_main and not resume:
             read = [shards, valid, treereg_shards, init, config if config and Path(config).exists() else None]
             named = [name for name in read if name is not None]
             replaced = check_output(output, overwrite=options.overwrite, folder=True, inputs=named)
             if replaced is not None:
-                message(f"replacing {replaced} in {output}, at the first checkpoint", quiet=quiet)
+                message(f"replacing {replaced} in {output}, at the first checkpoint")
         recipe = None if as_it_was else read_recipe(config, model=model, settings=given, init=init)
         if strings is None and sys.stderr.isatty():
-            message(f"reading {data} …", quiet=quiet)
+            message(f"reading {data} …")
         chosen_device = pick_device(local_device(device), threads)
         with (
-            Interruption(at_once=False, noted=lambda: say_it_will_stop(quiet=quiet)) as interruption,
-            Progress(output, quiet=quiet) as progress,
+            Interruption(at_once=False, noted=lambda: say_it_will_stop()) as interruption,
+            Progress(output) as progress,
             open_run(
                 data,
                 output,
@@ -179,25 +179,24 @@ def train(
         ):
             progress.recipe = run.recipe
             if run.initialized is not None:
-                message(str(run.initialized), quiet=quiet)
+                message(str(run.initialized))
             if run.other_code is not None:
-                message(run.other_code, quiet=quiet)
+                message(run.other_code)
             if run.relabelled:
                 message(
                     f"{run.relabelled} validation sentences have labels that the training shards lack:"
-                    " these are scored as the rarest label",
-                    quiet=quiet,
+                    " these are scored as the rarest label"
                 )
             report = run.train()
         received = ranks.largest(interruption.received or 0)
     if options.as_json and ranks.is_main:
         print_json(report)
-    message(_summary(report), quiet=quiet)
+    message(_summary(report))
     if report["finished"] is None and received:
         raise typer.Exit(128 + received)
 
 
-def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
+def _initial_model(name: str, ranks: Ranks) -> str:
     """The folder of the model that ``--init`` names, the same for all ranks.
 
     For a model on the hub, it has the commit that rank 0 finds, since a branch may move on meanwhile.
@@ -206,9 +205,9 @@ def _initial_model(name: str, ranks: Ranks, *, quiet: bool) -> str:
 
     is_hub = name.startswith(PREFIX) and ranks.size > 1
     if ranks.is_main or not is_hub:
-        found = find_model(name, bars=not quiet)
+        found = find_model(name, bars=not is_quiet())
         if found.note is not None:
-            message(found.note, quiet=quiet)
+            message(found.note)
         if not is_hub:
             return found.folder
     commit = Path(found.folder).name if ranks.is_main else "0" * 40
@@ -269,8 +268,8 @@ def _amount(facts: Mapping[str, Any]) -> str:
 class Progress:
     """A bar with the loss and the time left, and a line for every evaluation, on standard error."""
 
-    def __init__(self, output: str, *, quiet: bool) -> None:
-        self._output, self._quiet = output, quiet
+    def __init__(self, output: str) -> None:
+        self._output = output
         self._bar: Any = None
         self.recipe: Recipe | None = None  # known when the run is open
 
@@ -281,7 +280,7 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
         if kind is KeyboardInterrupt and self.recipe is None:
-            message(f"{self._output}: nothing was begun", quiet=self._quiet)
+            message(f"{self._output}: nothing was begun")
 
     def started(self, state: RunState, facts: Mapping[str, Any]) -> None:
         """Open the bar, if it is visible."""
@@ -289,10 +288,9 @@ class Progress:
         begin = f"resuming from step {state.step}" if state.step else "starting"
         message(
             f"{begin}: {_described(self.recipe)}, {facts['parameters']} parameters, {facts['steps']} steps,"
-            f" {_amount(facts)}, {facts['device']}",
-            quiet=self._quiet,
+            f" {_amount(facts)}, {facts['device']}"
         )
-        if not self._quiet and sys.stderr.isatty():
+        if shows_bars():
             self._bar = open_bar(facts["steps"], "steps", initial=state.step)
 
     def stepped(self, step: int) -> None:
@@ -313,4 +311,4 @@ class Progress:
         if self._bar is not None:
             self._bar.write(line, file=sys.stderr)
         else:
-            message(line, quiet=self._quiet)
+            message(line)

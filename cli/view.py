@@ -100,7 +100,6 @@ def view(
             folder=is_folder,
             overwrite=options.overwrite,
             inputs=given,
-            quiet=options.quiet,
             watched=not are_runs,
         )
 
@@ -130,7 +129,6 @@ def view(
             pick_device(device, threads),
             search=beam.search,
             hypotheses=hypotheses,
-            quiet=options.quiet,
         )
         module, page = (
             sentences,
@@ -161,12 +159,12 @@ def view(
         with atomic_text(output) as stream:
             stream.write(shown)
         report["bytes"] = len(shown.encode())
-        message(f"{output}: {page.kind}, {report['bytes'] / 1e6:.2f} MB", quiet=options.quiet)
+        message(f"{output}: {page.kind}, {report['bytes'] / 1e6:.2f} MB")
         for note in [*page.notes, *([said] if said else [])]:
-            message(f"{output}: {note}", quiet=options.quiet)
+            message(f"{output}: {note}")
     if figures:
         report["files"] = write_figures(figures, module.figures(page), made, overwrite=options.overwrite)
-        message(f"{figures}: {len(report['files'])} files", quiet=options.quiet)
+        message(f"{figures}: {len(report['files'])} files")
     if options.as_json:
         print_json({**report, "provenance": made})
 
@@ -182,7 +180,6 @@ def _traces(
     *,
     search: SearchOptions,
     hypotheses: int,
-    quiet: bool,
 ) -> list[list[Trace]]:
     """Return the trace of each model for each sentence."""
     from pdtools.inspection.tracing import trace
@@ -215,7 +212,7 @@ def _traces(
                     device=device,
                 )
                 for i, sentence in enumerate(
-                    progress(sentences, total=len(sentences), label="sentences", quiet=quiet, name=name)
+                    progress(sentences, total=len(sentences), label="sentences", name=name)
                 )
             ]
         )
