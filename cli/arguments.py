@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -102,42 +102,6 @@ def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency
     if frequencies is not None:
         return frequencies_of_file(frequencies)
     return None if wordfreq is None else frequencies_of_wordfreq(wordfreq)
-
-
-_WITH_MODEL = dict.fromkeys(
-    (
-        *("beam", "margin", "search_settings", "trees", "bos", "dtype", "device", "threads"),
-        *("workers", "shard", "scheduler", "resume"),
-    ),
-    ("--model",),
-)
-_WITH_FILES = {
-    "nats": ("--surprisals",),
-    "on_error": ("--surprisals",),
-    "text_style": ("--write-sentences", "--surprisals"),
-    "output": ("--model", "--surprisals", "--scores", "--from-items"),
-}
-
-
-def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
-    """The option, one of several of which one is required, from which an evaluation takes its scores.
-
-    Args:
-        context: the command's context.
-        sources: the options and their values; None or False if not given.
-
-    Raises:
-        typer.BadParameter: unless it is exactly one, and for another option that cannot be combined with it.
-    """
-    chosen = [name for name, value in sources.items() if value not in (None, False)]
-    if len(chosen) != 1:
-        raise typer.BadParameter(f"give exactly one of {', '.join(sources)}")
-    for parameter in context.command.params:
-        goes_with = {**_WITH_MODEL, **_WITH_FILES}.get(str(parameter.name), sources)
-        given = context.get_parameter_source(str(parameter.name))
-        if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
-    return chosen[0]
 
 
 def one_tree(text: str) -> Tree:

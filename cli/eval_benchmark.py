@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
-from .evaluating import Evaluating
-from .options import ContextOptions, ExternalOptions, ModelName, Positive, RunOptions, command
-from .strings import evaluate_strings
+from .options import Positive, StringOptions, command
+from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.benchmark.item_set import ItemSet
@@ -42,9 +40,7 @@ def _print_file(name: str | None) -> None:
 def eval_benchmark(
     context: typer.Context,
     data: str,
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
+    asked: StringOptions,
     name: str | None = None,
     list: Annotated[bool, typer.Option(is_eager=True, callback=_print_list)] = False,
     show: Annotated[str | None, typer.Option(is_eager=True, callback=_print_file)] = None,
@@ -52,11 +48,7 @@ def eval_benchmark(
     bad: str | None = None,
     level: list[str] | None = None,
     published_scores: str | None = None,
-    model: ModelName | None = None,
-    output: str | None = None,
     limit: Positive | None = None,
-    details: bool = False,
-    latex: bool = False,
 ) -> None:
     """Score a benchmark: does the prediction about each item's strings hold?
 
@@ -98,13 +90,7 @@ def eval_benchmark(
             score, or surprisal).
         limit: Only the first items of each finest group, at most this many.
     """
-    sources = {
-        "--model": model,
-        "--surprisals": external.surprisals,
-        "--scores": published_scores,
-        "--write-sentences": external.write_sentences,
-    }
-    pick_source(context, sources)
+    pick_source(context, asked, {"--scores": published_scores})
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
@@ -122,13 +108,13 @@ def eval_benchmark(
     if benchmark.suites:
         if published_scores is not None or limit is not None:
             raise typer.BadParameter("--scores and --limit cannot be combined with test suites")
-        score_suites(data, run, external, reading, model, output, details=details, latex=latex)
+        score_suites(data, asked)
         return
 
     def read() -> Items:
         return Items(data, benchmark, limit)
 
-    def judge(items: ItemSet, evaluating: Evaluating) -> Results:
+    def judge(items: ItemSet) -> Results:
         given = PublishedScores(str(published_scores))
         results = evaluate_published(items, given, {"kind": "scores", "column": given.column})
         if given.unused:
@@ -138,14 +124,8 @@ def eval_benchmark(
     evaluate_strings(
         read,
         {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
-        run,
-        external,
-        reading,
-        model,
-        output,
+        asked,
         published=None if published_scores is None else judge,
-        details=details,
-        latex=latex,
     )
 
 

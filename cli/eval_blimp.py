@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from .arguments import pick_source
-from .options import ContextOptions, ExternalOptions, ModelName, Positive, RunOptions, command
-from .strings import evaluate_strings
+from .options import Positive, StringOptions, command
+from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.blimp.evaluate import PairItems
@@ -18,14 +17,8 @@ if TYPE_CHECKING:
 def eval_blimp(
     context: typer.Context,
     data: str,
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: ModelName | None = None,
-    output: str | None = None,
+    asked: StringOptions,
     limit: Positive | None = None,
-    details: bool = False,
-    latex: bool = False,
 ) -> None:
     """Score minimal pairs: is the good sentence strictly more probable than the bad one?
 
@@ -64,12 +57,7 @@ def eval_blimp(
     Input:
         limit: Only the first pairs of each paradigm, at most this many.
     """
-    sources = {
-        "--model": model,
-        "--surprisals": external.surprisals,
-        "--write-sentences": external.write_sentences,
-    }
-    pick_source(context, sources)
+    pick_source(context, asked)
 
     def read() -> PairItems:
         from pdtools.evaluation.blimp.evaluate import PairItems
@@ -77,6 +65,4 @@ def eval_blimp(
 
         return PairItems(PairFiles(data, limit))
 
-    evaluate_strings(
-        read, {"data": data}, run, external, reading, model, output, details=details, latex=latex
-    )
+    evaluate_strings(read, {"data": data}, asked)

@@ -8,11 +8,10 @@ import typer
 
 from pdtools.files import expand_inputs
 
-from .arguments import pick_source
 from .console import message
 from .evaluating import Evaluating
-from .options import ContextOptions, ExternalOptions, ModelName, ResultOptions, RunOptions, Style, command
-from .strings import evaluate_strings
+from .options import ResultOptions, StringOptions, Style, command
+from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
     from pdtools.evaluation.sg.evaluate import SuiteItems
@@ -22,15 +21,9 @@ if TYPE_CHECKING:
 def eval_sg(
     context: typer.Context,
     suites: list[str],
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: ModelName | None = None,
+    asked: StringOptions,
     from_items: bool = False,
-    output: str | None = None,
     text_style: Style = "ptb",
-    details: bool = False,
-    latex: bool = False,
 ) -> None:
     """Score test suites in SyntaxGym's format: do the surprisals of regions satisfy the predictions?
 
@@ -74,35 +67,16 @@ def eval_sg(
         from_items: Instead of a model: aggregate results per item (CSV files, zips of them).
         text_style: How the sentences are written: as in a treebank, or as people write.
     """
-    sources = {
-        "--model": model,
-        "--surprisals": external.surprisals,
-        "--write-sentences": external.write_sentences,
-        "--from-items": from_items,
-    }
-    pick_source(context, sources)
+    pick_source(context, asked, {"--from-items": from_items})
     if from_items:
-        _aggregate(suites, output, run, latex=latex)
-        return
-    if len(suites) > 1:
+        _aggregate(suites, asked)
+    elif len(suites) > 1:
         raise typer.BadParameter("several SUITES: only --from-items takes several files")
-    score_suites(
-        suites[0], run, external, reading, model, output, text_style=text_style, details=details, latex=latex
-    )
+    else:
+        score_suites(suites[0], asked, text_style)
 
 
-def score_suites(
-    suites: str,
-    run: RunOptions,
-    external: ExternalOptions,
-    reading: ContextOptions,
-    model: str | None,
-    output: str | None,
-    *,
-    text_style: Style = "ptb",
-    details: bool,
-    latex: bool,
-) -> None:
+def score_suites(suites: str, asked: StringOptions, text_style: Style = "ptb") -> None:
     """Score suites with a model or with external surprisals, or write their sentences."""
 
     def read() -> SuiteItems:
@@ -111,28 +85,17 @@ def score_suites(
 
         return SuiteItems(SuiteFiles(suites))
 
-    evaluate_strings(
-        read,
-        {"suites": suites},
-        run,
-        external,
-        reading,
-        model,
-        output,
-        text_style=text_style,
-        details=details,
-        latex=latex,
-    )
+    evaluate_strings(read, {"suites": suites}, asked, text_style=text_style)
 
 
-def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:
+def _aggregate(inputs: list[str], asked: StringOptions) -> None:
     from pdtools.evaluation.sg.many_runs import aggregate_items
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])
     # One process does it, whatever the options for others.
-    options = ResultOptions(overwrite=run.overwrite, as_json=run.as_json)
-    evaluating = Evaluating.begin(output, options, {file: file for file in files}, latex=latex)
+    options = ResultOptions(overwrite=asked.overwrite, as_json=asked.as_json)
+    evaluating = Evaluating.begin(asked.output, options, {file: file for file in files}, latex=asked.latex)
     results = aggregate_items(files)
     evaluating.deliver(results, show=print_sg_runs)
     for name, number in results.counts["items_missing"].items():

@@ -272,3 +272,18 @@ class ExternalOptions:
     write_sentences: str | None = None
     nats: bool = False
     on_error: OnError = "fail"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ScoreOptions:
+    """The model, and where and how its scores are written."""
+
+    model: ModelName | None = None
+    output: str | None = None
+    details: bool = False
+    latex: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StringOptions(RunOptions, ContextOptions, ExternalOptions, _ScoreOptions):
+    """Options for an evaluation of strings by a model or an external one; the last base comes first in help."""
