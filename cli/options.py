@@ -286,4 +286,4 @@ class _ScoreOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class StringOptions(RunOptions, ContextOptions, ExternalOptions, _ScoreOptions):
-    """Options for an evaluation of strings by a model or an external one; the last base comes first in help."""
+    """Options for evaluations of strings by a model or an external one; the last base is first in help."""

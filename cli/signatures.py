@@ -9,7 +9,7 @@ import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, cast
 
 import typer
@@ -98,7 +98,15 @@ def command(
             hints = typing.get_type_hints(block, include_extras=True)
             taken = [field for field in fields(block) if field.name not in without]
             blocks[parameter.name] = block, [field.name for field in taken]
-            flat += [_annotated(each.name, hints[each.name], each.default, of_block) for each in taken]
+            flat += [
+                _annotated(
+                    each.name,
+                    hints[each.name],
+                    inspect.Parameter.empty if each.default is MISSING else each.default,
+                    of_block,
+                )
+                for each in taken
+            ]
 
         @functools.wraps(function)
         def run(**values: Any) -> None:
