@@ -175,7 +175,7 @@ class BeamOptions:
         margin (NATS): Drop hypotheses this many nats behind the best one (default: none).
         search_settings (--search KEY=N): max_batch: sentences per batch (default: as many as memory allows).
             Action models, word_beam: hypotheses kept after each token (default: a tenth of the beam),
-            fast_track: this many more that generated the token (a twentieth). Repeatable.
+            fast_track: this many more that generated the token (a twentieth); repeatable.
     """
 
     beam: Annotated[Any, typer.Option(parser=parse_beam)] = (

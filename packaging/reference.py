@@ -12,6 +12,8 @@ import pkgutil
 import re
 import types
 import typing
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import cache
@@ -22,6 +24,7 @@ from typer import Typer
 from typer.models import ArgumentInfo, ParameterInfo
 from typer.utils import get_params_from_function
 
+_SEVERAL = 3  # commands
 _PANELS = ("Arguments", "Input", "Model", "Search", "Output", "Parallel", "Options")
 # Code in help texts, besides options and commands.
 _CODE = (
@@ -91,21 +94,61 @@ def _code() -> re.Pattern[str]:
 
 
 def options(*command: str) -> str:
-    """The table of a command's arguments and options, by panel."""
-    panels: dict[str, list[str]] = {panel: [] for panel in _PANELS}
-    for parameter in get_params_from_function(commands()[" ".join(command)]).values():
+    """The table of a command's arguments and options, by panel; shared ones are named, as a page has them."""
+    shared = _shared()
+    rows = []
+    for panel, found in _panels(" ".join(command)).items():
+        names = [name for name, row in found if row in shared]
+        rows.append(f"| *{_heading(panel)}* | {_links(names)}|")
+        rows += [row for _, row in found if row not in shared]
+    return "\n".join(["| option | |", "|---|---|", *rows])
+
+
+def shared_options() -> str:
+    """The table of the options that several commands have alike, by panel."""
+    lines = []
+    for panel in _PANELS:
+        rows = [row for row, of in _shared().items() if of == panel]
+        lines += [f"| *{_heading(panel)}* | |", *rows] if rows else []
+    return "\n".join(["| option | |", "|---|---|", *lines])
+
+
+def _heading(panel: str) -> str:
+    return panel if panel != "Options" else "Other"
+
+
+def _links(names: Sequence[str]) -> str:
+    return f"[{', '.join(re.findall('`[^`]+`', ' '.join(names)))}](options.md) " if names else ""
+
+
+@cache
+def _shared() -> dict[str, str]:
+    """The rows of options that several commands have alike, each with its panel."""
+    counts = Counter(
+        (name, row, panel)
+        for command in commands()
+        for panel, found in _panels(command).items()
+        for name, row in found
+        if panel != "Arguments"
+    )
+    commonest = {name: row for (name, row, _), _ in reversed(counts.most_common())}
+    return {
+        row: panel for (name, row, panel), n in counts.items() if n >= _SEVERAL and row == commonest[name]
+    }
+
+
+@cache
+def _panels(command: str) -> dict[str, list[tuple[str, str]]]:
+    """The panels of a command: the first name of each argument and option, and its row."""
+    panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in _PANELS}
+    for parameter in get_params_from_function(commands()[command]).values():
         info: Any = parameter.default
         if isinstance(info, ParameterInfo) and not info.hidden:
             is_argument = isinstance(info, ArgumentInfo)
             panel = info.rich_help_panel or ("Arguments" if is_argument else "Options")
-            panels[panel].append(_row(parameter.name, parameter.annotation, info, is_argument=is_argument))
-    rows = [
-        row
-        for panel, found in panels.items()
-        if found
-        for row in (f"| *{panel if panel != 'Options' else 'Other'}* | |", *found)
-    ]
-    return "\n".join(["| option | |", "|---|---|", *rows])
+            row = _row(parameter.name, parameter.annotation, info, is_argument=is_argument)
+            panels[panel].append((row.split("|")[1].strip(), row))
+    return {panel: found for panel, found in panels.items() if found}
 
 
 def _row(parameter: str, annotation: Any, info: Any, *, is_argument: bool) -> str:
@@ -277,5 +320,6 @@ def datasets() -> str:
 
 
 PASSAGES = {
-    each.__name__: each for each in (about, options, summary, keys, table, recipes, benchmarks, datasets)
+    each.__name__: each
+    for each in (about, options, shared_options, summary, keys, table, recipes, benchmarks, datasets)
 }

@@ -104,5 +104,5 @@ def test_what_the_command_line_makes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     elsewhere = replace(run, scheduler="tcp://somewhere:1").search.trees
     assert elsewhere is not None
     assert elsewhere.path == str(tmp_path / "some.trees")
-    wide = RunOptions(beam=7, margin=1.0, word_beam=3, fast_track=2)
+    wide = RunOptions(beam=7, margin=1.0, search_settings=["word_beam=3", "fast_track=2"])
     assert wide.search == SearchOptions(beam=7, margin=1.0, word_beam=3, fast_track=2)
