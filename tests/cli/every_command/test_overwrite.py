@@ -410,7 +410,7 @@ def test_each_output_has_its_own_place(
         check_different(*outputs)
 
 
-@pytest.mark.parametrize("command", ["eval-classify", "eval-reading", "decode"])
+@pytest.mark.parametrize("command", ["eval-reading", "decode"])
 def test_an_output_in_the_folder_of_chunks_is_refused(
     command: str, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
@@ -428,9 +428,7 @@ def test_going_on_replaces_a_file_beside_only_where_a_run_has_begun(tmp_path: Pa
 
     def check(plan: Plan) -> None:
         beside = [str(rejects)]
-        check_output_or_done(
-            str(out), plan, folder=False, overwrite=False, inputs=[], beside=beside, quiet=True
-        )
+        check_output_or_done(str(out), plan, folder=False, overwrite=False, inputs=[], beside=beside)
 
     with pytest.raises(PdtoolsError, match=r"rejects: exists already"):
         check(plan)
