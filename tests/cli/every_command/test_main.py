@@ -35,7 +35,8 @@ def test_every_command_has_help_with_an_example(command: str, capsys: pytest.Cap
     example = text[text.index("\n  Example:\n") :].split("\n\n")[0]
     commands = [line for line in example.split("\n")[2:] if not line.startswith(" " * 8)]
     assert commands
-    assert all(line.startswith("    ") and f"pdtools {command} " in f"{line} " for line in commands)
+    assert all(line.startswith("    ") for line in commands)
+    assert f"pdtools {command} " in f"{commands[0]} "
 
 
 @pytest.mark.parametrize("command", ["train", "sweep"])
