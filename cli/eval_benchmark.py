@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,7 @@ from .options import Positive, StringOptions, command
 from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.item_set import ItemSet
-    from pdtools.evaluation.results import Results
+    from pdtools.evaluation.benchmark.items import Items
 
 
 def _print_list(wanted: bool) -> None:
@@ -94,7 +94,6 @@ def eval_benchmark(
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
-    from pdtools.evaluation.benchmark.published import PublishedScores
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -114,18 +113,14 @@ def eval_benchmark(
     def read() -> Items:
         return Items(data, benchmark, limit)
 
-    def judge(items: ItemSet) -> Results:
-        given = PublishedScores(str(published_scores))
-        results = evaluate_published(items, given, {"kind": "scores", "column": given.column})
-        if given.unused:
-            message(f"{given.unused} scores are of no string of these items")
-        return results
-
+    published = None
+    if published_scores is not None:
+        published = partial(evaluate_published, source=published_scores)
     evaluate_strings(
         read,
         {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
         asked,
-        published=None if published_scores is None else judge,
+        published=published,
     )
 
 

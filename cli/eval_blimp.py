@@ -10,7 +10,7 @@ from .options import Positive, StringOptions, command
 from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.blimp.evaluate import PairItems
+    from pdtools.evaluation.blimp.pairs import PairItems
 
 
 @command("Score minimal pairs (BLiMP).", without=("stride",))
@@ -60,8 +60,7 @@ def eval_blimp(
     pick_source(context, asked)
 
     def read() -> PairItems:
-        from pdtools.evaluation.blimp.evaluate import PairItems
-        from pdtools.evaluation.blimp.pairs import PairFiles
+        from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 
         return PairItems(PairFiles(data, limit))
 

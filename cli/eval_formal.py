@@ -73,7 +73,7 @@ def dyck(
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
-    from pdtools.formal import read_prefixes
+    from pdtools.formal.bracket_prefixes import read_prefixes
     from pdtools.jobs import independent_passes
     from pdtools.jobs.workers import Workers
     from pdtools.shards import ShardSet
@@ -158,7 +158,7 @@ def cfl(
     """
     from pdtools.evaluation.formal.cfl import evaluate_cfl
     from pdtools.models import load_checkpoint
-    from pdtools.report.formal.cfl import draw_by_length
+    from pdtools.report.evaluations import draw_by_length
     from pdtools.shards import ShardSet
 
     inputs = {"strings": shards, "model": model}
@@ -178,7 +178,8 @@ def cfl(
     )
     evaluating.deliver(results)
     if plot:
-        draw_by_length(plot, {str(model): results.scores})
+        y = "cross-entropy difference (nats a symbol)"
+        draw_by_length(plot, {str(model): results.scores}, "difference", x="tokens", y=y)
 
 
 @command("Predict y from x with a model of pdtools train --task.", app=app)
@@ -216,10 +217,10 @@ def task(
     Options:
         dropout: Leave dropout on, as the released code does.
     """
-    from pdtools.evaluation.formal.transduction import evaluate_task, join_pairs, task_of
-    from pdtools.formal import read_pairs
+    from pdtools.evaluation.formal.transduction import evaluate_task, task_of
+    from pdtools.formal.transduction_data import read_pairs
     from pdtools.models import load_checkpoint
-    from pdtools.report.formal.transduction import draw_by_length
+    from pdtools.report.evaluations import draw_by_length
 
     files = expand_inputs(pairs, (".tsv", ".csv"))
     inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
@@ -229,7 +230,7 @@ def task(
     loaded = load_checkpoint(model, pick_device(device, threads))
     trained, _ = task_of(loaded)
     results = evaluate_task(
-        join_pairs([read_pairs(trained, file) for file in files]),
+        read_pairs(trained, *files),
         loaded,
         dropout=dropout,
         seed=seed,
@@ -237,4 +238,6 @@ def task(
     )
     evaluating.deliver(results)
     if plot:
-        draw_by_length(plot, results)
+        label = f"{results.settings['formal_task']}, {results.settings['objective']}"
+        y = "symbols of y right (percent)"
+        draw_by_length(plot, {label: results.scores}, "accuracy", x="symbols of x", y=y)

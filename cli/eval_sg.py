@@ -14,7 +14,7 @@ from .options import ResultOptions, StringOptions, Style, command
 from .strings import evaluate_strings, pick_source
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.sg.evaluate import SuiteItems
+    from pdtools.evaluation.sg.suites import SuiteItems
 
 
 @command("Score test suites in SyntaxGym's format.", without=("stride",))
@@ -80,8 +80,7 @@ def score_suites(suites: str, asked: StringOptions, text_style: Style = "ptb") -
     """Score suites with a model or with external surprisals, or write their sentences."""
 
     def read() -> SuiteItems:
-        from pdtools.evaluation.sg.evaluate import SuiteItems
-        from pdtools.evaluation.sg.suites import SuiteFiles
+        from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 
         return SuiteItems(SuiteFiles(suites))
 
@@ -89,7 +88,7 @@ def score_suites(suites: str, asked: StringOptions, text_style: Style = "ptb") -
 
 
 def _aggregate(inputs: list[str], asked: StringOptions) -> None:
-    from pdtools.evaluation.sg.many_runs import aggregate_items
+    from pdtools.evaluation.sg.item_results import aggregate_items
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])

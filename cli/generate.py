@@ -19,7 +19,7 @@ from .outputs import check_json_output, check_target
 from .signatures import group
 
 if TYPE_CHECKING:
-    from pdtools.formal import FormalString, Language
+    from pdtools.formal.language import FormalString, Language
 
 app = group(
     "generate",
@@ -40,7 +40,6 @@ def dyck(
     setting: DyckSetting = "released-like",
     min_length: Natural | None = None,
     max_length: Positive | None = None,
-    max_dependency: Positive | None = None,
     output: str = STDIO,
     shards: bool = False,
     seed: Natural = 0,
@@ -69,11 +68,10 @@ def dyck(
         setting: released-like: at least 6 tokens, no dependency over 27; free: no such limits.
         min_length: Smallest number of tokens (default: that of --setting).
         max_length: Largest number of tokens (default: no limit).
-        max_dependency: Largest distance between an opener and its closer (default: that of --setting).
     """
     from pdtools.formal import DYCK_SETTINGS, Dyck
 
-    given = {"min_length": min_length, "max_length": max_length, "max_dependency": max_dependency}
+    given = {"min_length": min_length, "max_length": max_length}
     conditions = DYCK_SETTINGS[setting] | {k: v for k, v in given.items() if v is not None}
     language = Dyck(brackets=brackets, depth=depth, **conditions)
     counts = _write(language, number, seed, output, shards, options)
@@ -95,7 +93,6 @@ def dyck_prefixes(
     brackets: Positive = 20,
     depth: Positive = 40,
     max_length: Positive = 600,
-    types: Positive = 10,
     output: str = STDIO,
     seed: Natural = 0,
 ) -> None:
@@ -118,13 +115,13 @@ def dyck_prefixes(
     Options:
         number (-n): How many strings.
         dependency: Shortest distance from the open bracket to its closer.
-        depths (FIRST-LAST): Nests of FIRST to LAST brackets.
+        depths (FIRST-LAST): Nests of FIRST to LAST brackets, of the first ten types.
         brackets: Bracket types.
         depth: --dependency: largest number of brackets open at once in its strings.
         max_length: --dependency: longest prefix.
-        types (--nest-types): --depths: bracket types of the nests.
     """
-    from pdtools.formal import DYCK_SETTINGS, Dyck, dependency_prefixes, depth_prefixes, write_prefixes
+    from pdtools.formal.bracket_prefixes import dependency_prefixes, depth_prefixes, write_prefixes
+    from pdtools.formal.dyck import DYCK_SETTINGS, Dyck
 
     if (dependency is None) == (depths is None):
         raise typer.BadParameter("give exactly one of --dependency and --depths")
@@ -135,7 +132,7 @@ def dyck_prefixes(
     check_target(output, folder=False, overwrite=options.overwrite, inputs=())
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])
-        prefixes = depth_prefixes(filler, number, depths=parse_range(depths), types=types, seed=seed)
+        prefixes = depth_prefixes(filler, number, depths=parse_range(depths), seed=seed)
     else:
         assert dependency is not None
         source = Dyck(brackets=brackets, depth=depth)
@@ -155,7 +152,6 @@ def dyck_prefixes(
                     "brackets": brackets,
                     "depth": depth,
                     "max_length": max_length,
-                    "nest_types": types,
                     "seed": seed,
                 },
                 "provenance": provenance(),
@@ -263,7 +259,8 @@ def task(
         number (-n): Number of pairs of each length.
         as_released: Follow the authors' code if it differs from the paper.
     """
-    from pdtools.formal import make_task, write_pairs
+    from pdtools.formal.transduction_data import write_pairs
+    from pdtools.formal.transductions import make_task
     from pdtools.provenance import provenance
 
     drawn_task = make_task(name, as_released=as_released)

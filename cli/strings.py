@@ -133,11 +133,11 @@ def _write(
 
 def _recorded(asked: StringOptions, items: ItemSet, text_style: str | None) -> Model:
     """The recorded surprisals of ``--surprisals``; messages call strings by their places."""
-    from pdtools.evaluation.external.scorer import ExternalScorer
+    from pdtools.evaluation.external.recorded import RecordedSurprisals
     from pdtools.evaluation.external.sentence_files import place_names
     from pdtools.search.model import Model
 
-    recorded = ExternalScorer(
+    recorded = RecordedSurprisals(
         str(asked.surprisals),
         place_names(items),
         unit="nats" if asked.nats else "bits",

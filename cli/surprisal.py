@@ -225,8 +225,10 @@ def _sheet_of(inputs: Sequence[str] | None, source: SentenceForm) -> str | None:
 
 def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     """Score the sentences of a table with models, and write its rows with their surprisals."""
-    from pdtools.stimuli.sentences import read_stimuli
-    from pdtools.stimuli.written import TABLES, make_table, new_columns, write
+    from pdtools.search.scores import Measure
+    from pdtools.stimuli.columns import TABLES, make_table, new_columns, write
+    from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
+    from pdtools.stimuli.table import read_stimuli
 
     if asked.rank:
         raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with a table")
@@ -249,11 +251,6 @@ def _surprisal_of_table(file: str, asked: SurprisalOptions) -> None:
     new_columns(stimuli, frequency=frequency is not None, parses=asked.parses)
     for note in (stimuli.form, *stimuli.notes):
         message(f"{file}: {note}")
-
-    # These import torch, which takes seconds: only for readable input.
-    from pdtools.evaluation.reading.scoring import named_models, score_parts
-    from pdtools.search.scores import Measure
-    from pdtools.stimuli.surprisals import Surprisals
 
     context = read_context(asked, documents=stimuli.documents is not None)
     measures: tuple[Measure, ...] = ("entropy",) if asked.entropy else ("structure",)
