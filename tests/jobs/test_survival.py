@@ -486,9 +486,7 @@ def test_an_input_error_and_going_on(case: Cases, inputs: Path, tmp_path: Path, 
     assert out.read_bytes() == resumed
 
 
-@pytest.mark.parametrize(
-    ("name", "chunks"), [("decode", 5), ("eval-formal", "dyck", 2 + 3)]
-)  # strings and prefixes
+@pytest.mark.parametrize(("name", "chunks"), [("decode", 5), ("eval-dyck", 2 + 3)])  # strings and prefixes
 def test_json_of_a_slice_and_of_what_is_done(
     name: str, chunks: int, case: Cases, capsys: pytest.CaptureFixture[str]
 ) -> None:
