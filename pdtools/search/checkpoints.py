@@ -441,12 +441,9 @@ class SearchFamily(CheckpointFamily):
                 score = self.score_of(found)
                 yield ParsedScore(score, tuple(self.incremental(found, score.tokens)))
 
-    def parse(
-        self, window: Sequence[Encoded], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, window: Sequence[Encoded], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`; labelled trees are as they are, not binarized."""
-        merging = k_best > 1 and not derivations
-        for found in self.search(window, k_best=self.widest if merging else k_best):
+        for found in self.search(window, k_best=self.widest if k_best > 1 else 1):
             if isinstance(found, Unscorable):
                 yield found
             elif problem := self.tree_problem(found):
@@ -463,7 +460,6 @@ class SearchFamily(CheckpointFamily):
                     found.marginal,
                     found.result.dropped,
                     k_best=k_best,
-                    merging=merging,
                     arcs=[str(cast(Any, each).graph) for _, each in best] if self.has_arcs else (),
                 )
 

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects, atomic_table, atomic_text, write_rejects
 from pdtools.files.names import ending
-from pdtools.parsers.base import ParseFailure
+from pdtools.parsers.backends import ParseFailure
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.model import Model, ModelSettings
 from pdtools.search.options import NO_SEARCH, SearchOptions
 from pdtools.search.scores import Unscorable
 from pdtools.tokenization import join_words, split_spaces
 from pdtools.trees import BLANK_LINE, Tree, escape, placeholder, sentence_problem
-from pdtools.trees.graph_trees import conllu
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, conllu
 
 if TYPE_CHECKING:
     from pdtools.models import LoadedModel
@@ -57,7 +56,6 @@ def decode(
     *,
     rejects: Rejects,
     k_best: int = 1,
-    derivations: bool = False,
 ) -> Iterator[Decoded]:
     """Parse sentences: one result for each line, in order, lazily.
 
@@ -65,13 +63,13 @@ def decode(
         lines: from :func:`pdtools.search.inputs.read_inputs`.
         model: one that is asked for parses (:func:`pdtools.search.load_model`).
         rejects: takes the sentences that have no parse, with the reason.
-        k_best, derivations: see :meth:`pdtools.search.model.Model.parse`.
+        k_best: see :meth:`pdtools.search.model.Model.parse`.
 
     Raises:
         InputError: at the first sentence without a parse, if ``rejects`` says so.
     """
     lines, again = tee(lines)
-    parsed = model.parse((line.sentence for line in again), k_best=k_best, derivations=derivations)
+    parsed = model.parse((line.sentence for line in again), k_best=k_best)
     for line, found in zip(lines, parsed, strict=True):
         if isinstance(found, Unscorable):
             sentence = line.sentence
@@ -169,7 +167,7 @@ class CheckpointSettings:
 
 
 class CheckpointParser:
-    """A :class:`~pdtools.parsers.Parser` over a checkpoint with an attachment head, or TreeReg.
+    """A :class:`~pdtools.parsers.backends.Parser` over a checkpoint with an attachment head, or TreeReg.
 
     Args:
         model: asked for parses (:func:`pdtools.search.load_model`).
@@ -182,7 +180,7 @@ class CheckpointParser:
         self._model, self._style = model, model.settings["text_style"]
 
     def parse(self, sentences: Sequence[Sequence[str]]) -> Iterator[Tree | ParseFailure]:
-        """See :meth:`pdtools.parsers.Parser.parse`."""
+        """See :meth:`pdtools.parsers.backends.Parser.parse`."""
         joined = (join_words(words, self._style) for words in sentences)
         for words, found in zip(sentences, self._model.parse(joined), strict=True):
             if isinstance(found, Unscorable):

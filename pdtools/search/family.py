@@ -123,9 +123,7 @@ class Family:
         """Score sentences as :meth:`score` does, and add the best incremental parses."""
         raise PdtoolsError("incremental parses need a checkpoint with an attachment head")
 
-    def parse(
-        self, window: Sequence[Any], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterable[Parsed | Unscorable]:
+    def parse(self, window: Sequence[Any], *, k_best: int = 1) -> Iterable[Parsed | Unscorable]:
         """See :meth:`pdtools.search.model.Model.parse`."""
         raise PdtoolsError("this model cannot parse")
 

@@ -283,9 +283,7 @@ class Model:
             return self._in_chunks("score_with_parses", sentences)
         return self.family.answers("score_with_parses", sentences)
 
-    def parse(
-        self, sentences: Iterable[str | Sentence], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, sentences: Iterable[str | Sentence], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """Parse sentences.
 
         Args:
@@ -293,11 +291,10 @@ class Model:
             k_best: number of trees. One: the best derivation's. More: the most probable ones of the
                 beam, all different; the probabilities of derivations that give the same tree (models of arcs:
                 the same arcs) are added.
-            derivations: give the best derivations instead, whose trees may be the same.
         """
         if self._plan is not None:
-            return self._in_chunks("parse", sentences, k_best=k_best, derivations=derivations)
-        return self.family.answers("parse", sentences, k_best=k_best, derivations=derivations)
+            return self._in_chunks("parse", sentences, k_best=k_best)
+        return self.family.answers("parse", sentences, k_best=k_best)
 
     def compare(self, comparisons: Iterable[Comparison]) -> Iterator[Compared]:
         """Score sentences as far as comparisons of them need it, with the beam ``auto``."""

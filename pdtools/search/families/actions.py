@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
 from pdtools.models import LanguageModel
+from pdtools.models.derivations import OTHER_WORDS
 from pdtools.models.grammar.dependency import DependencyGrammarLM
 from pdtools.models.grammar.model import GrammarLM
-from pdtools.models.grammar.transition_derivations import OTHER_WORDS
 from pdtools.search.checkpoints import Encoded, Expected, Searched, SearchFamily
 from pdtools.search.families.word_synchronous import ActionResult, word_synchronous_search
 from pdtools.search.options import ActionBeam, Particles, SearchOptions
@@ -100,15 +100,13 @@ class ActionFamily(SearchFamily):
         logprobs: NDArray[np.float64] = last - np.logaddexp.reduce(last)
         return logprobs
 
-    def parse(
-        self, window: Sequence[Encoded], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, window: Sequence[Encoded], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`."""
         if k_best > self.widest:
             raise PdtoolsError(
                 f"there are as many parses as the word beam holds: {self.widest}, not {k_best}"
             )
-        return super().parse(window, k_best=k_best, derivations=derivations)
+        return super().parse(window, k_best=k_best)
 
     def search(
         self, window: Sequence[Encoded], *, k_best: int = 1, trace: int = 0

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 from pdtools.models import LanguageModel
-from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
-from pdtools.models.derivations import AnyDerivation
+from pdtools.models.derivations import OTHER_WORDS, AnyDerivation
 from pdtools.search.checkpoints import Searched, SearchFamily
 from pdtools.search.families.attachments import AttachmentFamily
 from pdtools.search.scores import PrefixScores

@@ -41,9 +41,7 @@ class TreeRegFamily(StringFamily):
         self.settings |= {"kind": "treereg", "cky": cky}
         self.nodes = best_tree if cky else greedy_tree
 
-    def parse(
-        self, window: Sequence[Encoded], *, k_best: int = 1, derivations: bool = False
-    ) -> Iterator[Parsed | Unscorable]:
+    def parse(self, window: Sequence[Encoded], *, k_best: int = 1) -> Iterator[Parsed | Unscorable]:
         """See :meth:`Family.parse`.
 
         Raises:
