@@ -154,7 +154,7 @@ def test_parses_with_the_same_arcs_are_one() -> None:
     tree = Tree.from_brackets("(X a b)")
     derivations = [(math.log(share), tree) for share in (0.4, 0.3, 0.2)]
     arcs = ("0-1 1-2", "0-2 2-1", "0-2 2-1")
-    found = Parsed.of(derivations, 0.0, 0.0, k_best=2, merging=True, arcs=arcs)
+    found = Parsed.of(derivations, 0.0, 0.0, k_best=2, arcs=arcs)
     assert found.arcs == ("0-2 2-1", "0-1 1-2")
     assert [joint for joint, _ in found.k_best] == pytest.approx([math.log(0.5), math.log(0.4)])
     apart = Parsed.of(derivations, 0.0, 0.0, k_best=3, merging=False, arcs=arcs)
