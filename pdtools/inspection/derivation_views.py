@@ -53,7 +53,7 @@ class DerivationView:
     """The view of a kind of derivations; by default the best tree, without the beam.
 
     Attributes:
-        shown: what a trace calls the derivations of the beam; ``none``: it does not show them.
+        shown: the name of the beam's derivations in a trace; ``none``: it does not show them.
     """
 
     shown: Shown = "none"

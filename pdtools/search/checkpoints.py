@@ -1,4 +1,4 @@
-"""What the families of all checkpoints share: sentences as token ids, and back to scores; rows; parses."""
+"""The common part of all families of checkpoints: sentences as token ids, and back to scores and parses."""
 
 from __future__ import annotations
 

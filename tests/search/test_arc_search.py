@@ -157,8 +157,8 @@ def test_parses_with_the_same_arcs_are_one() -> None:
     found = Parsed.of(derivations, 0.0, 0.0, k_best=2, arcs=arcs)
     assert found.arcs == ("0-2 2-1", "0-1 1-2")
     assert [joint for joint, _ in found.k_best] == pytest.approx([math.log(0.5), math.log(0.4)])
-    apart = Parsed.of(derivations, 0.0, 0.0, k_best=3, merging=False, arcs=arcs)
-    assert (apart.arcs, apart.k_best) == (arcs, tuple(derivations))
+    one = Parsed.of(derivations[:1], 0.0, 0.0, k_best=1, arcs=arcs[:1])
+    assert (one.arcs, one.k_best) == (arcs[:1], tuple(derivations[:1]))
 
 
 @pytest.mark.parametrize(("arcs", "beam", "seed"), [("released", 4, 1), ("set", 6, 2), ("released", 7, 3)])
