@@ -116,6 +116,18 @@ def test_only_depths_that_are_there_are_computed(
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.usefixtures("compiler")
+@pytest.mark.parametrize("names", [(), ("content_bias", "table", "tape")])
+def test_constituents_that_were_opened_far_before(
+    names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, last = Layer(100, 8, torch.float64), (torch.arange(100) // 7) * 7 - 1
+    innermost = torch.where(torch.arange(100) % 3 > 0, last, last // 4).int().expand(2, -1)
+    layer.terms = Terms(**{name: getattr(layer.terms, name) for name in names}, innermost=innermost)
+    for one, other in zip(layer.mixed_and_gradients(), by_torch(layer, monkeypatch), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
 def before_a_wall(tensor: Tensor) -> Tensor:
     """A copy at the end of its memory: after it lies a page whose use ends the process."""
     size = tensor.numel() * tensor.element_size()
