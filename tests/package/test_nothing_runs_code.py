@@ -114,7 +114,7 @@ def test_a_parser_model_that_is_a_program_is_not_run(name: str, tmp_path: Path) 
     """Parsers call torch.load themselves: benepar's, of torch 2.6 and newer, loads nothing but data."""
     pytest.importorskip(name, reason=f"{name} is not installed")
     from pdtools.errors import PdtoolsError
-    from pdtools.parsers import load_parser
+    from pdtools.parsers.backends import load_parser
 
     class Program:
         def __reduce__(self) -> tuple[object, tuple[str]]:

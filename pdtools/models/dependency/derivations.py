@@ -16,8 +16,7 @@ from pdtools.models.dependency.scorer import COUNTS, best_sets, log_polynomials,
 from pdtools.models.derivations import NO_ARCS, OTHER_WORDS
 from pdtools.models.tokenwise import TokenwiseDerivations, TokenwiseKind
 from pdtools.trees import Tree
-from pdtools.trees.graph_trees import graph_tree
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, graph_tree
 
 if TYPE_CHECKING:
     from pdtools.models.base import LanguageModel

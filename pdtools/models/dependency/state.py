@@ -10,12 +10,12 @@ from torch import Tensor
 from pdtools.models.base import DecoderState
 from pdtools.models.dependency.scorer import best_candidates
 from pdtools.models.transformer.cache import Cache, Past
-from pdtools.trees.graph_features import COSTS, FAR
+from pdtools.trees.graphs import COSTS, FAR
 
 
 @dataclass
 class GraphState:
-    """The graphs of R hypotheses, of nodes 0 to W - 1; see :mod:`pdtools.trees.graph_features`.
+    """The graphs of R hypotheses, of nodes 0 to W - 1; see :mod:`pdtools.trees.graphs`.
 
     Attributes:
         words: int64 (R,), t, the newest word.

@@ -11,7 +11,7 @@ from pdtools.models.grammar.derivations import ActionKind
 from pdtools.models.grammar.transition_derivations import TransitionKind
 from pdtools.models.transformer.config import Positions, TransformerConfig
 from pdtools.trees.actions import ActionIds
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 Normalize = Literal["allowed", "all"]
 

@@ -28,7 +28,7 @@ from pdtools.models.kernels.grammar_attention import Visible, visible_keys
 from pdtools.models.kernels.linear_cross_entropy import linear_cross_entropy
 from pdtools.models.transformer.block import activation
 from pdtools.tokenization import Tokenizer
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 if TYPE_CHECKING:
     from typing_extensions import Self

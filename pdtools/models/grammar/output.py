@@ -15,7 +15,7 @@ from torch import Tensor
 
 from pdtools.models.kernels.decoding import blocks_of, logsumexp
 from pdtools.trees.actions import ActionIds
-from pdtools.trees.arc_rows import ArcIds
+from pdtools.trees.arc_standard import ArcIds
 
 
 class Prefix(NamedTuple):

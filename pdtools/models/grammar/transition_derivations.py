@@ -15,8 +15,7 @@ from pdtools.models.derivations import NO_ARCS, OTHER_WORDS, Derivations
 from pdtools.models.grammar.batch import TransitionBatch
 from pdtools.models.grammar.derivations import ActionDerivations, ActionKind
 from pdtools.trees import UNKNOWN_LABEL, Graph, Tree, constituents_of_words
-from pdtools.trees.arc_rows import ArcIds
-from pdtools.trees.arc_standard import ArcActions, actions_of, dependency_text, heads_of
+from pdtools.trees.arc_standard import ArcActions, ArcIds, actions_of, dependency_text, heads_of
 from pdtools.trees.projection import bottom_up, spans
 
 if TYPE_CHECKING:
