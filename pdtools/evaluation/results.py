@@ -62,23 +62,18 @@ class Batches:
         self.schema = schema
         self._packed: list[pa.Buffer] = []
 
-    def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows to the table."""
-        import pyarrow as pa
-
-        sink = pa.BufferOutputStream()
-        packed = pa.ipc.IpcWriteOptions(compression="zstd")
-        with pa.ipc.new_stream(sink, self.schema, options=packed) as stream:
-            stream.write_batch(batch)
-        self._packed.append(sink.getvalue())
-
-    def append_rows(self, rows: Sequence[tuple[Any, ...]]) -> None:
+    def append(self, rows: Sequence[tuple[Any, ...]]) -> None:
         """Add rows, each with a value for every column."""
         import pyarrow as pa
 
-        if rows:
-            columns = zip(zip(*rows, strict=True), self.schema.types, strict=True)
-            self.append(pa.record_batch([pa.array(*each) for each in columns], schema=self.schema))
+        if not rows:
+            return
+        columns = zip(zip(*rows, strict=True), self.schema.types, strict=True)
+        sink = pa.BufferOutputStream()
+        packed = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, self.schema, options=packed) as stream:
+            stream.write_batch(pa.record_batch([pa.array(*each) for each in columns], schema=self.schema))
+        self._packed.append(sink.getvalue())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

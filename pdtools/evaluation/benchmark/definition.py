@@ -14,8 +14,8 @@ from pdtools.evaluation.sg.formula import Formula
 
 KINDS = ("tsv", "csv", "txt", "jsonl", "json", "parquet", "xlsx")
 """Forms of files, by the end of their names."""
-SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word", "slln")
-"""The divisor of a string's log-probability: one, its tokens, …; slln: tokens to a power."""
+SCORES = ("sum", "per_token", "per_character", "per_byte", "per_word")
+"""The divisor of a string's log-probability: one, its tokens, …; ``{slln = 0.5}``: tokens to this power."""
 RIGHT, OTHERS = "right", "others"
 RIGHT_IS_HIGHEST = f"{RIGHT} > max({OTHERS})"
 

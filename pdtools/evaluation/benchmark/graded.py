@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet
 from pdtools.evaluation.benchmark.outcomes import NO_TOKENS, JudgedItems, Outcome, Part, Parts, values_of
 from pdtools.evaluation.results import Results
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Judged = Iterator[tuple[str, "tuple[Outcome | None, float | None, str | None]", tuple[Any, ...]]]
 MAIN = "main"
@@ -63,6 +60,8 @@ def best_threshold(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> fl
 class JudgedLabels(JudgedItems):
     """Strings that are acceptable or not, as a threshold of their scores predicts."""
 
+    more: Mapping[str, str] = {"score": "float64", "acceptable": "bool"}
+
     def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         self._train: list[tuple[float, bool]] = []
         self._excluded = 0  # excluded items among those that the threshold is chosen on
@@ -70,13 +69,6 @@ class JudgedLabels(JudgedItems):
         assert items.label is not None
         self._threshold = items.label.threshold
         super().__init__(items, tokens=tokens)
-
-    @property
-    def more(self) -> dict[str, pa.DataType]:
-        """See :class:`JudgedItems`."""
-        import pyarrow as pa
-
-        return {"score": pa.float64(), "acceptable": pa.bool_()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
         """See :class:`JudgedItems`; no rows for items that the threshold is chosen on, which come first."""
@@ -130,18 +122,13 @@ class JudgedLabels(JudgedItems):
 class JudgedValues(JudgedItems):
     """Items with a number given by people, with which a formula of scores is correlated."""
 
+    more: Mapping[str, str] = {"score": "float64", "value": "float64"}
+
     def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         assert items.value is not None
         self._value = items.value
         self._found: list[tuple[tuple[str | None, ...], float, float]] = []
         super().__init__(items, tokens=tokens)
-
-    @property
-    def more(self) -> dict[str, pa.DataType]:
-        """See :class:`JudgedItems`."""
-        import pyarrow as pa
-
-        return {"score": pa.float64(), "value": pa.float64()}
 
     def judged(self, item: Item, parts: Parts) -> Judged:
         """See :class:`JudgedItems`."""

@@ -303,10 +303,7 @@ class JudgedItems:
         more: columns that kinds of benchmarks add, with their types, for the values of :meth:`judged`.
     """
 
-    @property
-    def more(self) -> dict[str, pa.DataType]:
-        """Additional columns, see the class."""
-        return {}
+    more: Mapping[str, str] = {}
 
     def __init__(self, items: ItemSet, *, tokens: bool = True) -> None:
         self.items, self.tokens = items, tokens
@@ -333,7 +330,7 @@ class JudgedItems:
                 rows[ITEMS] += judged
                 rows[STRINGS_TABLE] += self._strings(item, of)
         for name, table in self.tables.items():
-            table.append_rows(rows[name])
+            table.append(rows[name])
 
     def count(self, scores: Collection[MaybeScore]) -> None:
         """Count the different strings of a block."""
