@@ -12,17 +12,10 @@ from numpy.typing import NDArray
 from pdtools.evaluation.benchmark.item_set import Item, ItemSet
 from pdtools.evaluation.benchmark.outcomes import NO_TOKENS, JudgedItems, Outcome, Part, Parts, values_of
 from pdtools.evaluation.results import Results
+from pdtools.prompts.metrics import pearson, ranks, spearman
 
 Judged = Iterator[tuple[str, "tuple[Outcome | None, float | None, str | None]", tuple[Any, ...]]]
 MAIN = "main"
-
-
-def matthews(labels: NDArray[np.bool_], predicted: NDArray[np.bool_]) -> float | None:
-    """Matthews' correlation of labels and predictions; None if one of them does not vary."""
-    both, of_labels, of_predicted = (labels & predicted).sum(), labels.sum(), predicted.sum()
-    n = len(labels)
-    scale = float(of_labels * (n - of_labels)) * float(of_predicted * (n - of_predicted))
-    return float((n * both - of_labels * of_predicted) / scale**0.5) if scale else None
 
 
 def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | None:
@@ -31,8 +24,6 @@ def roc_auc(labels: NDArray[np.bool_], scores: NDArray[np.float64]) -> float | N
     This is the share of pairs of a good and a bad item in which the good one has the higher score; ties count
     half.
     """
-    from pdtools.prompts.metrics import ranks
-
     good = int(labels.sum())
     pairs = good * (len(labels) - good)
     return float((ranks(scores)[labels].sum() - good * (good + 1) / 2) / pairs) if pairs else None
@@ -115,8 +106,9 @@ class JudgedLabels(JudgedItems):
     def _scores(self, found: list[tuple[tuple[str | None, ...], float, bool]]) -> dict[str, float | None]:
         labels = np.array([label for _, _, label in found], dtype=bool)
         scores = np.array([score for _, score, _ in found])
-        threshold = 0.0 if self._threshold is None else self._threshold
-        return {"mcc": matthews(labels, scores > threshold), "auc": roc_auc(labels, scores)}
+        predicted = scores > (0.0 if self._threshold is None else self._threshold)
+        # Matthews' correlation is Pearson's of truth values.
+        return {"mcc": pearson(labels * 1.0, predicted * 1.0), "auc": roc_auc(labels, scores)}
 
 
 class JudgedValues(JudgedItems):
@@ -156,7 +148,5 @@ class JudgedValues(JudgedItems):
         return replace(results, scores=scores, settings=settings)
 
     def _correlation(self, pairs: list[tuple[float, float]]) -> float | None:
-        from pdtools.prompts.metrics import pearson, spearman
-
         found, values = np.array(pairs, dtype=float).reshape(-1, 2).T
         return (spearman if self._value.correlation == "spearman" else pearson)(values, found)

@@ -161,23 +161,6 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     assert items[0].correct.nunique() == 2  # so that a mistake can show
 
 
-def test_raw_sentences_can_be_written_too(suites: Path, model: tuple[str, Path], tmp_path: Path) -> None:
-    style, folder = model
-    if style != "raw":
-        pytest.skip("only for models of raw text")
-    text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
-    assert command("eval-sg", suites, "--write-sentences", text, "--text-style", "raw", "--text-only") == 0
-    assert text.read_text().split("\n")[0] == "The dogs didn't bark at all."
-    search = ("--model", folder, "--beam", 3, "--device", "cpu")
-    assert command("surprisal", text, *search, "-o", values) == 0
-    common = ("--surprisals", values, "--text-style", "raw", "--quiet")
-    assert command("eval-sg", suites, *common, "-o", tmp_path / "raw") == 0
-    regions = pandas.read_parquet(tmp_path / "raw" / "strings.parquet")
-    totals = regions.groupby(["suite", "item", "string"], sort=False).bits.sum()
-    by_sentence = table(values).groupby("sentence_id").surprisal.sum()
-    assert totals.tolist() == pytest.approx(by_sentence.tolist(), rel=2e-6, abs=1e-5)
-
-
 @pytest.mark.parametrize("columns", ["offsets", "lm-zoo"])
 def test_minimal_pairs_score_as_with_the_model(
     pairs: Path, model: tuple[str, Path], tmp_path: Path, columns: str
@@ -232,15 +215,7 @@ def test_sentences_that_a_model_cannot_score(
 # --- sentences out -----------------------------------------------------------------------------
 
 
-def test_written_sentences(
-    suites: Path, pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert command("eval-sg", suites, "--write-sentences", "-", "--quiet") == 0
-    header, first, second, *others = capsys.readouterr().out.split("\n")
-    assert header == "suite\titem\tstring\ttext"
-    assert first == "a\t1\tx\tThe dogs did n't bark at all ."
-    assert second == "a\t1\ty\tThe dogs can not bark ``at all'' ."
-    assert len(others) == 2 * 10 - 2 + 1
+def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "b.tsv"
     assert command("eval-blimp", pairs, "--write-sentences", out, "--limit", 2, "--json") == 0
     assert json.loads(capsys.readouterr().out)["counts"] == {"sentences": 4}

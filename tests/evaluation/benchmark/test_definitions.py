@@ -261,21 +261,6 @@ def test_an_option_that_no_item_has_is_said(tmp_path: Path) -> None:
     assert found == ["no item has all 3 options: is a column of options.texts misspelt?"]
 
 
-def test_levels_from_paths_and_columns(tmp_path: Path) -> None:
-    for language, paradigm in (("de", "x"), ("en", "x"), ("en", "y")):
-        folder = tmp_path / "toy" / language
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{paradigm}.tsv").write_text("good\tbad\na\tb\na\tb\nc\tc\n")
-    of = benchmark(files="*/*.tsv", levels={"language": "{dir}", "paradigm": "{file}"})
-    items = Items(tmp_path, of)
-    assert (items.unit, items.levels) == ("group", ("language", "paradigm"))
-    assert list(dict.fromkeys(items.named(item.levels) for item in items)) == ["de / x", "en / x", "en / y"]
-    (counts, *_) = items.by_file.values()
-    assert counts == {"items": 3, "identical": 1, "repeated": 1}
-    one = Items(tmp_path / "toy" / "en", of, limit=1)  # what was named may be a part of it
-    assert (one.unit, one.levels, len(list(one))) == ("paradigm", ("language",), 2)
-
-
 def test_groups_of_paths_stand_before_columns(tmp_path: Path) -> None:
     """Also in rows that make one item, where a group is missing, and of the names that all rows have."""
     for part in ("a", "b"):
