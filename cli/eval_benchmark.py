@@ -25,7 +25,7 @@ from .options import (
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.items import Items
+    from pdtools.evaluation.benchmark.item_files import Items
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -132,7 +132,7 @@ def eval_benchmark(
     pick_source(context, sources)
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
-    from pdtools.evaluation.benchmark.items import Items
+    from pdtools.evaluation.benchmark.item_files import Items
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -171,7 +171,7 @@ def eval_benchmark(
 
 def _known(data: str) -> str:
     """The benchmark to which these files belong."""
-    from pdtools.evaluation.benchmark.items import known_by_files
+    from pdtools.evaluation.benchmark.item_files import known_by_files
 
     match known_by_files(data):
         case [name]:

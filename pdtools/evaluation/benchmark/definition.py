@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from pdtools.evaluation.benchmark.item_set import Score
+from pdtools.evaluation.benchmark.item_set import Label, Score, Value
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.sg.formula import Formula
 
@@ -72,39 +72,6 @@ class Rows:
     every: int | None = None
     by: Template | None = None
     role: Template | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Label:
-    """Acceptability labels of items' strings, to be predicted by a threshold of the score.
-
-    Attributes:
-        value: the label in the data.
-        good, bad: its two values.
-        threshold: on the score; None: the best one (Matthews' correlation) for the items of ``source``.
-        source: a pattern of files that the threshold is chosen on, which are not scored otherwise.
-    """
-
-    value: Template
-    good: str = "1"
-    bad: str = "0"
-    threshold: float | None = None
-    source: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """A number for each item, with which scores are correlated.
-
-    Attributes:
-        column: the number in the data.
-        against: a formula of scores.
-        correlation: spearman or pearson.
-    """
-
-    column: Template
-    against: str
-    correlation: str = "spearman"
 
 
 @dataclass(frozen=True, kw_only=True)

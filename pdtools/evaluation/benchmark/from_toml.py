@@ -53,15 +53,13 @@ from pdtools.evaluation.benchmark.definition import (
     RIGHT_IS_HIGHEST,
     SCORES,
     Benchmark,
-    Label,
     Options,
     Rows,
     Text,
-    Value,
     formula_of,
     option_name,
 )
-from pdtools.evaluation.benchmark.item_set import Score
+from pdtools.evaluation.benchmark.item_set import Label, Score, Value
 from pdtools.evaluation.benchmark.readers import READERS
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.record import MARGIN

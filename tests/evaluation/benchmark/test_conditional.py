@@ -15,8 +15,8 @@ from wide_items import wide_items
 
 from pdtools.evaluation.benchmark.evaluate import ItemComparison, evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.item_set import Score, String
-from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.outcomes import Part, part_of
 from pdtools.evaluation.sg.formula import Formula
 from pdtools.search import SearchOptions, load_model

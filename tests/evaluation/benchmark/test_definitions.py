@@ -21,8 +21,8 @@ from pdtools.evaluation.benchmark.from_toml import (
     bundled,
     read_benchmark,
 )
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.evaluation.benchmark.item_set import Item
-from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import each_alone

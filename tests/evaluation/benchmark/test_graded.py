@@ -17,7 +17,7 @@ from pdtools.evaluation.benchmark.definition import Benchmark
 from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.graded import best_threshold, roc_auc
-from pdtools.evaluation.benchmark.items import Items
+from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.prompts.metrics import pearson
 from pdtools.report.benchmarks import print_benchmark
 

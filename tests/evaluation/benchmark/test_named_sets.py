@@ -17,8 +17,8 @@ import pytest
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.evaluate import evaluate_items, evaluate_published
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
+from pdtools.evaluation.benchmark.item_files import Items, known_by_files
 from pdtools.evaluation.benchmark.item_set import Item
-from pdtools.evaluation.benchmark.items import Items, known_by_files
 
 
 def lines(*rows: dict[str, Any]) -> str:

@@ -13,9 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.benchmark.definition import Benchmark, Label, Options, Value, option_name
+from pdtools.evaluation.benchmark.definition import Benchmark, Options, option_name
 from pdtools.evaluation.benchmark.from_toml import bundled, read_benchmark
-from pdtools.evaluation.benchmark.item_set import Item, ItemSet, String
+from pdtools.evaluation.benchmark.item_set import Item, ItemSet, Label, String, Value
 from pdtools.evaluation.benchmark.rows import DataFile, Row, data_files, items_of, write
 from pdtools.evaluation.benchmark.templates import Cells, NoColumnError, Template
 from pdtools.evaluation.record import SCORE, Document, Evaluation, MainScores, Outcomes
