@@ -14,7 +14,7 @@ from pdtools.files import GivenText, Kind, Rejects, Source, expand_inputs
 from .options import SEARCH_OPTIONS
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.reading.frequency import Frequency
+    from pdtools.stimuli.frequency import Frequency
     from pdtools.trees import Tree
 
 _MOST_DIGITS = 6  # strings of a million symbols are no task
@@ -99,7 +99,7 @@ def check_frequencies(frequencies: str | None, wordfreq: str | None) -> None:
 
 def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency | None:
     """The frequencies of words, from --frequencies or --wordfreq; None without them."""
-    from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
+    from pdtools.stimuli.frequency import frequencies_of_file, frequencies_of_wordfreq
 
     if frequencies is not None:
         return frequencies_of_file(frequencies)

@@ -214,7 +214,8 @@ def eval_reading(
     # These import torch, which takes seconds: only for readable input.
     from pdtools.evaluation.reading.effects import Contrast
     from pdtools.evaluation.reading.evaluate import Regression, evaluate_reading
-    from pdtools.evaluation.reading.scoring import external_words, measures_of, named_models, score_words
+    from pdtools.evaluation.reading.scoring import external_words, measures_of, score_words
+    from pdtools.stimuli.surprisals import named_models
 
     context = read_context(reading, documents=True)
     regression = Regression(

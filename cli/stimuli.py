@@ -56,8 +56,10 @@ def surprisal_of_table(
     on_error: OnError,
 ) -> None:
     """Score the sentences of a table with models, and write its rows with their surprisals."""
-    from pdtools.stimuli.sentences import read_stimuli
-    from pdtools.stimuli.written import TABLES, make_table, new_columns, write
+    from pdtools.search.scores import Measure
+    from pdtools.stimuli.columns import TABLES, make_table, new_columns, write
+    from pdtools.stimuli.surprisals import Surprisals, named_models, score_parts
+    from pdtools.stimuli.table import read_stimuli
 
     if rank:
         raise typer.BadParameter("--rank is the rank of a token: it cannot be combined with a table")
@@ -77,11 +79,6 @@ def surprisal_of_table(
     new_columns(stimuli, frequency=frequency is not None, parses=parses)
     for note in (stimuli.form, *stimuli.notes):
         message(f"{file}: {note}", quiet=run.quiet)
-
-    # These import torch, which takes seconds: only for readable input.
-    from pdtools.evaluation.reading.scoring import named_models, score_parts
-    from pdtools.search.scores import Measure
-    from pdtools.stimuli.surprisals import Surprisals
 
     context = read_context(reading, documents=stimuli.documents is not None)
     measures: tuple[Measure, ...] = ("entropy",) if entropy else ("structure",)

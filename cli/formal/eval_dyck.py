@@ -55,7 +55,7 @@ def eval_dyck(
     """
     from pdtools.evaluation.chunks import InChunks
     from pdtools.evaluation.formal.dyck import evaluate_closing, evaluate_entropy
-    from pdtools.formal import read_prefixes
+    from pdtools.formal.bracket_prefixes import read_prefixes
     from pdtools.jobs import independent_passes
     from pdtools.jobs.workers import Workers
     from pdtools.shards import ShardSet

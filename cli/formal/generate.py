@@ -62,14 +62,6 @@ def dyck(
     max_length: Annotated[
         int | None, typer.Option("--max-length", min=1, help="Largest number of tokens (default: no limit).")
     ] = None,
-    max_dependency: Annotated[
-        int | None,
-        typer.Option(
-            "--max-dependency",
-            min=1,
-            help="Largest distance between an opener and its closer (default: that of --setting).",
-        ),
-    ] = None,
     output: OutputOption = STDIO,
     shards: ShardsOption = False,
     seed: SeedOption = 0,
@@ -89,7 +81,7 @@ def dyck(
     """
     from pdtools.formal import DYCK_SETTINGS, Dyck
 
-    given = {"min_length": min_length, "max_length": max_length, "max_dependency": max_dependency}
+    given = {"min_length": min_length, "max_length": max_length}
     conditions = DYCK_SETTINGS[setting.value] | {k: v for k, v in given.items() if v is not None}
     language = Dyck(brackets=brackets, depth=depth, **conditions)
     counts = write(language, number, seed, output, shards, options)
@@ -113,7 +105,10 @@ def dyck_prefixes(
         typer.Option("--dependency", min=1, help="Shortest distance from the open bracket to its closer."),
     ] = None,
     depths: Annotated[
-        str | None, typer.Option("--depths", metavar="FIRST-LAST", help="Nests of FIRST to LAST brackets.")
+        str | None,
+        typer.Option(
+            "--depths", metavar="FIRST-LAST", help="Nests of FIRST to LAST brackets, of the first ten types."
+        ),
     ] = None,
     brackets: Annotated[int, typer.Option("--brackets", min=1, help="Bracket types.")] = 20,
     depth: Annotated[
@@ -125,9 +120,6 @@ def dyck_prefixes(
     max_length: Annotated[
         int, typer.Option("--max-length", min=1, help="--dependency: longest prefix.")
     ] = 600,
-    types: Annotated[
-        int, typer.Option("--nest-types", min=1, help="--depths: bracket types of the nests.")
-    ] = 10,
     output: TableOption = STDIO,
     seed: SeedOption = 0,
 ) -> None:
@@ -144,7 +136,8 @@ def dyck_prefixes(
       pdtools generate dyck-prefixes --dependency 50 --seed 50 -o dependency-50.tsv
       pdtools generate dyck-prefixes --depths 15-50 --number 1008 --seed 3 -o depth.tsv
     """
-    from pdtools.formal import DYCK_SETTINGS, Dyck, dependency_prefixes, depth_prefixes, write_prefixes
+    from pdtools.formal.bracket_prefixes import dependency_prefixes, depth_prefixes, write_prefixes
+    from pdtools.formal.dyck import DYCK_SETTINGS, Dyck
 
     if (dependency is None) == (depths is None):
         raise typer.BadParameter("give exactly one of --dependency and --depths")
@@ -155,7 +148,7 @@ def dyck_prefixes(
     check_target(output, folder=False, overwrite=options.overwrite, inputs=())
     if depths is not None:
         filler = Dyck(brackets=brackets, **DYCK_SETTINGS["released-like"])
-        prefixes = depth_prefixes(filler, number, depths=parse_range(depths), types=types, seed=seed)
+        prefixes = depth_prefixes(filler, number, depths=parse_range(depths), seed=seed)
     else:
         assert dependency is not None
         source = Dyck(brackets=brackets, depth=depth)
@@ -175,7 +168,6 @@ def dyck_prefixes(
                     "brackets": brackets,
                     "depth": depth,
                     "max_length": max_length,
-                    "nest_types": types,
                     "seed": seed,
                 },
                 "provenance": provenance(),

@@ -49,7 +49,8 @@ def task(
       pdtools generate task rs --seed 1 -o rs.tsv
       pdtools generate task ma --lengths 7 --number 3
     """
-    from pdtools.formal import make_task, write_pairs
+    from pdtools.formal.transduction_data import write_pairs
+    from pdtools.formal.transductions import make_task
     from pdtools.provenance import provenance
 
     drawn_task = make_task(name, as_released=as_released)

@@ -16,7 +16,7 @@ from ..panels import output_option
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pdtools.formal import FormalString, Language
+    from pdtools.formal.language import FormalString, Language
 
 NumberOption = Annotated[int, typer.Option("--number", "-n", min=1, help="How many strings.")]
 OutputOption = Annotated[

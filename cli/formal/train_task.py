@@ -51,8 +51,8 @@ class TaskOptions:
                 raise typer.BadParameter("--lengths and --as-released go with --task")
             return None
 
-        from pdtools.formal import make_task
         from pdtools.formal.transduction_training import TaskInput
+        from pdtools.formal.transductions import make_task
 
         task = make_task(self.task, as_released=self.as_released)
         lengths = parse_range(self.lengths) if self.lengths else range(task.shortest, 41)

@@ -10,8 +10,8 @@ from typing import Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import Rejects, sha256_file
-from pdtools.formal import RowLayout, StringPairs, Task, read_pairs, task_tokenizer
-from pdtools.formal.transduction_batches import task_batch
+from pdtools.formal.transduction_data import RowLayout, read_pairs, task_tokenizer
+from pdtools.formal.transductions import StringPairs, Task
 from pdtools.jobs.devices import memory_of
 from pdtools.models import Batch, LanguageModel
 from pdtools.models.batch import empty_batch
@@ -67,8 +67,6 @@ class TaskInput:
         """The task in words, and the hash of the validation pairs."""
         released = ", as released" if self.task.as_released else ""
         drawn = f"{self.task.name}{released}, lengths {self.lengths[0]} to {self.lengths[-1]}"
-        if self.task.name == "sm" and not self.task.as_released:  # older runs did not train on the padding
-            drawn += f", padded with {self.task.symbols[self.task.padding]}"
         return {"train": drawn} | {role: sha256_file(Path(file)) for role, file in self.files.items()}
 
     @cached_property
@@ -225,4 +223,4 @@ class TaskPairs:
 def _batch(layout: RowLayout, pairs: StringPairs) -> Batch:
     if len(pairs) == 0:
         return empty_batch(layout.tokenizer.root_id, layout.tokenizer.pad_id)
-    return task_batch(layout.rows(pairs))
+    return layout.batch(pairs)

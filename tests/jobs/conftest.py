@@ -15,7 +15,8 @@ from small_jobs import Case
 from toy_gpt2 import save_gpt2
 
 from pdtools.cli.main import run
-from pdtools.formal import Dyck, word_tokenizer
+from pdtools.formal.dyck import Dyck
+from pdtools.formal.language import word_tokenizer
 from pdtools.models import save_checkpoint
 
 
@@ -72,7 +73,7 @@ def _brackets(folder: Path) -> None:
     types = ("--brackets", "3", "--quiet")
     far = ("--depth", "4", "--dependency", "4", "--max-length", "20", "--number", "9")
     assert run(["generate", "dyck-prefixes", *types, *far, "-o", f"{folder}/far.tsv"]) == 0
-    deep = ("--depths", "3-4", "--nest-types", "2", "--number", "8")
+    deep = ("--depths", "3-4", "--number", "8")
     assert run(["generate", "dyck-prefixes", *types, *deep, "-o", f"{folder}/deep.tsv"]) == 0
     strings = ("--depth", "4", "--min-length", "4", "--max-length", "12", "--number", "11", "--shards")
     assert run(["generate", "dyck", *types, *strings, "-o", f"{folder}/strings"]) == 0

@@ -21,8 +21,8 @@ from search_oracle import tiny_model
 from toy_prompts import HOW_LATE, SAME, toy_prompts
 
 from pdtools.errors import PdtoolsError
-from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.training import Recipe, TrainConfig, train
 from pdtools.training.data.sentences import Sentences
 from pdtools.training.distributed import ALONE, Ranks, local_device

@@ -14,9 +14,9 @@ from toy_pairs import pairs_of
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
-from pdtools.formal import RowLayout, make_task, task_tokenizer, write_pairs
-from pdtools.formal.transduction_batches import task_batch
+from pdtools.formal.transduction_data import RowLayout, task_tokenizer, write_pairs
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.models import build_model, load_checkpoint
 from pdtools.training import ALONE, Ranks, Recipe, TrainConfig, complete_recipe, train
 
@@ -90,10 +90,10 @@ def test_plain_torch_does_the_same(objective: str, tmp_path: Path) -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=wanted.train.learning_rate, eps=1e-3)
     for batch_number in range(6):
         drawn = task.training_pairs(LENGTHS, 8, seed=wanted.train.seed, batch=batch_number)
-        rows = layout.rows(drawn)
+        batch = layout.batch(drawn)
         optimizer.zero_grad()
-        parts = model.forward_parts(task_batch(rows))
-        (-parts.token_logprobs[torch.from_numpy(rows.scored)].mean()).backward()
+        parts = model.forward_parts(batch)
+        (-parts.token_logprobs[batch.scored].mean()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
         optimizer.step()
     trained = load_file(tmp_path / "run/last/model.safetensors")

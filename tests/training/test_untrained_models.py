@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pdtools.cli.main import run
-from pdtools.formal import make_task
 from pdtools.formal.transduction_training import TaskInput
+from pdtools.formal.transductions import make_task
 from pdtools.models import load_checkpoint
 from pdtools.training import Recipe, TrainConfig, train
 

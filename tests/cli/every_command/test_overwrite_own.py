@@ -95,7 +95,6 @@ def condition(name: str, *contents: str) -> dict[str, object]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What commands read, and what each of them has written once."""
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     folder = tmp_path_factory.mktemp("own")
     save_checkpoints(folder / "models")
     save_models(folder / "reading_models")
@@ -118,18 +117,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "suite.json").write_text(json.dumps(suite))
     (folder / "items.csv").write_text("model,suite,item,correct\nm,toy,1,1\nm,toy,2,0\n")
-    prefixes = [
-        "generate",
-        "dyck-prefixes",
-        "--brackets",
-        "2",
-        "-n",
-        "3",
-        "--depths",
-        "4-5",
-        "--nest-types",
-        "2",
-    ]
+    prefixes = ["generate", "dyck-prefixes", "--brackets", "2", "-n", "3", "--depths", "4-5"]
     assert run([*prefixes, "-o", str(folder / "far.tsv"), "-q"]) == 0
     assert (
         run(["generate", "task", "sm", "--lengths", "2-3", "-n", "2", "-o", str(folder / "sm.tsv"), "-q"])

@@ -123,7 +123,7 @@ def test_empty_lines_of_either_table_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_formal_languages(suffix: str, tmp_path: Path) -> None:
     from pdtools.formal.bracket_prefixes import read_prefixes
-    from pdtools.formal.transduction_files import read_pairs
+    from pdtools.formal.transduction_data import read_pairs
     from pdtools.formal.transductions import make_task
 
     pairs = ["generate", "task", "rs", "--number", 3, "--lengths", "4-5", "--seed", 1]

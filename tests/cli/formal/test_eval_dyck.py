@@ -21,7 +21,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (
         [*strings, "-n", "40", "--shards", "-o", f"{work}/shards"],
         [*prefixes, "--dependency", "5", "--depth", "4", "--max-length", "20", "-o", f"{work}/far.tsv"],
-        [*prefixes, "--depths", "4-5", "--nest-types", "2", "-o", f"{work}/deep.tsv"],
+        [*prefixes, "--depths", "4-5", "-o", f"{work}/deep.tsv"],
         [
             "train",
             f"{work}/shards",
@@ -74,9 +74,6 @@ def test_a_folder_of_prefixes_as_json(work: Path, capsys: pytest.CaptureFixture[
 def test_what_cannot_be_done(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = ["--model", str(work / "run")]
     bad = tmp_path / "far.tsv"
-    bad.write_text("prefix\tcloser\tdependency\tdepth\n(1\t)2\t1\t1\n")
-    assert run(["eval-dyck", str(bad), *model]) == 1
-    assert f"{bad}:2: no prefix of brackets" in capsys.readouterr().err
     bad.write_text("prefix\tcloser\tdependency\tdepth\n(9\t)9\t1\t1\n")
     assert run(["eval-dyck", str(bad), *model]) == 1
     assert "words unknown to the model" in capsys.readouterr().err

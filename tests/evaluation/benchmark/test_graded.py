@@ -19,7 +19,7 @@ from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmar
 from pdtools.evaluation.benchmark.graded import best_threshold, roc_auc
 from pdtools.evaluation.benchmark.item_files import Items
 from pdtools.prompts.metrics import pearson
-from pdtools.report.benchmarks import print_benchmark
+from pdtools.report.evaluations import print_benchmark
 
 SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
 

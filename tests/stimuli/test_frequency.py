@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pdtools.errors import InputError, PdtoolsError
-from pdtools.evaluation.reading.frequency import frequencies_of_file, frequencies_of_wordfreq
+from pdtools.stimuli.frequency import frequencies_of_file, frequencies_of_wordfreq
 
 
 def write(folder: Path, *rows: str) -> str:

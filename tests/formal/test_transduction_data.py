@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from toy_pairs import pairs_of
 
-from pdtools.errors import InputError
-from pdtools.formal import TASKS, make_task, read_pairs, write_pairs
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.formal.transduction_data import RowLayout, read_pairs, task_tokenizer, write_pairs
+from pdtools.formal.transductions import TASKS, make_task
 
 
 @pytest.mark.parametrize("as_released", [False, True])
@@ -24,15 +25,18 @@ def test_there_and_back(name: str, as_released: bool, tmp_path: Path) -> None:
         assert (pairs.y == written[length].y).all()
         assert (pairs.counted == written[length].counted).all()
     assert counts["symbols"] == sum(length * 7 + written[length].counted.sum() for length in written)
+    other = pairs_of(task, 12, 3, seed=2)
+    write_pairs(task, [other], tmp_path / "other.tsv")
+    joined = read_pairs(task, file, tmp_path / "other.tsv")
+    assert {length: len(pairs) for length, pairs in joined.items()} == {3: 7, 5: 7, 12: 10}
+    assert (joined[12].x[7:] == other.x).all()
 
 
 def test_what_is_written(tmp_path: Path) -> None:
     task = make_task("sm")
     file = tmp_path / "pairs.tsv"
     write_pairs(task, [pairs_of(task, 1, 1, seed=2)], file)
-    header, line = file.read_text().splitlines()
-    assert header == "length\tx\ty"
-    assert line in ("1\ta\ta END", "1\tb\tb END")
+    assert file.read_text() in ("length\tx\ty\n1\ta\ta END\n", "length\tx\ty\n1\tb\tb END\n")
 
 
 @pytest.mark.parametrize(
@@ -96,9 +100,60 @@ def test_what_is_right_is_taken(tmp_path: Path) -> None:
 def test_files_without_pairs(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("length\tx\ty\n")
-    with pytest.raises(InputError, match="no pairs in it"):
-        read_pairs(make_task("rs"), file)
+    full = tmp_path / "full.tsv"
+    full.write_text("length\tx\ty\n1\ta\ta\n")
+    with pytest.raises(InputError, match="pairs.tsv: no pairs in it"):
+        read_pairs(make_task("rs"), full, file)
     for text in ("", "x\ty\n", "1\ta\ta\n"):
         file.write_text(text)
         with pytest.raises(InputError, match="1: no header length x y"):
             read_pairs(make_task("rs"), file)
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+STACK, EQUATION = "3\ta POP PUSH-b\tb END", "8\t( - 2 + z ) = 3\t0"
+
+
+@pytest.mark.parametrize(
+    ("name", "objective", "as_released", "line", "read", "predicted"),
+    [
+        ("rs", "masked", False, "3\ta a b\tb a a", "a a b <out> <out> <out>", ". . . b a a"),
+        ("rs", "causal", False, "3\ta a b\tb a a", "a a b <out> b a a", ". . . . b a a"),
+        ("sm", "masked", False, STACK, "a POP PUSH-b <out> <out> <out> <out>", ". . . b END END END"),
+        ("sm", "causal", False, STACK, "a POP PUSH-b <out> b END END END", ". . . . b END END END"),
+        ("sm", "masked", True, STACK, "a POP PUSH-b <out> <out> <out> <out>", ". . . b END a a"),
+        ("sm", "causal", True, STACK, "a POP <out> <out> b END a a", ". . . . b END a a"),
+        # Of an equation's symbols the digits and + have embeddings.
+        ("se", "causal", True, EQUATION, "<out> <out> 2 + <out> <out> <out> 3 <out> 0", 9 * ". " + "0"),
+        ("se", "causal", False, EQUATION, "( - 2 + z ) = 3 <out> 0", 9 * ". " + "0"),
+    ],
+)
+def test_rows(
+    name: str, objective: str, as_released: bool, line: str, read: str, predicted: str, tmp_path: Path
+) -> None:
+    task = make_task(name, as_released=as_released)
+    file = tmp_path / "pairs.tsv"
+    file.write_text(f"length\tx\ty\n{line}\n")
+    ((length, pairs),) = read_pairs(task, file).items()
+    layout = RowLayout(task=task, tokenizer=task_tokenizer(task), objective=objective)  # type: ignore[arg-type]
+    batch = layout.batch(pairs)
+    assert batch.targets is not None
+    assert batch.scored is not None
+
+    def spell(tokens: list[int], shown: list[bool] | None = None) -> str:
+        texts = [layout.tokenizer.token_text(token) for token in tokens]
+        return " ".join(
+            text if is_shown else "."
+            for text, is_shown in zip(texts, shown or [True] * len(texts), strict=True)
+        )
+
+    assert spell(batch.tokens[0].tolist()) == f"<root> {read}"
+    assert spell(batch.targets[0].tolist(), batch.scored[0].tolist()) == f". {predicted}"
+    assert batch.scored[0].tolist().index(True) == layout.first_position(length)
+    assert batch.tokens.shape[1] == layout.row_length(length)
+
+
+def test_another_tokenizer() -> None:
+    with pytest.raises(PdtoolsError, match="not the symbols of the task rs"):
+        RowLayout(task=make_task("rs"), tokenizer=task_tokenizer(make_task("sm")), objective="masked")

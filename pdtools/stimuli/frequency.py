@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from pdtools.errors import InputError, MissingDependencyError, PdtoolsError
 from pdtools.files.tables import read_table
@@ -82,3 +82,9 @@ def plain(word: str) -> str:
     while last > first and not word[last - 1].isalnum():
         last -= 1
     return (word[first:last] or word).casefold()
+
+
+def frequencies_of(words: Sequence[str], frequency: Frequency) -> list[float]:
+    """The frequency of each word; NaN for those that are not known."""
+    known = {word: frequency(word) for word in set(words)}
+    return [math.nan if (value := known[word]) is None else value for word in words]

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.evaluation.reading.frequency import Frequency
 from pdtools.files import atomic_path, atomic_table
 from pdtools.files.names import ending
 from pdtools.files.sheets import Sheet, cell_text
 from pdtools.files.tables import is_csv
-from pdtools.stimuli.sentences import Stimuli
+from pdtools.stimuli.frequency import Frequency, frequencies_of
+from pdtools.stimuli.table import Stimuli
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,8 +120,7 @@ def make_table(
     if stimuli.words and "region_text" in names:
         known["region_text"] = _region_texts(stimuli)
     if frequency is not None:
-        by_word = {word: frequency(word) for word in set(texts)}
-        known["frequency"] = [math.nan if (f := by_word[word]) is None else f for word in texts]
+        known["frequency"] = frequencies_of(texts, frequency)
     optional = [
         name
         for name in ("entropy", "attachment", "closed", "seen")
@@ -148,16 +147,22 @@ def _column(name: str, label: str, model: Surprisals, known: Mapping[str, Any], 
         return model.parses or [""] * n
     of, _, before = name.rpartition("_")
     if of in ("surprisal", "length", "frequency"):
-        return _spilled(stimuli, _column(of, label, model, known, stimuli), int(before))
+        return values_before(_column(of, label, model, known, stimuli), stimuli.of, int(before))
     values = model.values.get(name)
     return np.full(n, np.nan) if values is None else values
 
 
-def _spilled(stimuli: Stimuli, values: Any, words: int) -> NDArray[np.float64]:
-    """The value of the unit ``words`` before each in its sentence, float64 (U,); NaN at its beginning."""
-    found = np.full(len(stimuli.start), np.nan)
-    same = stimuli.of[words:] == stimuli.of[:-words]
-    found[words:][same] = np.asarray(values, np.float64)[:-words][same]
+def values_before(values: Any, of: NDArray[np.int64], words: int) -> NDArray[np.float64]:
+    """The value of the unit ``words`` before each in its sentence, float64 (U,); NaN where there is none.
+
+    Args:
+        values: (U,), values of the units.
+        of: int64 (U,), the sentence, or text, of each unit.
+        words: how far before.
+    """
+    found, rest = np.full(len(of), np.nan), max(0, len(of) - words)
+    same = of[words:] == of[:rest]
+    found[words:][same] = np.asarray(values, np.float64)[:rest][same]
     return found
 
 
