@@ -111,6 +111,13 @@ def test_line_feeds_of_hugging_face_models(tmp_path: Path) -> None:
         assert table[f"logprob_{side}"].tolist() == pytest.approx(before - whole, rel=2e-6, abs=1e-4)
 
 
+def test_items_that_are_cut_elsewhere_do_not_repeat_others(tmp_path: Path) -> None:
+    both = {"good": {"context": "{a}", "text": "{b}"}, "bad": {"context": "{a}", "text": "{b} {c}"}}
+    items = items_of(tmp_path, "a,b,c\nu v,w,x\nu,v w,x\nu,v w,x\n", strings=both)
+    assert {string.text for item in items for string in item.strings.values()} == {"u v w", "u v w x"}
+    assert items.counts["repeated"] == 1
+
+
 def test_the_same_text_after_two_contexts(tmp_path: Path, word_scorer: type[Any]) -> None:
     items = items_of(tmp_path, "a,b,c\nx y,z,u v w\nx,zz,x\n")
     results = evaluate_items(items, word_scorer())
