@@ -89,25 +89,6 @@ class Batches:
         return pa.Table.from_batches(self, self.schema)
 
 
-class MeanAndMax:
-    """Running mean and maximum of numbers, some of them None."""
-
-    def __init__(self) -> None:
-        self._numbers = 0
-        self._sum = self._max = 0.0
-
-    def add(self, number: float | None) -> None:
-        """Count a number of at least 0; None is ignored."""
-        if number is not None:
-            self._numbers += 1
-            self._sum += number
-            self._max = max(self._max, number)
-
-    def as_count(self, name: str) -> dict[str, dict[str, float]]:
-        """``mean`` and ``max`` under a name, for results; empty if there was no number."""
-        return {name: {"mean": self._sum / self._numbers, "max": self._max}} if self._numbers else {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Results:
     """The results of an evaluation: the content of ``results.json``, and its tables.
@@ -390,6 +371,6 @@ def no_progress(items: Iterator[T], total: int | None) -> Iterator[T]:
     return items
 
 
-def mean(values: list[float]) -> float | None:
+def mean(values: Sequence[float]) -> float | None:
     """The unweighted mean; None if there are no values."""
     return sum(values) / len(values) if values else None

@@ -239,20 +239,11 @@ class ItemSet:
         """The column of the finest groups: the last level, or ``group`` for all levels together."""
         return self.names[-1] if self.nested else "group"
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of all groups of an item, the finest first."""
-        return (self.unit, *self.levels)
-
     def named(self, levels: Sequence[str | None]) -> str:
         """The name of a finest group."""
         return " / ".join(
             _NONE if each is None else each for each in (levels[-1:] if self.nested else levels)
         )
-
-    def groups(self, levels: Sequence[str | None]) -> list[str | None]:
-        """The cells of ``columns``."""
-        return [self.named(levels), *(levels[:-1] if self.nested else levels)]
 
     def further_scores(self, scores: Mapping[str, Any], tallies: Mapping[str, Any]) -> Mapping[str, Any]:
         """Further scores, from those of all evaluations of items (``scores_of``) and their counts."""
