@@ -135,7 +135,7 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     nats = ["--nats"] if unit == "nats" else []
     # A model of raw text: words as eval-sg hands them over, joined as people write them.
     source = "tokens" if style == "raw" else "text"
-    assert command("eval-sg", suites, "--write-sentences", text, "--text-only") == 0
+    assert command("eval-sg", suites, "--write-sentences", text) == 0
     assert command("surprisal", text, *search, "-o", values, *nats, "--from", source) == 0
     assert command("eval-sg", suites, *search, "-o", tmp_path / "model") == 0
     written = ["--text-style", "raw"] if style == "raw" else []
@@ -168,7 +168,7 @@ def test_minimal_pairs_score_as_with_the_model(
     _, folder = model
     text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
     search = ("--model", folder, "--beam", 3, "--device", "cpu")
-    assert command("eval-blimp", pairs, "--write-sentences", text, "--text-only") == 0
+    assert command("eval-blimp", pairs, "--write-sentences", text) == 0
     assert command("surprisal", text, *search, "-o", values) == 0
     assert command("eval-blimp", pairs, *search, "-o", tmp_path / "model") == 0
     if columns == "lm-zoo":
@@ -209,7 +209,6 @@ def test_written_sentences(pairs: Path, tmp_path: Path, capsys: pytest.CaptureFi
         (["--surprisals", "f"], "-o"),
         (["--model", "m"], "-o"),
         (["--surprisals", "f", "-o", "r", "--beam", "3"], "--beam does not go with --surprisals"),
-        (["--surprisals", "f", "-o", "r", "--text-only"], "--text-only does not go with"),
         (["--write-sentences", "f", "-o", "r"], "--output does not go with"),
         (["--write-sentences", "-", "--json"], "--json"),
         (["--model", "m", "-o", "r", "--nats"], "--nats does not go with --model"),
