@@ -108,7 +108,8 @@ class JudgedLabels(JudgedItems):
         scores = np.array([score for _, score, _ in found])
         predicted = scores > (0.0 if self._threshold is None else self._threshold)
         # Matthews' correlation is Pearson's of truth values.
-        return {"mcc": pearson(labels * 1.0, predicted * 1.0), "auc": roc_auc(labels, scores)}
+        mcc = pearson(labels.astype(np.float64), predicted.astype(np.float64))
+        return {"mcc": mcc, "auc": roc_auc(labels, scores)}
 
 
 class JudgedValues(JudgedItems):
