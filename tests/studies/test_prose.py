@@ -65,19 +65,6 @@ def test_counts(
     assert found["total"]["file"] == 55 + words
 
 
-def test_pages_of_the_guide_are_the_default(prose: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert prose.main([]) == 0
-    shown = capsys.readouterr().out
-    assert "train.md" in shown
-    assert "scoring.md" in shown
-    assert shown.splitlines()[-1].endswith("total")
-
-
-def test_no_such_page(prose: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert prose.main(["nowhere.md"]) == 1
-    assert "nowhere.md" in capsys.readouterr().err
-
-
 def test_pages_of_results_fit_one_screen(prose: ModuleType) -> None:
     notes = SCRIPT.parents[1] / "docs" / "notes"
     pages = [notes / "performance.md", *(notes / "studies").glob("*.md")]
