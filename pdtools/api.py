@@ -25,13 +25,12 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import read_benchmark
 from pdtools.evaluation.benchmark.items import Items
 from pdtools.evaluation.blimp.pairs import PairItems, pair_item
-from pdtools.evaluation.reading.scoring import name_of
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results
 from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects
 from pdtools.jobs.devices import pick_device
 from pdtools.models import LoadedModel
-from pdtools.provenance.model_names import find_model
+from pdtools.provenance.model_names import find_model, name_of
 from pdtools.search.contexts import NO_CONTEXT
 from pdtools.search.decoding import decode
 from pdtools.search.inputs import SourcedLine, read_sentence
@@ -42,9 +41,9 @@ from pdtools.search.sampling import sample
 from pdtools.search.scores import Dtype, Measure, SentenceScore, Unscorable
 from pdtools.search.surprisal import PER_NAT, Unit, surprisals
 from pdtools.search.surprisal import columns as row_columns
-from pdtools.stimuli.sentences import MISSING_IN_PANDAS, read_stimuli
+from pdtools.stimuli.columns import as_pandas, make_table, new_columns, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals
-from pdtools.stimuli.written import as_pandas, make_table, new_columns, sheet_of_pandas
+from pdtools.stimuli.table import MISSING_IN_PANDAS, read_stimuli
 from pdtools.tokenization import split_text_words
 from pdtools.trees import Tree, placeholder
 
@@ -245,7 +244,7 @@ class PandasModel:
         """Score a benchmark, as ``pdtools eval-benchmark`` does.
 
         Args:
-            benchmark: one of ``pdtools benchmarks list``, or a TOML file.
+            benchmark: one of ``pdtools eval-benchmark --list``, or a TOML file.
             data: its folder, a zip of it, or one of its files.
             limit: only the first ``limit`` items of each finest group.
 

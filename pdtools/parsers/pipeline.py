@@ -159,8 +159,8 @@ def write_trees(trees: Iterable[TreeLine], output: str | Path, *, rejects: Rejec
     """Write one bracketed tree a line, whole or not at all, and the excluded inputs beside it.
 
     Args:
-        trees: the trees to write; their sentences go to :func:`pdtools.trees.chunks_path`, and their arcs to
-            :func:`pdtools.trees.arcs_path`, if they have any.
+        trees: the trees to write; their sentences and arcs, if they have any, go beside them
+            (:func:`pdtools.trees.path_beside`).
         output: a file (compressed by its suffix) or ``-``, standard output.
         rejects: the inputs excluded by the end of ``trees``.
 

@@ -24,14 +24,14 @@ from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.record import CONVENTIONS
-from pdtools.report.benchmarks import print_benchmark
 from pdtools.report.comparisons import print_compared
 from pdtools.report.evaluations import (
+    print_benchmark,
+    print_closing,
     print_parse,
     print_perplexity,
     print_sg_runs,
 )
-from pdtools.report.formal.dyck import print_closing
 from pdtools.report.reading import print_reading
 from pdtools.report.tables import (
     decimal,

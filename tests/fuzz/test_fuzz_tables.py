@@ -31,9 +31,9 @@ from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 from pdtools.files import Rejects, read_json, read_lines
 from pdtools.files.sheets import read_sheet
 from pdtools.files.workbooks import workbook_rows
-from pdtools.stimuli.sentences import read_stimuli
+from pdtools.stimuli.columns import as_pandas, make_table, sheet_of_pandas
 from pdtools.stimuli.surprisals import Surprisals
-from pdtools.stimuli.written import as_pandas, make_table, sheet_of_pandas
+from pdtools.stimuli.table import read_stimuli
 
 CONDITIONS = [
     {

@@ -34,7 +34,7 @@ BUILTINS = {"eval", "exec", "compile", "__import__"}
 EXCEPTIONS = {
     "pdtools/jobs/workers.py": ["pickle"],
     "pdtools/evaluation/benchmark/readers.py": ["pickle"],
-    "pdtools/models/formats/released_pushdown.py": ["pickle"],
+    "pdtools/models/released_pushdown.py": ["pickle"],
 }
 # What loads or unpacks more than data, whatever it is called on.
 METHODS = {

@@ -21,7 +21,7 @@ from pdtools.files import Rejects
 from pdtools.parsers.backends import Splitter, load_parser, load_splitter, splitter_files
 from pdtools.parsers.splitting import OTHER_WORDS, read_sentences
 from pdtools.parsers.stanza import StanzaParser, StanzaSplitter
-from pdtools.shards.written import written_sentence
+from pdtools.shards.plain import written_sentence
 from pdtools.tokenization import aligned
 from pdtools.trees import Tree, read_trees
 

@@ -135,10 +135,9 @@ def test_tables_without_results(report: ModuleType) -> None:
 
 
 def test_lines(report: ModuleType) -> None:
-    line = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
-    assert (line.label, line.x) == ("stack, ALM", [41, 42])
-    assert (line.low, line.high) == ([50, 50], [70, 70])
-    assert line.y == pytest.approx([60, 60])
+    rows = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
+    ends = {"y": pytest.approx(60), "low": 50, "high": 70}
+    assert list(rows) == [{"series": "stack, ALM", "x": length, **ends} for length in (41, 42)]
     assert report.parse_name("rs-causal-stack-none-released-12") == (
         "rs",
         "causal",
@@ -225,7 +224,7 @@ def test_the_paper_s_budget(tmp_path: Path) -> None:
     generated = [line for line in asked if line.startswith("generate ")]
     assert [line.split()[2] for line in generated] == ["sm", "ma"]
     assert all("--lengths 41-100 --number 512 --seed 100" in line for line in generated)
-    tested = [line for line in asked if line.startswith("eval-task ")]
+    tested = [line for line in asked if line.startswith("eval-formal task ")]
     assert [line.split()[3] for line in tested] == [
         f"out/runs/{task}-causal-stack-alibi-5/last" for task in ("sm", "ma")
     ]
@@ -266,7 +265,7 @@ def test_the_reduced_budget(tmp_path: Path) -> None:
         assert ("config.stack_push=linear" in line) == ("-rnn-released-2" in line)
         assert ("config.stack=none" in line) == ("masked-rnn-" in line)
         assert ("config.as_released=true" in line) == ("stack-none-released" in line)
-    tested = [line for line in asked if line.startswith("eval-task ")]
+    tested = [line for line in asked if line.startswith("eval-formal task ")]
     assert len(tested) == len(trained)
     for line in tested:
         assert ("--dropout" in line) == ("stack-none-released" in line)

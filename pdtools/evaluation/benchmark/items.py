@@ -156,7 +156,7 @@ def _record(items: Items, chance: float | None) -> Evaluation:
         name=items.task,
         title=title,
         in_text=title,
-        printer="pdtools.report.benchmarks:print_benchmark",
+        printer="pdtools.report.evaluations:print_benchmark",
         read={"scores.overall": SCORE, "scores.margin_bits.overall": SCORE},
         may_be_missing="scores.",
         outcomes=None

@@ -14,9 +14,8 @@ from torch import Tensor
 from pdtools.errors import PdtoolsError
 from pdtools.models.batch import Batch, collate, empty_batch
 from pdtools.models.dependency.scorer import VALUES, ArcPairs
+from pdtools.models.derivations import OTHER_WORDS
 from pdtools.trees.graphs import Graph, graph_features
-
-OTHER_WORDS = "words that begin where no token shows it"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,7 @@ from pdtools.evaluation.benchmark.templates import Template
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import each_alone
 from pdtools.evaluation.results import write_results
-from pdtools.report.benchmarks import print_benchmark
+from pdtools.report.evaluations import print_benchmark
 from pdtools.report.view.results import results_page
 
 ARC = {"texts": "{choices.text}", "labels": "{choices.label}", "right": "{answer}"}

@@ -18,7 +18,7 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.graded import best_threshold, matthews, roc_auc
 from pdtools.evaluation.benchmark.items import Items
-from pdtools.report.benchmarks import print_benchmark
+from pdtools.report.evaluations import print_benchmark
 
 SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
 
