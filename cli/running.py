@@ -20,8 +20,8 @@ from .outputs import check_output_or_done
 
 if TYPE_CHECKING:
     from pdtools.jobs import JobFolder, Plan
-    from pdtools.search.contexts import Context
     from pdtools.search.model import Model, ModelSettings
+    from pdtools.search.options import Context
 
 
 def make_plan(run: ChunkOptions, merge_options: Sequence[str] = ()) -> Plan:
@@ -90,13 +90,7 @@ class Output:
 
         plan = make_plan(options, merge_options) if isinstance(options, ChunkOptions) else Plan()
         check_output_or_done(
-            path,
-            plan,
-            folder=folder,
-            overwrite=options.overwrite,
-            inputs=inputs,
-            beside=beside,
-            quiet=options.quiet,
+            path, plan, folder=folder, overwrite=options.overwrite, inputs=inputs, beside=beside
         )
         far = tuple(each for each in inputs if isinstance(each, Source) and each.is_far)
         return Output(path=path, options=options, plan=plan, beside=tuple(beside), far=far)
@@ -123,7 +117,7 @@ class Output:
             except (KeyboardInterrupt, SystemExit):
                 if job is not None and job.worth_keeping():
                     kept = f"{job.folder}: finished chunks are kept: {self.plan.how_to_resume}"
-                    message(kept, quiet=self.options.quiet)
+                    message(kept)
                 raise
 
     @contextmanager
@@ -151,7 +145,7 @@ def read_context(options: ContextOptions, *, documents: bool) -> Context:
         PdtoolsError: if options cannot be combined.
         InputError: if the file has no sentence.
     """
-    from pdtools.search.contexts import DOCUMENT, Context
+    from pdtools.search.options import DOCUMENT, Context
 
     of, stride = options.preceding, options.stride
     if of is not None and stride is not None:
@@ -193,8 +187,8 @@ def model_settings(
     """A model's settings for the plan's processes. A cluster's workers pick their devices themselves."""
     from pdtools.models.checkpoint import checkpoint_folder
     from pdtools.provenance import fingerprint
-    from pdtools.search.contexts import NO_CONTEXT
     from pdtools.search.model import ModelSettings
+    from pdtools.search.options import NO_CONTEXT
 
     search = replace(run.search, cky=cky)
     if os.path.isfile(model):
@@ -207,7 +201,7 @@ def model_settings(
         model_dir=model if plan.scheduler is None else os.path.abspath(model),
         search=search,
         device=device,
-        dtype=run.dtype.value,
+        dtype=run.dtype,
         bos=run.bos,
         threads=each,
         context=context or NO_CONTEXT,

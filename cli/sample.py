@@ -8,30 +8,23 @@ import typer
 
 from pdtools.errors import PdtoolsError
 from pdtools.files import STDIO, atomic_text
-from pdtools.jobs.devices import pick_device
 
 from .console import message, print_json, progress, warn
-from .options import DeviceOption, ModelOption, ResultOptions, SeedOption, ThreadsOption, option_blocks
+from .options import ModelName, Natural, Positive, ResultOptions, Threads, command
 from .outputs import check_json_output, check_target
-from .panels import output_option
 
 
-@option_blocks()
+@command("Draw strings with their trees from a model.")
 def sample(
-    model: ModelOption,
+    model: ModelName,
     options: ResultOptions,
-    number: Annotated[int, typer.Option("-n", "--number", min=1, help="Number of strings.")] = 10,
-    output: Annotated[str, output_option("--output", "-o", help="A file (.gz, .zst), or -.")] = STDIO,
-    strings: Annotated[bool, output_option("--strings", help="Words only, without their trees.")] = False,
-    max_tokens: Annotated[
-        int,
-        typer.Option(
-            "--max-tokens", min=1, max=10**6, help="Cut longer strings at this length, and count them."
-        ),
-    ] = 200,
-    seed: SeedOption = 0,
-    device: DeviceOption = "auto",
-    threads: ThreadsOption = 0,
+    number: Positive = 10,
+    output: str = STDIO,
+    strings: bool = False,
+    max_tokens: Annotated[int, typer.Option(min=1, max=10**6)] = 200,
+    seed: Natural = 0,
+    device: str = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Draw strings with their trees from a model's joint distribution, one per line.
 
@@ -43,24 +36,35 @@ def sample(
     Example:
       pdtools sample --model runs/pushdown -n 100 --seed 1 > drawn.trees
       pdtools sample --model runs/pushdown -n 5 --strings
+
+    Model:
+        model (DIR): A checkpoint, or a run of pdtools train; or english, english-base, demo, hf:OWNER/NAME.
+
+    Output:
+        output (-o): A file (.gz, .zst), or -.
+        strings: Words only, without their trees.
+
+    Options:
+        number (-n): Number of strings.
+        max_tokens: Cut longer strings at this length, and count them.
     """
-    from pdtools.models import load_checkpoint
+    from pdtools.search.model import Model, ModelSettings
     from pdtools.search.sampling import SampleCounts, sample_lines
-    from pdtools.search.sampling import sample as draw
 
     check_json_output(options.as_json, output)
     check_target(output, folder=False, overwrite=options.overwrite, inputs=[model])
-    loaded = load_checkpoint(model, pick_device(device, threads))
+    drawn_from = Model(ModelSettings(model_dir=model, device=device, threads=threads))
+    loaded = drawn_from.loaded
     loaded.model.check_causal()
     if not strings and not loaded.model.has_derivations:
         raise PdtoolsError(
             f"{model}: this model has no attachment head, and so no trees: use --strings to draw strings"
         )
-    draws = draw(loaded.model, number=number, seed=seed, max_tokens=max_tokens)
+    draws = drawn_from.sample(number, seed=seed, max_tokens=max_tokens)
     counts = SampleCounts()
     lines = sample_lines(draws, loaded.tokenizer, strings=strings, counts=counts)
     with atomic_text(output, overwrite=options.overwrite) as stream:
-        for line in progress(lines, total=number, label="strings", quiet=options.quiet):
+        for line in progress(lines, total=number, label="strings"):
             stream.write(line + "\n")
     warn(loaded.described)
     if options.as_json:
@@ -75,7 +79,4 @@ def sample(
                 "provenance": provenance({"model": model}),
             }
         )
-    message(
-        f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut",
-        quiet=options.quiet,
-    )
+    message(f"{counts.strings} strings, {counts.tokens} tokens; {counts.empty} empty, {counts.cut} cut")

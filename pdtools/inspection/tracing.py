@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,12 @@ from pdtools.inspection.recurrent import StackRunView, inspect_run
 from pdtools.inspection.stack_attention import Inspection, inspect_stacks
 from pdtools.inspection.trace import AttentionTrace, Parse, Split, Trace
 from pdtools.models import LanguageModel, LoadedModel, RecurrentLM, TransformerLM, load_checkpoint
-from pdtools.search.encoding import Encoded, encode_sentence
-from pdtools.search.model import Model, is_huggingface
+from pdtools.search.checkpoints import Encoded, encode_sentence
+from pdtools.search.families.proposal_trees import ProposalTree
+from pdtools.search.families.treereg import TreeRegFamily
+from pdtools.search.model import Model, is_huggingface, load_model
 from pdtools.search.options import DEFAULT_SEARCH, NO_SEARCH, SearchOptions
-from pdtools.search.proposal_trees import ProposalTree
 from pdtools.search.scores import GivenRow
-from pdtools.search.strings.huggingface import HuggingFaceScorer
-from pdtools.search.strings.treereg_parser import TreeRegParser
 from pdtools.tokenization import Sentence, split_text_words
 from pdtools.trees import Tree
 
@@ -76,7 +74,7 @@ def trace(
     else:
         found, read = _of_strings(model, encoded)
     if model.model.has_treereg:
-        found = _with_splits(found, TreeRegParser(model), encoded.sentence)
+        found = _with_splits(found, TreeRegFamily(model), encoded)
     return replace(
         found,
         gold=None if gold is None else _gold(model, encoded, gold),
@@ -91,11 +89,11 @@ def trace(
 
 
 def _of_huggingface(folder: str | Path, sentence: str | Sentence, device: str) -> Trace:
-    scorer = HuggingFaceScorer(folder, device=device)
+    model = load_model(folder, device=device)
     if isinstance(sentence, str):
         sentence = split_text_words(sentence)
-    score = known(next(iter(scorer.score([sentence]))))
-    return trace_of_score(folder, scorer.settings, score, sentence.words, "<bos>")
+    score = known(next(model.score([sentence])))
+    return trace_of_score(folder, model.settings, score, sentence.words, "<bos>")
 
 
 def _of_task(loaded: LoadedModel, text: str) -> Trace:
@@ -119,9 +117,9 @@ def _of_task(loaded: LoadedModel, text: str) -> Trace:
 
 def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, Read]:
     model, ids = loaded.model, encoded.encoding.ids
-    scorer = TreeRegParser(loaded) if model.has_treereg else Model.of(loaded, NO_SEARCH)
-    score = known(next(iter(scorer.score([encoded.sentence]))))
-    found = trace_of_score(loaded.folder, scorer.settings, score, encoded.sentence.words)
+    asked = Model.of(loaded, NO_SEARCH, parses=model.has_treereg)
+    score = known(next(asked.score([encoded.sentence])))
+    found = trace_of_score(loaded.folder, asked.settings, score, encoded.sentence.words)
     n = len(ids) - 1  # ROOT and the tokens: nothing follows end-of-sentence
     is_late = isinstance(model, TransformerLM) and model.config.as_released
     positions = (0, *range(n - 1)) if is_late else tuple(range(n))
@@ -129,34 +127,33 @@ def _of_strings(loaded: LoadedModel, encoded: Encoded) -> tuple[Trace, Read]:
     return found, Read(rows=rows, row_of=[0] * n, derivation="none", positions=positions)
 
 
-def _with_splits(found: Trace, parser: TreeRegParser, sentence: Sentence) -> Trace:
+def _with_splits(found: Trace, parser: TreeRegFamily, encoded: Encoded) -> Trace:
     """Add the tree that hidden states give; it is the best one of a model without another."""
-    encoded: Encoded = known(parser.encode(sentence))
+    encoded = known(parser.encode(encoded.sentence))
+    ((_, tree),) = known(next(parser.parse([encoded]))).k_best
     (scores,) = parser.split_scores([encoded])
-    nodes = parser.nodes(scores)
     return replace(
         found,
-        best=found.best or Parse(None, parser.tree(encoded, nodes).to_brackets(), None),
+        best=found.best or Parse(None, tree.to_brackets(), None),
         splits=tuple(
-            Split(first, past, split, tuple(scores.of(first, past).tolist())) for first, past, split in nodes
+            Split(first, past, split, tuple(scores.of(first, past).tolist()))
+            for first, past, split in parser.nodes(scores)
         ),
     )
 
 
-def stack_view(
-    loaded: LoadedModel, text: str | Sentence, layers: Collection[int] | None = None
-) -> StackRunView | Inspection | None:
+def stack_view(loaded: LoadedModel, text: str | Sentence) -> StackRunView | Inspection | None:
     """The stacks of a model while it reads; None if it has none.
 
     Args:
         loaded: a checkpoint; a task model reads x.
-        text, layers: see :func:`inspect_run` and :func:`inspect_stacks`.
+        text: see :func:`inspect_run` and :func:`inspect_stacks`.
     """
     model, is_task = loaded.model, "task" in loaded.config["shards"]
     if isinstance(model, RecurrentLM):
         return None if model.stack is None and not is_task else inspect_run(loaded, text)
     has_stacks = any(getattr(block, "stack", None) for block in getattr(model, "blocks", ()))
-    return inspect_stacks(loaded, text, layers) if has_stacks or is_task else None
+    return inspect_stacks(loaded, text) if has_stacks or is_task else None
 
 
 def _stacks(view: StackRunView | Inspection | None) -> dict[str, Any] | None:

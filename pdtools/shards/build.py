@@ -18,7 +18,7 @@ from pdtools.shards.plain import labels_of, row_of_source, usable_sentences
 from pdtools.shards.rows import EncodedRows, ShardRow
 from pdtools.shards.writer import write_shards
 from pdtools.tokenization import Sentence, Tokenizer, train_bpe_tokenizer, train_word_tokenizer
-from pdtools.trees import BLANK_LINE, SourcedTree, arcs_beside, in_order, texts_beside
+from pdtools.trees import BLANK_LINE, SourcedTree, files_beside, in_order
 
 Item = TypeVar("Item")
 
@@ -156,8 +156,8 @@ def shards_from_files(
                 rejects,
                 sources=[
                     *files,
-                    *(texts_beside(files) if complete.text_style == "raw" else []),
-                    *(arcs_beside(files) if settings.arcs != "none" else []),
+                    *(files_beside(files, "text") if complete.text_style == "raw" else []),
+                    *(files_beside(files, "arcs") if settings.arcs != "none" else []),
                 ],
                 overwrite=overwrite,
                 workers=processes,

@@ -74,6 +74,9 @@ class ChunkRows:
     excluded: tuple[ExcludedInput, ...]
     documents: tuple[tuple[str, int], ...]
 
+    def __len__(self) -> int:
+        return self.n_trees
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodeWork:

@@ -1,6 +1,6 @@
 """Conversion of trees to rows one by one: the reference for the fast path.
 
-Sentences as they were written, and dependency arcs, are in files beside trees (:mod:`pdtools.trees.texts`).
+Sentences as they were written, and dependency arcs, are in files beside trees (:mod:`pdtools.trees.chunks`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from pdtools.trees import (
     Graph,
     SourcedTree,
     Tree,
-    arcs_path,
     attachments,
     bare_tree,
     expand_attachments,
@@ -32,8 +31,8 @@ from pdtools.trees import (
     labelled,
     normalize,
     opens_and_closes,
+    path_beside,
     sentence_layout,
-    texts_path,
     unescape,
 )
 
@@ -157,7 +156,7 @@ def written_sentence(sourced: SourcedTree, usable: Tree) -> Sentence | None:
     Raises:
         InputError: if that file has no such line, or a sentence with other words.
     """
-    path = texts_path(sourced.file)
+    path = path_beside(sourced.file, "text")
     if path is None or not path.is_file():
         return None
     text = _line_of(path, sourced.line)
@@ -179,7 +178,7 @@ def graph_beside(trees: str, line: int, n_words: int) -> Graph:
     Raises:
         InputError: if that file has no such line, or arcs for another number of words.
     """
-    path = arcs_path(trees)
+    path = path_beside(trees, "arcs")
     assert path is not None
     reason = f"ends before line {line}, which the tree on line {line} of {trees} needs"
     if (text := _line_of(path, line)) is not None:

@@ -100,8 +100,8 @@ def _suite(rng: random.Random) -> dict[str, Any]:
 @pytest.fixture
 def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Case]:
     """A command of ``COMMANDS`` by name, with chunks of a few sentences or trees."""
-    monkeypatch.setattr("pdtools.search.encoding.LOOK_AHEAD", 5)
-    monkeypatch.setattr("pdtools.search.encoding.SEARCH_LOOK_AHEAD", 4)
+    monkeypatch.setattr("pdtools.search.family.LOOK_AHEAD", 5)
+    monkeypatch.setattr("pdtools.search.family.SEARCH_LOOK_AHEAD", 4)
     monkeypatch.setattr("pdtools.parsers.in_chunks.CHUNK", 5)
     monkeypatch.setattr("pdtools.evaluation.formal.dyck.PREFIXES_PER_CHUNK", 3)
     monkeypatch.setattr("pdtools.shards.reader.ROWS_PER_BLOCK", 12)
@@ -115,7 +115,7 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 
     def make(name: str) -> Case:
         model = ("--model", str(inputs / "models" / "pushdown"), "--device", "cpu", "--beam", "4")
-        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--word-beam", "3")
+        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--search", "word_beam=3")
         lines, trees = str(inputs / "lines.txt"), str(inputs / "wsj")
         shards = ("eval-ppl", str(inputs / "shards"), "--device", "cpu", "--on-error", "skip", "--model")
         out = tmp_path / "out" / name
@@ -133,7 +133,8 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "treebank": ("parse", trees, "--from", "treebank", "--on-error", "skip"),
             "split": ("parse", trees, "--from", "treebank", "--on-error", "skip", "--split", "0.5,0.5"),
             "eval-dyck": (
-                "eval-dyck",
+                "eval-formal",
+                "dyck",
                 *(str(inputs / name) for name in ("far.tsv", "deep.tsv")),
                 *("--strings", str(inputs / "strings"), "--margin", "9"),
                 *("--model", str(inputs / "models" / "brackets"), *model[2:]),

@@ -16,11 +16,9 @@ from toy_gpt2 import save_gpt2
 
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.search import SentenceScore, TreesFile
-from pdtools.search.adaptive_beam import MaybeScore
-from pdtools.search.attachments.scorer import AdaptiveBeamComparer
-from pdtools.search.contexts import Context
+from pdtools.search.adaptive_beam import AdaptiveFamily, MaybeScore
 from pdtools.search.model import Chunk, ModelSettings, ModelWork
-from pdtools.search.options import AUTO_SEARCH, SearchOptions
+from pdtools.search.options import AUTO_SEARCH, Context, SearchOptions
 from pdtools.search.parses import Parsed, ParsedScore
 from pdtools.tokenization import Sentence, join_words, split_spaces
 
@@ -120,7 +118,7 @@ def test_models_are_loaded_as_was_asked_for(folders: dict[str, Path]) -> None:
     assert set(score.measures) == {"attachment", "closed"}
     assert score.seen == (3, 4)
     comparer = replace(windows, search=SearchOptions(beam="auto")).load()
-    assert isinstance(comparer.family, AdaptiveBeamComparer)
+    assert isinstance(comparer.family, AdaptiveFamily)
     assert (comparer.settings["context"], comparer.settings["dtype"]) == ("x", "bfloat16")
     gpt2 = ModelSettings(model_dir=str(folders["gpt2"]), bos=False)
     assert gpt2.load().settings["bos"] is False
@@ -167,14 +165,14 @@ def test_results_come_back_from_what_is_kept(folders: dict[str, Path]) -> None:
                 replace(one, logprobs=none, measures={}).__repr__()
                 == replace(other, logprobs=none, measures={}).__repr__()
             )
-    for k_best, derivations in ((1, False), (3, False), (3, True)):
+    for k_best in (1, 3):
         asked = replace(settings, parses=True)
-        parse = ModelWork((asked,), "parse", {"k_best": k_best, "derivations": derivations})
+        parse = ModelWork((asked,), "parse", {"k_best": k_best})
         parsed = parse(chunk)
         assert list(parse.unpack(parse.pack(parsed))) == parsed
         assert isinstance(parsed[0], Parsed)
         assert parsed[0].dropped != parsed[0].marginal
-        plain = list(asked.load().parse(chunk, k_best=k_best, derivations=derivations))
+        plain = list(asked.load().parse(chunk, k_best=k_best))
         assert parsed == plain
     comparisons = ModelWork((replace(settings, search=AUTO_SEARCH),), "compare")
     made = comparisons(Chunk((Comparison(("a", "b c")),)))
