@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import PdtoolsError
 from pdtools.evaluation.chunks import InChunks, checkpoint_of
 from pdtools.evaluation.perplexity.evaluate import evaluate_perplexity
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
-from pdtools.files.typed_values import as_type
 from pdtools.formal.bracket_prefixes import BracketPrefix
 from pdtools.formal.dyck import Dyck, dyck_attachments
 from pdtools.formal.language import language_settings
@@ -54,7 +53,8 @@ def binomial_interval(right: float, number: int) -> tuple[float, float]:
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-class Closed(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Closed:
     """A model's answers for a prefix.
 
     Attributes:
@@ -70,9 +70,6 @@ class Closed(NamedTuple):
     chosen_given_attachments: str
     attachments_right: int | None
     lead: float | None
-
-
-_Record = tuple[str, str, int | None, float | None]  # the fields of Closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +90,10 @@ class ClosingWork(JsonWork[Sequence[NumberedPrefix], list[Closed]]):
     def content(self, chunk: Sequence[NumberedPrefix]) -> list[tuple[str, ...]]:
         return [(*prefix.tokens, prefix.closer) for _, _, prefix in chunk]
 
-    def restored(self, record: Any) -> list[Closed]:
-        return [Closed(*one) for one in as_type(record, tuple[_Record, ...])]
+    @property
+    def kept(self) -> Any:
+        """See :class:`JsonWork`."""
+        return tuple[Closed, ...]
 
 
 def evaluate_closing(
@@ -145,7 +144,7 @@ def evaluate_closing(
             "depth": prefix.depth,
             "open": prefix.open,
             "closer": prefix.closer,
-            **closed._asdict(),
+            **asdict(closed),
         }
         for (name, number, prefix), closed in progress(found, len(work))
     ]
