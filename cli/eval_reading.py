@@ -254,7 +254,7 @@ def eval_reading(
     if correct_spaces:
         for each in scored:
             if not each.corrects_spaces:
-                evaluating.say(f"{each.model.name}: not corrected for spaces, which its model cannot")
+                evaluating.say(f"{each.name}: not corrected for spaces, which its model cannot")
     if found.columns.subject is None:
         evaluating.say("no column of subjects: times are taken for means over subjects")
     if frequency is None:

@@ -123,17 +123,23 @@ class ModelWords:
     """A model's values for all words.
 
     Attributes:
-        model: which.
+        name: the model's name.
         settings: the scorer's settings.
         words: the words of each text.
         corrects_spaces: whether its surprisals are corrected for the spaces before words, which action
             models, and sums over proposal trees, cannot.
     """
 
-    model: NamedModel
+    name: str
     settings: dict[str, Any]
     words: tuple[WordValues, ...]
     corrects_spaces: bool = False
+
+    @property
+    def column(self) -> str:
+        """The name in the form for names of columns."""
+        column = "_".join("".join(c if c.isascii() and c.isalnum() else " " for c in self.name).split())
+        return column or "model"
 
 
 def external_words(times: ReadingTimes) -> list[ModelWords]:
@@ -156,10 +162,9 @@ def external_words(times: ReadingTimes) -> list[ModelWords]:
             if not np.isnan(bits[word]) and bits[word] != value:
                 raise PdtoolsError(f"{name} is {cell} and {bits[word]:g} of the same word")
             bits[word] = value
-        model = NamedModel(name=name, settings=ModelSettings(model_dir=name))
         ends = np.cumsum([len(text.words) for text in times.texts])[:-1]
         words = [WordValues({"surprisal": own}, {}, np.full(len(own), -1)) for own in np.split(bits, ends)]
-        made.append(ModelWords(model, {"kind": "column", "column": name}, tuple(words)))
+        made.append(ModelWords(name, {"kind": "column", "column": name}, tuple(words)))
     return made
 
 
@@ -196,7 +201,7 @@ def score_words(
         scored.setdefault(number, [[] for _ in texts])[text].append((at, score))
     return [
         ModelWords(
-            model,
+            model.name,
             settings[number],
             tuple(
                 align(text.written, own, spaces=spaces)
