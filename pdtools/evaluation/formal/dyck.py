@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pdtools.models import LoadedModel
     from pdtools.search.model import ModelSettings
     from pdtools.shards import ShardSet
-    from pdtools.tokenization import Tokenizer
 
 # A long prefix with a full beam takes half a minute on a CPU: a killed run loses no more than some minutes.
 PREFIXES_PER_CHUNK = 16
@@ -158,7 +157,8 @@ def _close(prefixes: Sequence[BracketPrefix], loaded: LoadedModel, search: Searc
     from pdtools.search import next_token_logprobs
     from pdtools.search.model import Model
 
-    closers = _closers(loaded.tokenizer)
+    texts = map(loaded.tokenizer.token_text, range(loaded.tokenizer.vocab_size))
+    closers = {token: text for token, text in enumerate(texts) if text[:1] == ")"}
     model, ids = loaded.model, [_encode(prefix, loaded) for prefix in prefixes]
     gold = [sentence_layout(dyck_attachments(prefix.tokens)) for prefix in prefixes]
     read = [tokens[:-1] for tokens in ids]
@@ -223,12 +223,6 @@ def _encode(prefix: BracketPrefix, loaded: LoadedModel) -> NDArray[np.int32]:
     if len(ids) != len(prefix.tokens) + 3 or encoded.encoding.n_unknown:
         raise PdtoolsError(f"{loaded.folder}: this model's tokens are not the brackets of the prefixes")
     return np.delete(ids, -2)
-
-
-def _closers(tokenizer: Tokenizer) -> dict[int, str]:
-    """The closing brackets among a model's tokens, by id."""
-    texts = ((token, tokenizer.token_text(token)) for token in range(tokenizer.vocab_size))
-    return {token: text for token, text in texts if text[:1] == ")"}
 
 
 def _likeliest(logprobs: NDArray[np.float64], closers: Mapping[int, str]) -> str:

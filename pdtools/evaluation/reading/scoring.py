@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,7 +82,8 @@ def align(
             sums.setdefault(name, np.full(n, np.nan))[of] = values[of]
         if score.seen is not None:
             seen[of] = np.array(score.seen)[read.first[of]]
-    gaps = np.flatnonzero((covered.cumsum()[:-1] == 0) & ~_is_space(written.text))
+    is_space = np.fromiter(map(str.isspace, written.text), bool, len(written.text))
+    gaps = np.flatnonzero((covered.cumsum()[:-1] == 0) & ~is_space)
     for place in np.unique(np.searchsorted(starts, gaps, side="right") - 1).tolist():
         reasons.setdefault(place, UNCOVERED)
     without = sorted(reasons)
@@ -102,10 +103,6 @@ def _values(read: SpanTokens, spaces: bool) -> Mapping[str, Float]:
     if "closed" in measures:
         found["closed"] = read.sum(measures["closed"])
     return found
-
-
-def _is_space(text: str) -> NDArray[np.bool_]:
-    return np.fromiter((letter.isspace() for letter in text), bool, len(text))
 
 
 def measures_of(predictors: Sequence[str], spaces: bool) -> tuple[Measure, ...]:
@@ -207,17 +204,16 @@ def score_words(
                 align(text.written, own, spaces=spaces)
                 for text, own in zip(texts, scored[number], strict=True)
             ),
-            corrects_spaces=spaces and _knows_spaces(scored[number]),
+            corrects_spaces=spaces
+            and any(
+                isinstance(score, SentenceScore) and "begins" in score.measures
+                for own in scored[number]
+                for _, score in own
+            ),
         )
         for number, model in enumerate(models)
         if number in settings
     ]
-
-
-def _knows_spaces(scores: Iterable[Sequence[tuple[int, SentenceScore | Unscorable]]]) -> bool:
-    return any(
-        isinstance(score, SentenceScore) and "begins" in score.measures for own in scores for _, score in own
-    )
 
 
 def _parts(text: TimedText, model: ModelSettings, scorer: Mapping[str, Any]) -> list[tuple[int, Sentence]]:
