@@ -174,11 +174,8 @@ class Panel(NamedTuple):
 
 def plot(lines: Sequence[dict[str, Any]], path: str) -> None:
     """A panel for each sweep, logarithmic both ways where there is growth."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "pdtools"
-    from matplotlib import pyplot
+    from pdtools.report.view.charts import curves, in_columns
+    from pdtools.report.view.vega import save_chart
 
     panels = (
         Panel(
@@ -197,30 +194,21 @@ def plot(lines: Sequence[dict[str, Any]], path: str) -> None:
         Panel("tapes: speed", "words of the corpus", "words a second", "tapes by corpus"),
         Panel("tapes: peak memory", "words of the corpus", "MiB", "tapes by corpus", ("memory",)),
     )
-    figure, axes = pyplot.subplots(2, 4, figsize=(16, 6.8), layout="constrained")
-    for axis in axes.flat[len(panels) :]:
-        axis.set_axis_off()
-    for axis, panel in zip(axes.flat, panels, strict=False):
-        ticks: list[int] = []
-        for name in panel.series:
-            points = [
-                (line["settings"]["x"], line["value"])
-                for line in lines
-                if line["name"].startswith(panel.prefix + ",")
-                and line["name"].split(", ")[2:] == ([name] if name else [])
-            ]
-            axis.plot(*zip(*points, strict=True), marker="o", label=name)
-            ticks = sorted({*ticks, *(x for x, _ in points)})
-        axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.down, xscale="log")
-        if panel.prefix in ("training step by length", "tapes by corpus"):
-            axis.set_ylim(bottom=0)  # it hardly changes: a logarithm would hide that
-        else:
-            axis.set_yscale("log")
-        axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-        axis.minorticks_off()
-        if len(panel.series) > 1:
-            axis.legend()
-    figure.savefig(path, metadata={"Date": None})
+    drawn = []
+    for panel in panels:
+        rows = [
+            {"series": name or panel.title, "x": line["settings"]["x"], "y": line["value"]}
+            for name in panel.series
+            for line in lines
+            if line["name"].startswith(panel.prefix + ",")
+            and line["name"].split(", ")[2:] == ([name] if name else [])
+        ]
+        is_flat = panel.prefix in ("training step by length", "tapes by corpus")  # a logarithm would hide it
+        chart = curves(rows, x=panel.across, y=panel.down, log_x=True, log_y=not is_flat)
+        for layer in chart["layer"] if is_flat else []:
+            layer["encoding"]["y"]["scale"] = {"zero": True}
+        drawn.append({**chart, "title": panel.title, "width": 300})
+    save_chart(path, in_columns(drawn, 4))
 
 
 if __name__ == "__main__":

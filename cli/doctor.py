@@ -17,8 +17,7 @@ _OPTIONAL = {
     "transformers": ("hf", "models of Hugging Face"),
     "benepar": ("parse", "parse, without --from and --parser"),
     "stanza": ("stanza", "parse --parser stanza"),
-    "matplotlib": ("plot", "drawings of inspect, eval-cfl and studies"),
-    "vl-convert-python": ("view", "view --figures"),
+    "vl-convert-python": ("view", "pages and figures of view, drawings of inspect, eval-cfl and eval-task"),
     "wordfreq": ("reading", "eval-reading --wordfreq"),
     "dask": ("cluster", "--scheduler"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,6 @@ import typer
 from .arguments import pick_source
 from .console import message
 from .eval_sg import score_suites
-from .evaluating import Evaluating
 from .options import (
     COMPARING,
     ContextOptions,
@@ -25,8 +25,7 @@ from .options import (
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.benchmark.item_set import ItemSet
-    from pdtools.evaluation.results import Results
+    from pdtools.evaluation.benchmark.items import Items
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -134,7 +133,6 @@ def eval_benchmark(
     from pdtools.evaluation.benchmark.evaluate import evaluate_published
     from pdtools.evaluation.benchmark.from_toml import benchmark_of_columns, bundled, read_benchmark
     from pdtools.evaluation.benchmark.items import Items
-    from pdtools.evaluation.benchmark.published import PublishedScores
 
     if name is None and not (good or bad or level):
         name = _known(data)
@@ -154,13 +152,9 @@ def eval_benchmark(
     def read() -> Items:
         return Items(data, benchmark, limit)
 
-    def judge(items: ItemSet, evaluating: Evaluating) -> Results:
-        given = PublishedScores(str(published_scores), lower_is_better=lower_is_better)
-        results = evaluate_published(items, given, {"kind": "scores", "lower_is_better": lower_is_better})
-        if given.unused:
-            evaluating.say(f"{given.unused} scores are of no string of these items")
-        return results
-
+    published = None
+    if published_scores is not None:
+        published = partial(evaluate_published, source=published_scores, lower_is_better=lower_is_better)
     evaluate_strings(
         read,
         {"data": data, "benchmark": None if name in (None, *bundled()) else name, "scores": published_scores},
@@ -169,7 +163,7 @@ def eval_benchmark(
         reading,
         model,
         output,
-        published=None if published_scores is None else judge,
+        published=published,
         details=details,
         latex=latex,
     )

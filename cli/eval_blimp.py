@@ -22,7 +22,7 @@ from .panels import input_option
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.blimp.evaluate import PairItems
+    from pdtools.evaluation.blimp.pairs import PairItems
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -83,8 +83,7 @@ def eval_blimp(
     pick_source(context, sources)
 
     def read() -> PairItems:
-        from pdtools.evaluation.blimp.evaluate import PairItems
-        from pdtools.evaluation.blimp.pairs import PairFiles
+        from pdtools.evaluation.blimp.pairs import PairFiles, PairItems
 
         return PairItems(PairFiles(data, limit))
 

@@ -27,7 +27,7 @@ from .panels import input_option
 from .strings import evaluate_strings
 
 if TYPE_CHECKING:
-    from pdtools.evaluation.sg.evaluate import SuiteItems
+    from pdtools.evaluation.sg.suites import SuiteItems
 
 
 @option_blocks(without=("stride",), said=COMPARING)
@@ -127,8 +127,7 @@ def score_suites(
     """Score suites with a model or with external surprisals, or write their sentences."""
 
     def read() -> SuiteItems:
-        from pdtools.evaluation.sg.evaluate import SuiteItems
-        from pdtools.evaluation.sg.suites import SuiteFiles
+        from pdtools.evaluation.sg.suites import SuiteFiles, SuiteItems
 
         return SuiteItems(SuiteFiles(suites))
 
@@ -147,7 +146,7 @@ def score_suites(
 
 
 def _aggregate(inputs: list[str], output: str | None, run: RunOptions, *, latex: bool) -> None:
-    from pdtools.evaluation.sg.many_runs import aggregate_items
+    from pdtools.evaluation.sg.item_results import aggregate_items
     from pdtools.report.evaluations import print_sg_runs
 
     files = expand_inputs(inputs, [".csv", ".zip"])

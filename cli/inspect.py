@@ -82,8 +82,7 @@ def inspect(
     from pdtools.inspection.recurrent import StackRunView
     from pdtools.inspection.tracing import stack_view, trace
     from pdtools.models import load_checkpoint
-    from pdtools.report.stack_maps import draw_stacks, print_stacks
-    from pdtools.report.stack_runs import draw_run, print_run
+    from pdtools.report.stacks import draw_run, draw_stacks, print_run, print_stacks
     from pdtools.report.traces import print_trace
     from pdtools.search.model import is_huggingface
 

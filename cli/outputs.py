@@ -64,8 +64,8 @@ def check_picture(
     if output:  # the folder of results exists when its picture is drawn, and may hold it
         check_different(path, output, nested=True)
     check_target(path, folder=False, overwrite=overwrite, inputs=inputs)
-    if find_spec("matplotlib") is None:
-        raise MissingDependencyError("matplotlib", extra="plot")
+    if find_spec("vl_convert") is None:
+        raise MissingDependencyError("vl-convert-python", extra="view")
 
 
 def check_different(*outputs: str, nested: bool = False) -> None:

@@ -38,12 +38,12 @@ def write_for_others(
 
 def recorded_model(options: ExternalOptions, items: ItemSet, text_style: str | None = None) -> Model:
     """The recorded surprisals of ``--surprisals``; messages call strings by their places."""
-    from pdtools.evaluation.external.scorer import ExternalScorer
+    from pdtools.evaluation.external.recorded import RecordedSurprisals
     from pdtools.evaluation.external.sentence_files import place_names
     from pdtools.search.model import Model
 
     assert options.surprisals is not None
-    recorded = ExternalScorer(
+    recorded = RecordedSurprisals(
         options.surprisals,
         place_names(items),
         unit="nats" if options.nats else "bits",
@@ -63,7 +63,7 @@ def evaluate_strings(
     output: str | None,
     *,
     text_style: str | None = None,
-    published: Callable[[ItemSet, Evaluating], Results] | None = None,
+    published: Callable[[ItemSet], Results] | None = None,
     details: bool,
     latex: bool,
 ) -> None:
@@ -99,7 +99,7 @@ def evaluate_strings(
             evaluating.deliver(results, details=details)
     else:
         if published is not None:
-            results = published(items, evaluating)
+            results = published(items)
         else:
             recorded = recorded_model(external, items, text_style)
             results = evaluate_items(items, recorded, evaluating.bar("strings"))

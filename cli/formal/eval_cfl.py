@@ -66,7 +66,7 @@ def eval_cfl(
     """
     from pdtools.evaluation.formal.cfl import evaluate_cfl, language_of
     from pdtools.models import load_checkpoint
-    from pdtools.report.formal.cfl import draw_by_length
+    from pdtools.report.evaluations import draw_by_length
     from pdtools.shards import ShardSet
 
     inputs = {"strings": shards, "model": model}
@@ -90,7 +90,8 @@ def eval_cfl(
     )
     evaluating.deliver(results)
     if plot:
-        draw_by_length(plot, {str(model): results.scores, **others})
+        y = "cross-entropy difference (nats a symbol)"
+        draw_by_length(plot, {str(model): results.scores, **others}, "difference", x="tokens", y=y)
 
 
 def _earlier(folder: str, grammar: Grammar) -> Mapping[str, Any]:

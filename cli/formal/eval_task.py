@@ -64,7 +64,7 @@ def eval_task(
     from pdtools.evaluation.formal.transduction import DEFAULT_BATCH, evaluate_task, task_of
     from pdtools.formal.transduction_data import read_pairs
     from pdtools.models import load_checkpoint
-    from pdtools.report.formal.transduction import draw_by_length
+    from pdtools.report.evaluations import draw_by_length
 
     files = expand_inputs(pairs, (".tsv", ".csv"))
     inputs = {"model": model, **{f"pairs_{i}": file for i, file in enumerate(files, 1)}}
@@ -84,4 +84,6 @@ def eval_task(
     )
     evaluating.deliver(results)
     if plot:
-        draw_by_length(plot, results)
+        label = f"{results.settings['formal_task']}, {results.settings['objective']}"
+        y = "symbols of y right (percent)"
+        draw_by_length(plot, {label: results.scores}, "accuracy", x="symbols of x", y=y)

@@ -1,15 +1,21 @@
-"""Printing of each evaluation's results."""
+"""Printing of each evaluation's results, and the figures of those on formal languages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from pdtools.evaluation.benchmark.outcomes import Tally
 from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few
 from pdtools.evaluation.perplexity import record as perplexity
-from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.evaluation.record import MARGIN
+from pdtools.evaluation.results import ITEMS, Results, mean
+from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report.tables import Cell, percent, print_note, print_table
+
+_COUNTS = ("items", "scored", "ties")
+_NAMES = ("cross_entropy", "bound", "difference")
 
 
 def with_bound(name: str, bound: str | None) -> str:
@@ -94,8 +100,10 @@ def print_attention(results: Results, *, details: bool = False) -> None:
         for region, models in regions.items():
             for model, score in models.items():
                 less = scores["differences"].get(suite, {}).get(region, {}).get(model)
-                shown = (percent(score["mean"]), _of_interval(score))
-                compared = (None, None) if less is None else (percent(less["mean"]), _of_interval(less))
+                shown, compared = (
+                    (None, None) if of is None else (percent(of["mean"]), _interval(of["low"], of["high"]))
+                    for of in (score, less)
+                )
                 rows.append((region, model, *shown, *compared))
                 for layer, share in enumerate(score["by_layer"], start=1) if details else []:
                     rows.append(("", f"  layer {layer}", percent(share), "", None, ""))
@@ -106,8 +114,8 @@ def print_attention(results: Results, *, details: bool = False) -> None:
     print_note("mean: over layers, heads, items and seeds; less 1st: less the first model's")
 
 
-def _of_interval(score: Mapping[str, float]) -> str:
-    return f"[{100 * score['low']:.2f}, {100 * score['high']:.2f}]"
+def _interval(low: float, high: float, digits: int = 2) -> str:
+    return f"[{100 * low:.{digits}f}, {100 * high:.{digits}f}]"
 
 
 def print_classification(results: Results) -> None:
@@ -116,11 +124,7 @@ def print_classification(results: Results) -> None:
     spans = scores.pop("intervals") or {}
     title = f"{results.settings['prompt_task']} (percent)"
     rows: list[tuple[Cell, ...]] = [
-        (
-            name,
-            percent(score),
-            f"[{100 * spans[name][0]:.2f}, {100 * spans[name][1]:.2f}]" if spans.get(name) else "",
-        )
+        (name, percent(score), _interval(*spans[name]) if spans.get(name) else "")
         for name, score in scores.items()
     ]
     print_table([title, "score", "95%"], rows)
@@ -133,3 +137,173 @@ def print_classification(results: Results) -> None:
         columns = ("gold", "predicted", "right")
         by_label = counts["by_label"].items()
         print_table(["label", *columns], [(label, *(of[name] for name in columns)) for label, of in by_label])
+
+
+# --- evaluations of items -----------------------------------------------------------------------
+
+
+def print_benchmark(results: Results, *, details: bool = False) -> None:
+    """Print accuracy overall and by level; the finest groups with ``details``, or if no other has a name."""
+    scores, counts, record = results.scores, results.counts, results.evaluation
+    assert record is not None
+    outcomes = record.outcomes
+    if outcomes is None:
+        print_scores(results)
+        return
+    by_unit = scores[f"by_{outcomes.unit}"]
+    of = [name for name, score in by_unit.items() if score is not None and name not in outcomes.outside]
+    said = f" (mean of {len(of):,} {_plural(outcomes.unit)})" if len(of) > 1 else ""
+    overall = (counts[key] for key in ("items", "items_scored", "ties"))
+    rows: list[tuple[Cell, ...]] = [(f"overall{said}", percent(scores["overall"]), *overall)]
+    single = {name: score for name, score in scores.items() if not isinstance(score, dict)}
+    single |= {
+        f"overall, {name}": score
+        for name, score in [*scores["by_prediction"].items()][1:]
+        if not isinstance(score, dict)
+    }
+    rows += [
+        (name.upper() if name in ("mcc", "auc") else name.replace("_", " "), percent(score), None, None, None)
+        for name, score in single.items()
+        if name != "overall"
+    ]
+    columns = ["accuracy", *_COUNTS]
+    print_table([f"{record.title} (percent)", *columns], rows)
+    if MARGIN in scores and (margin := scores[MARGIN]["overall"]) is not None:
+        print_note(f"mean margin: {margin:+.3f} bits")
+    named = [
+        name.removeprefix("by_") for name, of_level in scores.items() if name.startswith("by_") and of_level
+    ]
+    above = [name for name in named if name not in ("prediction", outcomes.unit)]
+    is_alone = not {*above} & {*outcomes.levels}
+    for level in [*above, outcomes.unit] if details or is_alone else above:
+        groups = _counts(results, level)
+        over = " over items" if level in outcomes.over_items else ""
+        print()
+        print_table(
+            [level, f"accuracy{over}", *_COUNTS],
+            [
+                (name, percent(score), *groups[name].counts.values())
+                for name, score in scores[f"by_{level}"].items()
+            ],
+        )
+    several = [(unit, of) for unit, of in scores["by_prediction"].items() if isinstance(of, dict)]
+    if details and several:
+        print()
+        print_table(
+            [outcomes.unit, "prediction", "accuracy"],
+            [(unit, name, percent(score)) for unit, of in several for name, score in of.items()],
+        )
+
+
+def _plural(unit: str) -> str:
+    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
+
+
+def _counts(results: Results, level: str) -> dict[str, Tally]:
+    """The counts of the first prediction, by group of a level."""
+    columns = results.table(ITEMS).select([level, "prediction", "outcome"]).to_pydict()
+    found: dict[str, Tally] = {}
+    for groups, prediction, outcome in zip(*columns.values(), strict=True):
+        if prediction == 1:
+            for group in groups if isinstance(groups, list) else [groups]:  # flags are several
+                found.setdefault(group, Tally()).add(outcome)
+    return found
+
+
+# --- formal languages ---------------------------------------------------------------------------
+
+
+def print_closing(results: Results) -> None:
+    """Print closing accuracy by set, length, depth, open brackets; and the distance from the automaton."""
+    titles = {"by_set": "set", "by_dependency": "dependency", "by_depth": "depth", "by_open": "open brackets"}
+    for kind, title in titles.items():
+        rows: list[tuple[Cell, ...]] = [
+            (
+                name,
+                each["prefixes"],
+                percent(each["accuracy"]),
+                _interval(each["low"], each["high"], digits=1),
+                *(
+                    percent(each[of])
+                    for of in ("accuracy_given_attachments", "attachment_accuracy", "lost_by_beam")
+                ),
+            )
+            for name, each in results.scores[kind].items()
+        ]
+        columns = [title, "prefixes", "right", "95%", "given", "attached", "lost"]
+        print_table(columns, rows, title=f"Closing brackets by {title} (percent)")
+        print()
+    print_note(
+        "given: right if the attachments are given; attached: closers attached right; lost: by the beam"
+    )
+    print()
+    if "entropy" in results.scores:
+        entropy: list[tuple[Cell, ...]] = list(results.scores["entropy"].items())
+        print_table(["nats a token", "value"], entropy, title="Against the automaton", digits=4)
+
+
+def print_cfl(results: Results) -> None:
+    """Print the scores over all strings, and by ten lengths together."""
+    scores = results.scores
+    columns = ["strings", "model", "bound", "difference"]
+    overall: list[Cell] = [results.counts["strings"], *(scores[name] for name in _NAMES)]
+    title = f"{results.settings['language']['grammar']}: cross-entropy, nats a symbol"
+    print_table(columns, [overall], title=title, digits=4)
+    print()
+    rows: list[tuple[Cell, ...]] = [
+        (lengths, sum(each["strings"] for each in group), *(_mean(group, name) for name in _NAMES))
+        for lengths, group in _by_ten(scores["by_length"], first=0)
+    ]
+    print_table(["lengths", *columns], rows, title="By length, the bound given it (nats a symbol)", digits=4)
+
+
+def print_transduction(results: Results) -> None:
+    """Print accuracy on average, and by ten lengths together."""
+    scores, settings = results.scores, results.settings
+    rows: list[tuple[Cell, ...]] = [
+        (name.replace("_", " "), percent(scores[name]))
+        for name in ("accuracy", "accuracy_beyond_training", "accuracy_as_released", "exact")
+    ]
+    title = f"Task {settings['formal_task']}, {settings['objective']}, {settings['decoding']} (percent)"
+    print_table(["average over lengths", "score"], rows, title=title)
+    print()
+    print_table(
+        ["lengths", "pairs", "accuracy", "exact"],
+        [
+            (
+                lengths,
+                sum(each["pairs"] for each in group),
+                *(percent(_mean(group, name)) for name in ("accuracy", "exact")),
+            )
+            for lengths, group in _by_ten(scores["by_length"], first=1)
+        ],
+    )
+
+
+def _by_ten(by_length: Mapping[str, Any], *, first: int) -> list[tuple[str, list[Any]]]:
+    """The scores of ten lengths together, beginning at a first one, named by the lengths that there are."""
+    tens: dict[int, dict[str, Any]] = {}
+    for length, each in by_length.items():
+        tens.setdefault((int(length) - first) // 10, {})[length] = each
+    return [(f"{next(iter(of))}-{next(reversed(of))}", list(of.values())) for of in tens.values()]
+
+
+def _mean(group: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """The mean of a score over lengths that have it, each with equal weight."""
+    return mean([each[name] for each in group if each[name] is not None])
+
+
+def draw_by_length(
+    path: str | Path, scores: Mapping[str, Mapping[str, Any]], value: str, *, x: str, y: str
+) -> None:
+    """Draw a value by length, a line for each model's scores (by its label); shares in percent."""
+    from pdtools.report.view.charts import curves
+    from pdtools.report.view.vega import save_chart
+
+    is_share = value == "accuracy"
+    rows = [
+        {"series": label, "x": int(length), "y": (100 if is_share else 1) * values[value]}
+        for label, each in scores.items()
+        for length, values in each["by_length"].items()
+    ]
+    save_chart(path, curves(rows, x=x, y=y, percent=is_share))

@@ -11,6 +11,7 @@ from pdtools.evaluation.record import OBJECT, STRINGS, evaluation_of
 from pdtools.evaluation.results import RESULTS, check_values, read_results
 from pdtools.models import LoadedModel, count_parameters
 from pdtools.models.export import front_matter
+from pdtools.report.tables import markdown_table
 
 _MADE = {"provenance": OBJECT, "provenance.command": STRINGS, "provenance.versions": OBJECT}
 
@@ -91,10 +92,7 @@ _IMPORTED = (
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
-    return (
-        "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-        + "\n"
-    )
+    return markdown_table([cell.replace("|", "\\|") for cell in line] for line in lines)
 
 
 def _scores(folders: Sequence[str | Path]) -> Iterable[tuple[str, str, str]]:

@@ -124,7 +124,7 @@ def _latex_row(cells: Sequence[str]) -> str:
     return " & ".join(escaped) + r" \\"
 
 
-_LATEX = {
+LATEX = {
     **{sign: f"\\{sign}" for sign in "&%$#_{}"},
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -132,6 +132,10 @@ _LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+}
+"""Signs that mean something in LaTeX."""
+_LATEX = {
+    **LATEX,
     "±": r"$\pm$",
     "Δ": r"$\Delta$",
     "†": r"$^\dagger$",
@@ -173,11 +177,6 @@ def decimal(number: float, digits: int, sign: str = "") -> str:
     return f"{number:{sign}.2g}" if number and not float(text) else text
 
 
-def mean_and_deviation(mean: float, deviation: float | None, digits: int) -> Number:
-    """``71.20 ± 0.53``; the mean of one run has no deviation."""
-    return Number(decimal(mean, digits) + ("" if deviation is None else f" ± {decimal(deviation, digits)}"))
-
-
 def scores_table(
     scores: Mapping[str, Mapping[str, tuple[float, float | None]]], runs: Mapping[str, int]
 ) -> tuple[list[str], list[list[Cell]]]:
@@ -192,14 +191,17 @@ def scores_table(
     """
     digits = {score: decimals(*(mean for mean, _ in of.values())) for score, of in scores.items()}
     several = any(n > 1 for n in runs.values())
+
+    def cell(score: str, mean: float, deviation: float | None) -> Number:
+        """``71.20 ± 0.53``; the mean of one run has no deviation."""
+        of_runs = "" if deviation is None else f" ± {decimal(deviation, digits[score])}"
+        return Number(decimal(mean, digits[score]) + of_runs)
+
     rows: list[list[Cell]] = [
         [
             name,
             *([n] if several else []),
-            *(
-                mean_and_deviation(*of[name], digits[score]) if name in of else None
-                for score, of in scores.items()
-            ),
+            *(cell(score, *of[name]) if name in of else None for score, of in scores.items()),
         ]
         for name, n in runs.items()
     ]

@@ -8,6 +8,7 @@ from typing import Literal
 from xml.sax.saxutils import escape as escape_xml
 from xml.sax.saxutils import quoteattr
 
+from pdtools.report.tables import LATEX
 from pdtools.report.visible import visible
 from pdtools.trees import UNKNOWN_TAG, Tree, unescape
 
@@ -18,22 +19,6 @@ _COLUMN = 0.62 * _FONT  # wider than most letters of a common font
 _GAP = 12.0  # between neighbours
 _LEVEL = 44.0  # between the baselines of a node and its children
 _MARGIN = 8.0
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-}
 
 
 @dataclass
@@ -117,7 +102,7 @@ def tree_latex(tree: Tree, package: Package) -> str:
     for node in nodes:
         parts.append(" ]" * (depth - node.depth))
         indent = "\n" + "  " * (node.depth + 1)
-        label = "{" + "".join(_LATEX.get(letter, letter) for letter in node.label) + "}"
+        label = "{" + "".join(LATEX.get(letter, letter) for letter in node.label) + "}"
         if package == "forest":
             parts.append(f"{indent}[{label}")
             depth = node.depth + 1

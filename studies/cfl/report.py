@@ -18,9 +18,10 @@ from typing import Any
 from pdtools.evaluation.results import read_results
 from pdtools.files import STDIO, atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Curve, draw_lines
-from pdtools.report.stack_runs import draw_history
+from pdtools.report.stacks import draw_history
 from pdtools.report.tables import listed, markdown_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 from pdtools.training import METRICS, read_metrics, run_state
 
 MODELS = {
@@ -111,7 +112,7 @@ def print_curves(folder: Path, language: str, model: str) -> None:
 def write_report(folder: Path) -> None:
     """Read every results folder, write what there is."""
     cells: dict[str, dict[str, dict[str, Any]]] = {}
-    lines: dict[str, tuple[list[Curve], list[Curve]]] = {}  # language, figures 1 and 2
+    lines: dict[str, tuple[list[Document], list[Document]]] = {}  # language: rows of figures 1 and 2
     for language in LANGUAGES:
         training, lengths = lines.setdefault(language, ([], []))
         for model, label in MODELS.items():
@@ -130,7 +131,7 @@ def write_report(folder: Path) -> None:
                 "valid_by_step": list(run.differences),
                 "seconds": run_state(run.folder).seconds,
             }
-            training.append(Curve(label=label, x=run.steps, y=run.differences))
+            training += line(label, zip(run.steps, run.differences, strict=True))
             results = folder / "results" / language / model / run.tested
             if results.exists():
                 document, _ = read_results(results)
@@ -142,7 +143,7 @@ def write_report(folder: Path) -> None:
                 for name, wanted in (("test_trained_lengths", True), ("test_longer", False)):
                     values = [value for length, value in by_length.items() if (length in TRAINED) == wanted]
                     cell[name] = mean(values) if values else None
-                lengths.append(Curve(label=label, x=list(by_length), y=list(by_length.values())))
+                lengths += line(label, by_length.items())
                 perfect = perfect_by_length(by_length)
                 cell["perfect"] = mean(perfect.values()) if perfect else None
             cells.setdefault(language, {})[model] = cell
@@ -162,15 +163,20 @@ def write_report(folder: Path) -> None:
     nats = "cross-entropy difference (nats a symbol)"
     for language, (training, lengths) in lines.items():
         if lengths:
-            perfect = perfect_by_length(lengths[0].x)
-            lengths.append(Curve(label=PERFECT, x=list(perfect), y=list(perfect.values())))
+            first = [row["x"] for row in lengths if row["series"] == lengths[0]["series"]]
+            lengths += line(PERFECT, perfect_by_length(first).items())
         if training:
-            draw_lines(folder / f"figure-1-{language}.svg", training, x="training steps", y=nats)
-            draw_lines(folder / f"figure-2-{language}.svg", lengths, x="tokens", y=nats)
+            save_chart(folder / f"figure-1-{language}.svg", curves(training, x="training steps", y=nats))
+            save_chart(folder / f"figure-2-{language}.svg", curves(lengths, x="tokens", y=nats))
     for model, rows in watched.items():
         for name in ("everywhere", "reached"):
             shares = [row[name] for row in rows]
             draw_history(folder / f"figure-3-{model}-{name}.svg", shares, label="epoch")
+
+
+def line(label: str, points: Iterable[tuple[float, float]]) -> list[Document]:
+    """A line of a figure, as rows."""
+    return [{"series": label, "x": x, "y": y} for x, y in points]
 
 
 def perfect_by_length(lengths: Iterable[float]) -> dict[int, float]:

@@ -9,7 +9,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -17,8 +17,9 @@ from typing import Any
 from pdtools.evaluation.results import RESULTS
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import listed, markdown_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 
 TASKS = {"rs": "RS", "sm": "SM", "ma": "MA", "se": "SE"}
 OBJECTIVES = {"masked": "MLM", "causal": "ALM"}
@@ -110,10 +111,12 @@ def main(folder: Path) -> None:
         stream.write(text)
     print(text)
     for task in TASKS:
-        lines = [line_by_length(*row, seeds) for row, seeds in found.items() if drawn(row, task)]
-        if lines:
-            file = folder / f"{task}-by-length.svg"
-            draw_lines(file, lines, x="symbols of x", y="symbols of y right (percent)", percent=True)
+        rows = [
+            point for row, seeds in found.items() if drawn(row, task) for point in line_by_length(*row, seeds)
+        ]
+        if rows:
+            chart = curves(rows, x="symbols of x", y="symbols of y right (percent)", percent=True)
+            save_chart(folder / f"{task}-by-length.svg", chart)
 
 
 def shortened(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,20 +231,17 @@ def drawn(row: tuple[str, str, str], task: str) -> bool:
     return row[0] == task and row[2] in ("rnn", "stack-rnn", "vanilla-none", "stack-none")
 
 
-def line_by_length(task: str, objective: str, model: str, seeds: Mapping[str, Mapping[str, Any]]) -> Curve:
+def line_by_length(
+    task: str, objective: str, model: str, seeds: Mapping[str, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
     """Accuracy by length: the mean over seeds, and the lowest and highest of them around it."""
     kind = model.removesuffix("-none")
     label = kind if model in RNNS else f"{kind}, {OBJECTIVES[objective]}"
     by_length = [each["by_length"] for each in seeds.values()]
     lengths = sorted(map(int, set.intersection(*map(set, by_length))))
-    values = [[100 * each[str(length)]["accuracy"] for each in by_length] for length in lengths]
-    return Curve(
-        label=label,
-        x=lengths,
-        y=list(map(mean, values)),
-        low=list(map(min, values)),
-        high=list(map(max, values)),
-    )
+    for length in lengths:
+        values = [100 * each[str(length)]["accuracy"] for each in by_length]
+        yield {"series": label, "x": length, "y": mean(values), "low": min(values), "high": max(values)}
 
 
 # --- passages of the notebook and the page of results, from files of docs/notes/results/dcf -----------------

@@ -9,8 +9,7 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from statistics import mean
@@ -21,8 +20,9 @@ from pdtools.evaluation.results import read_results
 from pdtools.files import atomic_text, write_json
 from pdtools.formal.bracket_prefixes import BracketPrefix, read_prefixes
 from pdtools.provenance import provenance
-from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import listed, markdown_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 
 # Table 1 of Murty et al. (2023), percent.
 PAPER = {
@@ -104,7 +104,9 @@ def main(folder: Path) -> None:
     by_open = {model: open_brackets(items[model], prefixes) for model in MODELS if items[model]}
     by_deepest = {model: deepest_brackets(items[model], prefixes) for model in MODELS if items[model]}
     figures = {
-        name: [accuracy_line(MODELS[model], items[model], *figure) for model in shown(scores)]
+        name: [
+            point for model in shown(scores) for point in accuracy_line(MODELS[model], items[model], *figure)
+        ]
         for name, figure in FIGURES.items()
     }
     write_json(
@@ -116,7 +118,7 @@ def main(folder: Path) -> None:
             "guesses": guesses,
             "by_open_brackets": by_open,
             "by_deepest": by_deepest,
-            "figures": {name: list(map(asdict, lines)) for name, lines in figures.items()},
+            "figures": figures,
             "paper": PAPER,
             "provenance": provenance(),
             "provenance_of_one": made,
@@ -126,9 +128,9 @@ def main(folder: Path) -> None:
     with atomic_text(folder / "table.md") as stream:
         stream.write(table)
     print(table)
-    for name, lines in figures.items():
-        file = folder / f"by-{name}.svg"
-        draw_lines(file, lines, x=AXES[FIGURES[name][1]], y="closing brackets right (percent)", percent=True)
+    for name, rows in figures.items():
+        x, y = AXES[FIGURES[name][1]], "closing brackets right (percent)"
+        save_chart(folder / f"by-{name}.svg", curves(rows, x=x, y=y, percent=True))
 
 
 def guess(prefixes: Sequence[BracketPrefix]) -> dict[str, float]:
@@ -300,7 +302,7 @@ def deepest_table(by_deepest: Mapping[str, Mapping[str, Mapping[str, Mapping[str
 
 def accuracy_line(
     label: str, items: list[dict[str, Any]], sets: str, key: str, start: int, width: int
-) -> Curve:
+) -> Iterator[dict[str, Any]]:
     """Accuracy by bins of dependency or depth (``key``), each at its prefixes' mean; ``sets``: how they end.
 
     As in :func:`cell`, the interval counts a prefix once, however many seeds closed it.
@@ -309,16 +311,12 @@ def accuracy_line(
     for item in items:
         if item["set"].endswith(sets) and item[key] >= start:
             bins[(item[key] - start) // width].append(item)
-    x, shares, lows, highs = [], [], [], []
     for _, closed in sorted(bins.items()):
         share = mean(item["chosen"] == item["closer"] for item in closed)
         prefixes = len({(item["set"], item["number"]) for item in closed})
         low, high = binomial_interval(share * prefixes, prefixes)
-        x.append(mean(item[key] for item in closed))
-        shares.append(100 * share)
-        lows.append(100 * low)
-        highs.append(100 * high)
-    return Curve(label=label, x=x, y=shares, low=lows, high=highs)
+        x = mean(item[key] for item in closed)
+        yield {"series": label, "x": x, "y": 100 * share, "low": 100 * low, "high": 100 * high}
 
 
 # --- passages of the notebook and the page of results, from files of docs/notes/results/dyck ----------------

@@ -22,8 +22,9 @@ from pdtools.files import atomic_directory, atomic_text, read_json, write_json
 from pdtools.files.expand import expand_inputs
 from pdtools.parsers.pipeline import SUFFIXES
 from pdtools.provenance import provenance
-from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import markdown_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 from pdtools.training import read_metrics
 
 MODELS = {"base": "base LM", "pushdown": "Pushdown LM"}
@@ -88,10 +89,9 @@ def table(folder: str) -> None:
         stream.write(text)
     print(text, end="")
     for score, (_, title) in SCORES.items():
-        lines = list(figure_lines(found["runs"], score))
-        if lines:
+        if rows := list(figure_rows(found["runs"], score)):
             file = Path(folder, f"by-tokens-{score.replace('_', '-')}.svg")
-            draw_lines(file, lines, x="training tokens", y=f"{title} (percent)", log_x=True)
+            save_chart(file, curves(rows, x="training tokens", y=f"{title} (percent)", log_x=True))
 
 
 def collected(folder: Path) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def of_seeds(values: Sequence[float | None], scale: float = 1) -> str:
     return f"{mean(there):.1f}{each}"
 
 
-def figure_lines(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[Curve]:
+def figure_rows(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[dict[str, Any]]:
     """A line for each model: means over seeds by the tokens of the subset, with the range of the seeds."""
     for model, label in MODELS.items():
         points = {
@@ -208,16 +208,9 @@ def figure_lines(runs: Sequence[Mapping[str, Any]], score: str) -> Iterator[Curv
             for (name, _), group in grouped(runs).items()
             if name == model
         }
-        points = {tokens: values for tokens, values in sorted(points.items()) if values}
-        if points:
-            values = list(points.values())
-            yield Curve(
-                label=label,
-                x=list(points),
-                y=list(map(mean, values)),
-                low=list(map(min, values)),
-                high=list(map(max, values)),
-            )
+        for x, values in sorted(points.items()):
+            if values:
+                yield {"series": label, "x": x, "y": mean(values), "low": min(values), "high": max(values)}
 
 
 PASSAGES = {"table": markdown, "short": short_table}

@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from pdtools.errors import PdtoolsError
-from pdtools.evaluation.sg.circuits import CIRCUITS as SUITES_OF
+from pdtools.evaluation.sg.record import CIRCUITS as SUITES_OF
 from pdtools.files import atomic_text, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Curve, draw_lines
 from pdtools.report.tables import markdown_table
+from pdtools.report.view.charts import curves
+from pdtools.report.view.vega import save_chart
 from pdtools.training import read_metrics, run_state
 
 Restarts = dict[str, list[dict[str, Any]]]  # scores of the draws of each model
@@ -184,10 +185,15 @@ def figures(results: str, folder: str) -> str:
 
 def draw_restarts(restarts: Restarts, folder: str) -> None:
     """Figure 4: SG score by test perplexity of every draw, if all were tested."""
-    lines = [Curve(label=model, x=ppl, y=sg) for model, ppl, sg in points(restarts)]
-    if lines:
-        file, y = Path(folder, "ptb-restarts.svg"), "SG score, mean of 33 suites"
-        draw_lines(file, lines, x="test perplexity", y=y, log_x=True, points_only=True)
+    rows = [
+        {"series": model, "x": x, "y": y}
+        for model, ppl, sg in points(restarts)
+        for x, y in zip(ppl, sg, strict=True)
+    ]
+    if rows:
+        y = "SG score, mean of 33 suites"
+        chart = curves(rows, x="test perplexity", y=y, log_x=True, joined=False)
+        save_chart(Path(folder, "ptb-restarts.svg"), chart)
 
 
 def points(restarts: Restarts) -> Iterator[tuple[str, list[float], list[float]]]:

@@ -6,7 +6,7 @@ python report.py rate SWEEP.json | table FOLDER | figures RESULTS.json FOLDER | 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import gather
@@ -17,7 +17,8 @@ import tape_tables
 from pdtools.errors import PdtoolsError
 from pdtools.files import atomic_text, read_json, write_json
 from pdtools.provenance import provenance
-from pdtools.report.plots import Curve, draw_categories
+from pdtools.report.view.charts import dots, with_rows
+from pdtools.report.view.vega import save_chart
 
 
 def rate(file: str) -> None:
@@ -55,10 +56,10 @@ def draw(found: gather.Document, folder: Path) -> None:
     """Figures 3, 5 and 6, as far as there are results: syntax-….svg."""
     for level, (task, value) in gather.LEVELS.items():
         scores = score_tables.at_level(found, level)
-        lines = lines_of([{of["group"]: of for of in score["groups"]} for score in scores], 1)
-        if lines:
-            names = [score["name"].replace("_", " ") for score in scores]
-            draw_categories(folder / f"syntax-{task}-by-{level}.svg", names, lines, value=value, percent=True)
+        places = {
+            score["name"].replace("_", " "): {of["group"]: of for of in score["groups"]} for score in scores
+        }
+        draw_dots(folder / f"syntax-{task}-by-{level}.svg", places, value, 0.01, shares=True)
     by_suite = (found["attention"] or {"by_suite": {}})["by_suite"]
     distractors = {
         suite: by_suite[suite][region]
@@ -67,32 +68,32 @@ def draw(found: gather.Document, folder: Path) -> None:
     }
     value = "attention before the verb (percent)"
     for name, by_place in (("distractors", distractors), ("number-src", by_suite.get("number_src", {}))):
-        if lines := lines_of(list(by_place.values()), 100):
-            draw_categories(folder / f"syntax-attention-{name}.svg", list(by_place), lines, value=value)
+        draw_dots(folder / f"syntax-attention-{name}.svg", by_place, value, 100, shares=False)
 
 
-def lines_of(places: Sequence[Mapping[str, gather.Document]], scale: float) -> list[Curve]:
-    """A line for each model: its mean and interval at each place that it has a value of."""
-    lines = []
-    for model in dict.fromkeys(model for place in places for model in place):
-        at = [x for x, place in enumerate(places) if model in place]
-        values = [places[x][model] for x in at]
-        bounds = [
-            (of["low"], of["high"])
-            if "low" in of
-            else of["over_seeds"] or of["over_items"] or (of["mean"], of["mean"])
-            for of in values
-        ]
-        lines.append(
-            Curve(
-                label=gather.title_of(model),
-                x=at,
-                y=[scale * of["mean"] for of in values],
-                low=[scale * low for low, _ in bounds],
-                high=[scale * high for _, high in bounds],
+def draw_dots(
+    file: Path,
+    places: Mapping[str, Mapping[str, gather.Document]],
+    value: str,
+    scale: float,
+    *,
+    shares: bool,
+) -> None:
+    """At each place the mean and interval of every model that has one, times a scale; no file for none."""
+    rows = []
+    for place, models in places.items():
+        for model, of in models.items():
+            mean = of["mean"]
+            low, high = (
+                (of["low"], of["high"])
+                if "low" in of
+                else of["over_seeds"] or of["over_items"] or (mean, mean)
             )
-        )
-    return lines
+            ends = {"score": scale * mean, "low": scale * low, "high": scale * high}
+            rows.append({"name": place, "series": gather.title_of(model), **ends})
+    if rows:
+        series = list(dict.fromkeys(row["series"] for row in rows))
+        save_chart(file, with_rows(dots(series=series, title=value, shares=shares), rows))
 
 
 # Passages of the notebook and the page of results, from docs/notes/results/syntax (studies/pages.py).

@@ -273,3 +273,27 @@ def test_the_table_names_the_processor_and_judges_bars(
     assert processor == f"{machine('cpu')}, torch {torch.__version__}"
     judged = [row.split(" | ")[-1] for row in rows]
     assert judged == ["≤ 1.0: met |", "≤ 1.0: met within 10% |", "≤ 1.0: missed |", "≥ 1.0: met |"]
+
+
+def test_sweeps_are_drawn_a_panel_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sweep
+
+    drawn: list[dict[str, Any]] = []
+    monkeypatch.setattr("pdtools.report.view.vega.save_chart", lambda _, chart: drawn.append(chart))
+    names = [f"training step by length, {n}, {model}" for n in (32, 64) for model in sweep.MODELS]
+    names += [f"tapes by corpus, {n}" for n in (10, 100)]
+    lines = [
+        {"name": name, "value": k + 1.5, "settings": {"x": int(name.split(", ")[1])}}
+        for k, name in enumerate(names)
+    ]
+    sweep.plot(lines, "growth.svg")
+    (figure,) = drawn
+    times, tapes = figure["concat"][0]["data"]["values"], figure["concat"][5]
+    assert {(row["series"], row["x"], row["y"]) for row in times} == {
+        (name.split(", ")[2], line["settings"]["x"], line["value"])
+        for name, line in zip(names[:-2], lines, strict=False)
+    }
+    assert [(row["x"], row["y"]) for row in tapes["data"]["values"]] == [
+        (line["settings"]["x"], line["value"]) for line in lines[-2:]
+    ]
+    assert tapes["layer"][0]["encoding"]["y"]["scale"] == {"zero": True}

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 IMPORTED = (
-    *("torch._dynamo", "matplotlib.pyplot", "nltk", "pandas", "pyarrow.parquet", "tokenizers"),
+    *("torch._dynamo", "nltk", "pandas", "pyarrow.parquet", "tokenizers"),
     *("pdtools.cli.main", "pdtools.training", "pdtools.formal", "pdtools.parsers.in_chunks"),
     *("pdtools.search.kinds", "pdtools.search.model"),
     *("pdtools.search.samples", "pdtools.report.evaluations", "pdtools.evaluation.external"),

@@ -72,14 +72,33 @@ def drawn() -> dict[str, ElementTree.Element]:
         ),
         "lines": charts.with_rows(charts.lines(series=("r1", "r2"), x="step", y="loss"), LOSSES),
         "log": charts.with_rows(charts.lines(series=("r1", "r2"), x="step", y="loss", log=True), LOSSES),
+        "curves": charts.curves(
+            [
+                row | ({"low": row["y"] - 2, "high": row["y"] + 3} if row["series"] == "r2" else {})
+                for row in LOSSES
+            ],
+            x="step",
+            y="right",
+            percent=True,
+            log_x=True,
+        ),
+        "points": charts.curves(LOSSES[:3], x="step", y="right", joined=False),
+        "shares": charts.in_columns(
+            [
+                charts.map_of_shares(
+                    [[1, 0.5], [0.001, 0.25]], across=["$x_$", "\x1b"], down=["a", "b"], width=40, height=20
+                )
+            ]
+        ),
         "bars": charts.bars(BITS, series=MODELS),
         "tape": charts.heat_map(TAPE, ["<root>", "a", "dog"]),
     }
-    pictures = draw(specs, {"drawing": SQUARE})
+    pictures = draw(specs, {"drawing": SQUARE}, kinds=["svg", "pdf", "png"])
     assert list(pictures) == [*specs, "drawing"]
-    assert pictures["drawing"][0] == SQUARE
-    assert all(pdf.startswith(b"%PDF") for _, pdf in pictures.values())
-    return {name: ElementTree.fromstring(svg) for name, (svg, _) in pictures.items()}
+    assert pictures["drawing"]["svg"] == SQUARE.encode()
+    assert all(each["pdf"].startswith(b"%PDF") for each in pictures.values())
+    assert all(each["png"].startswith(b"\x89PNG") for each in pictures.values())
+    return {name: ElementTree.fromstring(each["svg"]) for name, each in pictures.items()}
 
 
 def marks(root: ElementTree.Element, kind: str) -> list[tuple[dict[str, str], ElementTree.Element]]:
@@ -203,6 +222,32 @@ def test_lines(name: str, drawn: dict[str, ElementTree.Element]) -> None:
         assert point.attrib["fill"] == charts.COLOURS[row["series"] == "r2"]
 
 
+def test_curves_with_bands(drawn: dict[str, ElementTree.Element]) -> None:
+    root = drawn["curves"]
+    assert texts(root, "role-legend-label") == ["r1", "r2"]
+    assert any("for a log scale with values from 10 to 40" in axis for axis in axes(root))
+    assert any("for a linear scale with values from 0 to 100" in axis for axis in axes(root))
+    for row, (_, point) in zip(LOSSES, marks(root, "point"), strict=True):
+        x = charts.WIDTH * math.log(row["x"] / 10) / math.log(4)
+        assert place(point) == pytest.approx((x, 260 - 2.6 * row["y"]), abs=0.01)
+    ((_, band),) = marks(root, "area mark")
+    of_band = [row["y"] for row in LOSSES if row["series"] == "r2"]
+    found = [(260 - float(y)) / 2.6 for y in re.findall(r",([\d.]+)", band.attrib["d"])]
+    assert sorted(found) == pytest.approx(sorted(y + more for y in of_band for more in (-2, 3)))
+
+
+def test_points_are_not_joined_where_they_have_no_order(drawn: dict[str, ElementTree.Element]) -> None:
+    assert [len(marks(drawn[name], "line mark")) for name in ("curves", "points")] == [2, 0]
+    assert texts(drawn["points"], "role-legend-label") == ["r1"]  # a figure's only series is named too
+
+
+def test_shares_as_shades(drawn: dict[str, ElementTree.Element]) -> None:
+    root = drawn["shares"]
+    cells = [each for each in root.iter(f"{SVG}path") if "h20v10" in each.get("d", "")]
+    assert [each.attrib["fill"] for each in cells] == [f"rgb({n}, {n}, {n})" for n in (0, 128, 191)]
+    assert texts(root, "role-axis-label") == ["$x_$", "\\x1b", "a", "b"]
+
+
 def box(mark: ElementTree.Element) -> tuple[float, float, float, float]:
     """x, y, width and height of a rectangle."""
     found = re.fullmatch(r"M(\S+),(\S+)h(\S+)v(\S+)h\S+Z", mark.attrib["d"])
@@ -253,9 +298,3 @@ def test_no_two_of_many_models_look_alike() -> None:
 @pytest.mark.parametrize(("models", "step"), [(1, 18), (2, 24), (5, 60)])
 def test_bars_of_many_models_have_room(models: int, step: int) -> None:
     assert charts.bars(BITS, series=[f"m{i}" for i in range(models)])["width"] == {"step": step}
-
-
-def test_shares_are_drawn_from_none_to_all() -> None:
-    rule, point = charts.dots(series=MODELS, title="accuracy")["layer"]
-    for layer in (rule, point):
-        assert layer["encoding"]["x"]["scale"] == {"domain": [0, 1], "nice": False}

@@ -14,15 +14,13 @@ from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import ComparedModels, GroupRuns
 from pdtools.evaluation.comparison.engine import ComparedScore, GroupScore, PairDifference
 from pdtools.evaluation.results import Results
-from pdtools.evaluation.sg.evaluate import CONVENTIONS
+from pdtools.evaluation.sg.record import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
-from pdtools.report.benchmarks import print_benchmark
-from pdtools.report.formal import transduction
-from pdtools.report.formal.dyck import print_closing
-from pdtools.report.plots import Curve
+from pdtools.report.evaluations import print_benchmark, print_closing
 from pdtools.report.reading import print_effects, print_reading
 from pdtools.report.tables import latex_tables
+from pdtools.report.view.charts import curves
 
 Rows = list[list[str]]
 
@@ -327,7 +325,7 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
     }
     settings = {"formal_task": "rs", "objective": "causal", "decoding": "greedy"}
     check(
-        lambda: transduction.print_transduction(results(scores, {}, settings)),
+        lambda: printers.print_transduction(results(scores, {}, settings)),
         capsys,
         [
             "Task rs, causal, greedy (percent)",
@@ -343,17 +341,18 @@ def test_transduction(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_accuracy_by_length_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_by_length_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Any] = []
     monkeypatch.setattr(
-        transduction, "draw_lines", lambda path, lines, **about: drawn.append((path, lines, about))
+        "pdtools.report.view.vega.save_chart", lambda path, chart: drawn.append((path, chart))
     )
-    by_length = {str(n): {"pairs": n, "accuracy": 1 / n, "exact": 1 / n**2} for n in (1, 4, 16)}
-    settings = {"formal_task": "rs", "objective": "causal"}
-    transduction.draw_by_length("f.svg", results({"by_length": by_length}, {}, settings))
-    line = Curve(label="rs, causal", x=[1, 4, 16], y=[100.0, 25.0, 6.25])
-    axes = {"x": "symbols of x", "y": "symbols of y right (percent)", "percent": True}
-    assert drawn == [("f.svg", [line], axes)]
+    by_length = {str(n): {"accuracy": 1 / n, "difference": n} for n in (1, 4, 16)}
+    for value, scale, percent in (("accuracy", 100, True), ("difference", 1, False)):
+        models = {"A": {"by_length": by_length}, "B": {"by_length": {"4": by_length["4"]}}}
+        printers.draw_by_length("f.svg", models, value, x="symbols", y="score")
+        places = [("A", "1"), ("A", "4"), ("A", "16"), ("B", "4")]
+        rows = [{"series": s, "x": int(n), "y": scale * by_length[n][value]} for s, n in places]
+        assert drawn.pop() == ("f.svg", curves(rows, x="symbols", y="score", percent=percent))
 
 
 def test_classification(capsys: pytest.CaptureFixture[str]) -> None:
@@ -483,114 +482,6 @@ def test_two_results_of_several_evaluations(capsys: pytest.CaptureFixture[str]) 
         "z, excluded: z: other sentences",
     ]
     check(lambda: comparisons.print_compared(found), capsys, expected)
-
-
-def test_many(capsys: pytest.CaptureFixture[str]) -> None:
-    def group(name: str, *values: float) -> GroupScore:
-        mean, several = sum(values) / len(values), len(values) > 1
-        over_seeds = (mean - 3.5, mean + 4.25) if several else None
-        deviation = max(values) - min(values) if several else None
-        about = {"deviation": deviation, "over_items": (mean - 1.5, mean + 1.25), "over_seeds": over_seeds}
-        return GroupScore(group=name, values=values, mean=mean, **about)  # type: ignore[arg-type]
-
-    pair = PairDifference(
-        a="old",
-        b="new",
-        difference=11.5,
-        over_items=(9.5, 13.75),
-        over_seeds=(-1.5, 20.25),
-        p=0.0123,
-        p_holm=0.0456,
-    )
-    one = PairDifference(
-        a="old",
-        b="big",
-        difference=-4.25,
-        over_items=(-6.5, -2.0),
-        over_seeds=None,
-        test="McNemar, exact",
-        p=0.25,
-        p_holm=None,
-    )
-
-    def score(
-        level: str, name: str, items: int, groups: tuple[GroupScore, ...], *pairs: PairDifference
-    ) -> ComparedScore:
-        of = {"evaluation": "blimp", "score": "BLiMP (%)", "lower_is_better": False, "items": items}
-        return ComparedScore(level=level, name=name, groups=groups, pairs=pairs, **of)  # type: ignore[arg-type]
-
-    several = (group("old", 60.0, 63.0), group("new", 72.0, 71.0, 76.0), group("big", 57.25))
-    syntax, morphology, wh = (
-        tuple(map(group, ("old", "new", "big"), values))
-        for values in ((40.0, 50.5, 30.0), (80.0, 70.0, 90.0), (41.0, 52.0, 33.0))
-    )
-    worse = replace(one, difference=-10.0)
-    scores = [
-        score("overall", "", 321, several, pair, one),
-        score("field", "syntax", 100, syntax, replace(pair, difference=10.5, p=0.5, p_holm=0.75), worse),
-        score("field", "morphology", 221, morphology, replace(pair, difference=-10.0)),
-        score("paradigm", "wh", 50, wh, replace(pair, difference=11.0)),
-    ]
-    found = ComparedModels(
-        groups=tuple(GroupRuns(name=name, folders=("x",), seeds=(1,)) for name in ("old", "new", "big")),
-        baseline=None,
-        scores=tuple(scores),
-        notes={"blimp": ("beam: 10 and 300",)},
-        refused={"sg": ("x: other items",)},
-        settings={},
-    )
-    head = ["a", "b", "b - a", "p", "corrected"]
-    about = "one run each: p is over items, not over seeds"
-    overall: list[Any] = [
-        "BLiMP (%); 321 items",
-        ["group", "runs", "mean", "sd", "95%"],
-        ["old", 2, 61.5, 3.0, "[58.00, 65.75]"],
-        ["new", 3, 73.0, 5.0, "[69.50, 77.25]"],
-        ["big", 1, 57.25, None, "[55.75, 58.50]"],
-        ["pair", "difference", "95%", "p", "corrected"],
-        ["new - old", "+11.50", "[-1.50, +20.25]", "0.012", "0.046"],
-        ["big - old", "-4.25", "[-6.50, -2.00]", "0.25", None],
-        f"big - old: {about}",
-    ]
-    levels: list[Any] = [
-        *("a: old", "b: new", "BLiMP (%)", ["field", *head]),
-        ["syntax", 40.0, 50.5, "+10.50", "0.5", "0.75"],
-        ["morphology", 80.0, 70.0, "-10.00", "0.012", "0.046"],
-        *("a: old", "b: big", "BLiMP (%)", ["field", *head]),
-        ["syntax", 40.0, 30.0, "-10.00", "0.25", None],
-        about,
-    ]
-    finest: list[Any] = [
-        *("a: old", "b: new", "BLiMP (%)", ["paradigm", *head]),
-        ["wh", 41.0, 52.0, "+11.00", "0.012", "0.046"],
-    ]
-    two = " (a mean of two runs is in it in 88 to 95 of a hundred cases)"
-    said = (
-        f"95%: over items; where a group has several seeds, over seeds and items{two}. p: corrected, by Holm"
-    )
-    notes = ["blimp: beam: 10 and 300", "sg, excluded: x: other items"]
-
-    def lines(details: bool, compared: ComparedModels) -> list[Any]:
-        capsys.readouterr()
-        comparisons.print_compared(compared, details=details)
-        text = capsys.readouterr().out
-        wrapped = text[text.index("95%: over items") :].split("blimp: ")[0]
-        assert " ".join(wrapped.split()) == said
-        return plain(text.replace(wrapped, ""))
-
-    assert lines(False, found) == cells([*overall, *levels, *notes])
-    assert lines(True, found) == cells([*overall, *levels, *finest, *notes])
-    # Beside another evaluation only what is overall is shown.
-    other = replace(scores[0], evaluation="sg", score="SG (%)", items=None)
-    both = replace(found, scores=(*scores, other))
-    assert lines(False, both) == cells([*overall, "SG (%)", *overall[1:], *notes])
-    # Two results of one evaluation are told apart by their folders.
-    twice = replace(found, scores=(scores[0], replace(scores[0], evaluation="blimp-few")))
-    first, second = (f"BLiMP (%), {folder}; 321 items" for folder in ("blimp", "blimp-few"))
-    assert lines(False, twice) == cells([first, *overall[1:], second, *overall[1:], *notes])
-    no_twos = replace(scores[0], groups=(group("old", 60.0), group("new", 72.0, 71.0, 76.0)), pairs=())
-    comparisons.print_compared(replace(found, scores=(no_twos,)))
-    assert said.replace(two, "") in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

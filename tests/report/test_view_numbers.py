@@ -21,15 +21,14 @@ from node_pages import evaluate, needs_node, number, program, save_page, shows
 from view_pages import write_blimp
 from wide_items import pair_tables
 
-from pdtools.errors import InputError
 from pdtools.evaluation.bootstrap import FEW_ITEMS
 from pdtools.evaluation.comparison.compare import compare
 from pdtools.evaluation.comparison.groups import by_seed, find_models
 from pdtools.evaluation.record import Outcomes
 from pdtools.evaluation.results import ITEMS, STRINGS_TABLE, Results, write_results
 from pdtools.report.view import results
+from pdtools.report.view.drawing import listed_items
 from pdtools.report.view.results import results_page
-from pdtools.report.view.strings import listed_items
 
 pytestmark = needs_node
 
@@ -54,7 +53,6 @@ def words_of(condition: str, item: int) -> list[str]:
     return [WORDS[condition][0], f"{WORDS[condition][1]} {item}"]
 
 
-Outcome = "bool | None"
 # Right, wrong, or not scored; by model.
 BLIMP = {
     model: {
@@ -354,36 +352,48 @@ def lies(over: str, value: float, items: int, units: int) -> bool:
     return low <= value <= high
 
 
+def check_differences(shown: Any, task: str, rows: list[list[str]], outcomes: dict[str, str]) -> None:
+    """Differences of models, whose outcomes are those of others: every number, and the shades of small p.
+
+    Rows have a group, two models, the difference, its interval, the items that one alone has right, and p.
+    """
+    coarse = {"blimp": "field", "sg": "circuit"}[task]
+    groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
+    pairs = list(itertools.combinations(outcomes, 2))
+    assert [tuple(row[:3]) for row in rows] == [(name, *pair) for name in groups for pair in pairs]
+    ps: dict[tuple[str, str, str], float] = {}
+    for name, a, b, difference, over, *only, p, _ in rows:
+        scores = mean_of_units(task, groups[name], tuple(outcomes.values()))
+        score = dict(zip(outcomes, scores, strict=True))
+        right = dict(zip(outcomes, common(task, groups[name], *outcomes.values()), strict=True))
+        assert shows(difference.removeprefix("+"), score[b] - score[a], 2)
+        assert difference.startswith("+") == (score[b] > score[a])
+        assert lies(over, score[b] - score[a], len(right[a]), len(groups[name]))
+        only_a = sum(x and not y for x, y in zip(right[a], right[b], strict=True))
+        only_b = sum(y and not x for x, y in zip(right[a], right[b], strict=True))
+        assert only == [str(only_a), str(only_b)]
+        ps[name, a, b] = mcnemar(only_a, only_b)
+        assert number(p) == pytest.approx(ps[name, a, b], rel=2e-6, abs=5.1e-5)
+    holm: dict[tuple[str, str, str], float] = {}
+    for overall in (True, False):
+        family = sorted((key for key in ps if (key[0] == "overall") == overall), key=ps.__getitem__)
+        for k, key in enumerate(family):
+            before = holm[family[k - 1]] if k else 0.0
+            holm[key] = min(1.0, max(before, (len(family) - k) * ps[key]))
+    expected = [holm[row[0], row[1], row[2]] for row in rows]
+    assert [number(row[-1]) for row in rows] == pytest.approx(expected, rel=2e-6, abs=5.1e-5)
+    assert shown["marked"] == [p < 0.05 for p in expected]
+    assert task == "sg" or len(pairs) > 1 or min(ps.values()) < 0.05 < holm[("morphology", *pairs[0])]
+
+
 @pytest.mark.parametrize("task", ["blimp", "sg"])
 def test_differences_of_two_models(task: str, two: Any) -> None:
     shown = two[task]["differences"]
     head, *rows = shown["cells"]
     assert head == ["", "two-1 − one", "95% interval", "only one right", "only two-1 right", "p", "p (Holm)"]
-    coarse = {"blimp": "field", "sg": "circuit"}[task]
     assert shown["caption"].endswith("Shaded: below 0.05 after it.")  # a note says the rest
-    groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
-    assert [row[0] for row in rows] == list(groups)
-    ps = {}
-    for name, difference, over, *counts, p, _ in rows:
-        a, b = mean_of_units(task, groups[name], ("one", "two-1"))
-        assert shows(difference.removeprefix("+"), b - a, 2)
-        assert difference.startswith("+") == (b > a)
-        one, other = common(task, groups[name], "one", "two-1")
-        assert lies(over, b - a, len(one), len(groups[name]))
-        only = [sum(x and not y for x, y in zip(a, b, strict=True)) for a, b in ((one, other), (other, one))]
-        assert list(map(int, counts)) == only
-        ps[name] = mcnemar(*only)
-        assert number(p) == pytest.approx(ps[name], rel=2e-6, abs=5.1e-5)
-    within = sorted(UNITS[task][coarse], key=lambda name: ps[name])
-    holm = {"overall": ps["overall"]}
-    for k, name in enumerate(within):
-        before = holm[within[k - 1]] if k else 0.0
-        holm[name] = min(1.0, max(before, (len(within) - k) * ps[name]))
-    assert [number(row[-1]) for row in rows] == pytest.approx(
-        [holm[row[0]] for row in rows], rel=2e-6, abs=5.1e-5
-    )
-    assert task == "sg" or ps["morphology"] < 0.05 < holm["morphology"]
-    assert shown["marked"] == [holm[row[0]] < 0.05 for row in rows]
+    models = {"one": "one", "two-1": "two-1"}
+    check_differences(shown, task, [[name, *models, *cells] for name, *cells in rows], models)
 
 
 def test_means_over_seeds(seeds: Any, folder: Path) -> None:
@@ -573,12 +583,6 @@ def test_f1_of_sentences(two: Any) -> None:
     assert [round(values[k], 1) for k in shown] == sorted(round(x, 1) for x in values)
 
 
-def test_gains_of_reading_times(two: Any) -> None:
-    drawn = {row["series"]: (row["score"], row["low"], row["high"], row["n"]) for row in two["gains"]}
-    assert drawn == {f"{m}: {name}": gain for m in ("one", "two-1") for name, gain in GAINS[m].items()}
-    assert {row["name"] for row in two["gains"]} == {"over length + log_frequency"}
-
-
 THREE = ("one", "two-1", "three")  # the third has the outcomes of "two-2"
 
 
@@ -592,36 +596,14 @@ def three(folder: Path) -> Any:
 
 @pytest.mark.parametrize("task", ["blimp", "sg"])
 def test_differences_of_three_models(task: str, three: Any) -> None:
-    head, *rows = three[task]["cells"]
+    shown = three[task]
+    head, *rows = shown["cells"]
     assert head == ["", "A", "B", "B − A", "95% interval", "only A right", "only B right", "p", "p (Holm)"]
+    check_differences(shown, task, rows, {"one": "one", "two-1": "two-1", "three": "two-2"})
     coarse = {"blimp": "field", "sg": "circuit"}[task]
-    groups = {**UNITS[task]["overall"], **UNITS[task][coarse]}
-    pairs = list(itertools.combinations(THREE, 2))
-    assert [tuple(row[:3]) for row in rows] == [(name, *pair) for name in groups for pair in pairs]
-    ps: dict[tuple[str, str, str], float] = {}
-    for name, a, b, difference, over, *only, p, _ in rows:
-        outcomes = {each: {"three": "two-2"}.get(each, each) for each in THREE}
-        score = dict(zip(THREE, mean_of_units(task, groups[name], tuple(outcomes.values())), strict=True))
-        right = dict(zip(THREE, common(task, groups[name], *outcomes.values()), strict=True))
-        assert shows(difference.removeprefix("+"), score[b] - score[a], 2)
-        assert lies(over, score[b] - score[a], len(right[a]), len(groups[name]))
-        only_a = sum(x and not y for x, y in zip(right[a], right[b], strict=True))
-        only_b = sum(y and not x for x, y in zip(right[a], right[b], strict=True))
-        assert only == [str(only_a), str(only_b)]
-        ps[name, a, b] = mcnemar(only_a, only_b)
-        assert number(p) == pytest.approx(ps[name, a, b], rel=2e-6, abs=5.1e-5)
-    holm: dict[tuple[str, str, str], float] = {}
-    for overall in (True, False):
-        family = sorted((key for key in ps if (key[0] == "overall") == overall), key=ps.__getitem__)
-        for k, key in enumerate(family):
-            before = holm[family[k - 1]] if k else 0.0
-            holm[key] = min(1.0, max(before, (len(family) - k) * ps[key]))
-    expected = [holm[row[0], row[1], row[2]] for row in rows]
-    assert [number(row[-1]) for row in rows] == pytest.approx(expected, rel=2e-6, abs=5.1e-5)
-    assert three[task]["marked"] == [p < 0.05 for p in expected]
-    families = f"for the 3 comparisons of overall scores, and separately the {3 * (len(groups) - 1)}"
-    assert f"{families} comparisons by {coarse}. Shaded" in three[task]["caption"]
-    assert "p: McNemar, exact, two-sided." in three[task]["caption"]
+    families = f"for the 3 comparisons of overall scores, and separately the {3 * len(UNITS[task][coarse])}"
+    assert f"{families} comparisons by {coarse}. Shaded" in shown["caption"]
+    assert "p: McNemar, exact, two-sided." in shown["caption"]
 
 
 def test_differences_of_several_overall_scores(three: Any) -> None:
@@ -741,24 +723,6 @@ def test_seeds_of_other_items_stay_single_runs(tmp_path: Path) -> None:
     page = results_page([str(tmp_path / f"a-{seed}") for seed in range(2)])
     assert page.document["groups"] == {"a": ["a-0", "a-1"]}
     assert "grouped" not in page.document["benchmarks"][0]
-
-
-def test_the_table_of_scores_for_a_paper(folder: Path) -> None:
-    page = results_page([str(folder / name) for name in BLIMP])
-    columns, rows = results.figures(page).tables["scores"]
-    assert columns[:2] == ["model", "runs"]
-    assert [row[:2] for row in rows] == [["one", 1], ["two", 2]]
-    expected = {model: main_scores(model) for model in BLIMP}
-    assert columns[2:] == list(expected["one"])
-    for score, one, two in zip(columns[2:], *(row[2:] for row in rows), strict=True):
-        digits = digits_of(score)
-        values = [expected[model][score] for model in ("two-1", "two-2")]
-        assert one == f"{expected['one'][score]:.{digits}f}"
-        mean, deviation = two.split(" ± ")
-        assert mean == f"{fmean(values):.{digits}f}"
-        assert float(deviation) == pytest.approx(stdev(values), abs=0.51 * 10**-digits)
-    alone = results.figures(results_page([str(folder / "one")])).tables["scores"]
-    assert alone[0] == ["model", *expected["one"]]
 
 
 def test_the_page_says_that_differences_rest_on_one_run_each(two: Any, seeds: Any) -> None:
@@ -895,11 +859,6 @@ def test_a_sample_of_items_of_which_some_models_have_no_score(tmp_path: Path) ->
     page = results_page([str(tmp_path / name) for name in outcomes], most_items=3)
     assert page.packed["items-blimp"]["id"] == ["2", "3", "7"]
     assert "holds 3 of 8 items, all 3 that models disagree on" in page.notes[0]
-    rows = {row["series"]: row for row in page.document["benchmarks"][0]["levels"]["paradigm"]}
-    scored = {name: [right for right in of if right is not None] for name, of in outcomes.items()}
-    assert {name: row["n"] for name, row in rows.items()} == {name: len(of) for name, of in scored.items()}
-    for name, of in scored.items():
-        assert rows[name]["score"] == pytest.approx(fmean(of), rel=2e-6, abs=1e-4)
 
 
 def test_items_without_a_drawing_of_their_own() -> None:
@@ -971,7 +930,7 @@ def test_tokens_of_the_models_that_have_them(without: str, tmp_path: Path) -> No
 
 
 def test_the_first_items_have_their_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdtools.report.view.strings.MOST_WITH_TOKENS", 2)
+    monkeypatch.setattr("pdtools.report.view.drawing.MOST_WITH_TOKENS", 2)
     write_blimp(tmp_path / "a" / "blimp", np.ones((1, 3), dtype=bool))
     items = results_page([str(tmp_path / "a")]).packed["items-blimp"]
     assert [" ".join(good[0]) for good, _ in items["tokens"]["0"]] == items["texts"]["good"][:2]
@@ -1000,29 +959,6 @@ def test_sentences_without_brackets_and_models_without_trees(without: str, tmp_p
         "gold tree": ["(S 1)", "(S 2)", "(S 3)"],
         other: [f"({other} {line})" for line in (1, 2, 3)],
     }
-
-
-def test_gains_of_one_result_have_the_names_of_its_models(folder: Path) -> None:
-    for paths in ([folder / "one" / "reading"], [folder / name / "reading" for name in ("one", "two-1")]):
-        page = results_page([str(path) for path in paths])
-        (benchmark,) = page.document["benchmarks"]
-        before = ["one: ", "two-1: "] if len(paths) > 1 else [""]
-        names = [name + model for name in before for model in GAINS["one"]]
-        (gains,) = benchmark["drawn"]
-        assert [row["series"] for row in gains["rows"]] == names
-        layers = gains["chart"]["layer"]
-        assert layers[0]["encoding"]["x"]["datum"] == 0  # no gain
-
-
-def test_items_that_are_there_twice_are_refused(tmp_path: Path) -> None:
-    for name in "ab":
-        write_blimp(tmp_path / name / "blimp", np.ones((2, 3), dtype=bool))
-    file = tmp_path / "b" / "blimp" / "items.parquet"
-    table = pq.read_table(file)
-    pq.write_table(pa.concat_tables([table, table.slice(4, 1)]), file)
-    with pytest.raises(InputError, match="items: two with the same paradigm, item, prediction") as caught:
-        results_page([str(tmp_path / name) for name in "ab"])
-    assert caught.value.file == str(file.parent)
 
 
 def test_only_items_that_all_models_have(folder: Path, tmp_path: Path) -> None:
@@ -1058,19 +994,6 @@ def test_models_of_other_items_are_excluded_from_differences_and_said(tmp_path: 
     assert f"{tmp_path / 'b' / 'blimp'} are not about the same items" in note
 
 
-def test_tables_of_figures(folder: Path) -> None:
-    page = results_page([str(folder / "one"), str(folder / "two-1")])
-    tables = results.figures(page).tables
-    for task, levels in UNITS.items():
-        for level, groups in levels.items():
-            for name, model, *numbers, n in tables[f"{task}-{level}"][1]:
-                counted = shares(model, task, groups[name])
-                assert numbers == pytest.approx(interval(counted), abs=0.0051)
-                assert n == sum(of for _, of in counted)
-    for name, one, other in tables["overview"][1]:
-        assert [one, other] == pytest.approx([main_scores(model)[name] for model in ("one", "two-1")])
-
-
 def test_figures_of_results(folder: Path) -> None:
     """All that is drawn and listed, of groups, pairs, suites and gains."""
     names = ("one", "two-1", "two-2")
@@ -1078,10 +1001,9 @@ def test_figures_of_results(folder: Path) -> None:
     assert [each["task"] for each in page.document["benchmarks"]] == ["blimp", "sg", "parse", "reading"]
     figures = results.figures(page)
     models = [model for name in names for model in find_models(folder / name)]
-    for task, coarse, title in (
-        ("blimp", "field", "accuracy"),
-        ("sg", "circuit", "accuracy"),
-    ):
+    for name, *values in figures.tables["overview"][1]:
+        assert values == pytest.approx([main_scores(model)[name] for model in names])
+    for task, coarse in (("blimp", "field"), ("sg", "circuit")):
         for level, groups in UNITS[task].items():
             chart = figures.charts[f"{task}-runs-{level}"]
             rows = {(row["name"], row["series"]): row for row in chart["data"]["values"]}
@@ -1091,7 +1013,11 @@ def test_figures_of_results(folder: Path) -> None:
                 found = [100 * rows[key][each] for each in ("score", "low", "high")]
                 assert found == pytest.approx(interval(counted), abs=0.0051)
                 assert rows[key]["n"] == sum(n for _, n in counted)
-            assert chart["layer"][-1]["encoding"]["x"]["title"] == title
+            for name, model, *numbers in figures.tables[f"{task}-runs-{level}"][1]:
+                counted = expected[name, model]
+                wanted = [*interval(counted), sum(of for _, of in counted)]
+                assert numbers == pytest.approx(wanted, abs=0.0051)
+            assert chart["layer"][-1]["encoding"]["x"]["title"] == "accuracy"
             dashed = [
                 layer["encoding"]["x"]["datum"]
                 for layer in chart["layer"]

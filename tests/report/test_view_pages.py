@@ -228,14 +228,6 @@ def test_the_state_is_in_the_address(opened: dict[str, Opened]) -> None:
     assert page.get_attribute('[aria-label="hypothesis 2"]', "aria-pressed") == "true"
 
 
-def test_parses_of_validation_sentences_while_a_run_learns(opened: dict[str, Opened]) -> None:
-    page = opened["runs"].page
-    page.click("summary:has-text('b: a <b>')")
-    cells = page.locator("details[open]:has-text('a <b>') tbody tr td:last-child")
-    cells.first.wait_for()  # what opens is filled a moment after the click
-    assert cells.all_inner_texts() == ["(X (X a) (X b))", "the same", "the gold tree"]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_model(kind: str, opened: dict[str, Opened]) -> None:
     page = opened["kinds"].go(f"model={kind}&token=2")
@@ -266,15 +258,6 @@ def test_every_kind_of_model(kind: str, opened: dict[str, Opened]) -> None:
     assert opened["kinds"].complaints == []
 
 
-def test_a_pair_parts_where_its_sentences_differ(opened: dict[str, Opened]) -> None:
-    page = opened["pair"].page
-    bold = page.locator(".pair").first.locator(".column .strong").all_text_contents()
-    columns = page.locator(".pair").first.locator(".column").count()
-    assert columns == 5
-    assert len(bold) in (1, 2)
-    assert page.locator(".pair").count() == 2
-
-
 def test_an_svg_that_is_saved_stands_alone(opened: dict[str, Opened], tmp_path: Path) -> None:
     page = opened["hostile"].go("token=5")
     for where in ("#panel-forest", "#panel-surprisals"):
@@ -284,39 +267,6 @@ def test_an_svg_that_is_saved_stands_alone(opened: dict[str, Opened], tmp_path: 
         root = ElementTree.parse(tmp_path / "saved.svg").getroot()
         assert root.tag == "{http://www.w3.org/2000/svg}svg"
         assert "שלום" in "".join(root.itertext())
-
-
-def test_scores_suites_and_items(opened: dict[str, Opened]) -> None:
-    page = opened["results"].go("")
-    assert page.locator("#blimp figure").first.locator("svg .mark-symbol path").count() >= 18
-    page.select_option("#blimp select >> nth=0", "field")
-    page.wait_for_function(
-        "document.querySelectorAll('#blimp figure .mark-symbol.role-mark path').length === 9"
-    )
-    assert "Holm" in page.inner_text("#blimp")
-    page.click('button.link:has-text("suite_4")')
-    page.wait_for_function("document.querySelector('#sg .item figcaption').textContent.startsWith('suite_4')")
-    assert "match[3 Verb] < mismatch[3 Verb]" in page.inner_text("#sg .item")
-    page.click("text=List its items")
-    page.click("#sg details tbody button.link >> nth=0")
-    # Four regions of two conditions under three models.
-    assert page.locator("#sg tr .item .tokens span").count() == 4 * 2 * 3
-    assert "--text 'The dog that left barks .' --text 'The dog that left bark .'" in page.inner_text(
-        "#sg tr .item"
-    )
-
-    only_a = (RIGHT[0] & ~RIGHT[1] & ~RIGHT[2]).sum()
-    page = opened["results"].go("blimp-show=only-0")
-    page.wait_for_selector("#blimp .found")
-    assert page.inner_text("#blimp .found") == f"{only_a} of 60 items"
-    page.select_option("#blimp details select >> nth=0", "")
-    page.fill("#blimp input[type=search]", "<SCRIPT>alert(4)")
-    assert page.inner_text("#blimp .found") == "1 of 60 items"
-    page.click("#blimp tbody button.link")
-    assert "pdtools view --pair '<script>alert(4)</script>" in page.inner_text("#blimp .item")
-    assert "blimp-find=" in page.url
-    assert page.locator("#blimp .item .tokens").count() == 6
-    assert opened["results"].complaints == []
 
 
 def test_titles_are_text(browser: Any, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_keys_of_tasks() -> None:
 def test_columns_are_those_that_are_written() -> None:
     from pdtools.evaluation.benchmark.outcomes import JudgedItems
     from pdtools.evaluation.reading.effects import effects_table
-    from pdtools.evaluation.sg.evaluate import SuiteItems
+    from pdtools.evaluation.sg.suites import SuiteItems
     from pdtools.inspection import region_attention
     from pdtools.search.surprisal import columns
 

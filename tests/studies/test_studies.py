@@ -118,7 +118,7 @@ def test_dyck(tmp_path: Path) -> None:
     assert set(results["scores"]) == set(models)
     assert results["scores"]["pushdown-distances"]["dependency-50-depth-40"]["1"]["prefixes"] == 2
     assert results["scores"]["pushdown"]["depth"]["1"]["prefixes"] == 1
-    assert [line["label"] for line in results["figures"]["depth"]] == [
+    assert list(dict.fromkeys(row["series"] for row in results["figures"]["depth"])) == [
         "base LM",
         "base LM + attachment loss",
         "Pushdown LM",
@@ -199,11 +199,11 @@ def test_lines_of_the_figures(report: ModuleType) -> None:
     one = [item(1, 15, ")1"), item(2, 20, ")1"), item(3, 21, ")2")]
     other = [item(1, 15, ")1"), item(2, 20, ")2"), item(3, 21, ")2")]
     elsewhere = {**item(1, 16, ")2"), "set": "dependency-50-depth-40"}
-    line = report.accuracy_line("a model", [*one, *other, elsewhere], "depth", "depth", 15, 6)
-    assert line.x == [17.5, 21]
-    assert line.y == [75, 0]
-    assert (line.low[0], line.high[0]) == pytest.approx([100 * end for end in binomial_interval(1.5, 2)])
-    assert line.high[1] == pytest.approx(100 * binomial_interval(0, 1)[1])
+    rows = list(report.accuracy_line("a model", [*one, *other, elsewhere], "depth", "depth", 15, 6))
+    assert [(row["x"], row["y"]) for row in rows] == [(17.5, 75), (21, 0)]
+    ends = [100 * end for end in binomial_interval(1.5, 2)]
+    assert (rows[0]["low"], rows[0]["high"]) == pytest.approx(ends)
+    assert rows[1]["high"] == pytest.approx(100 * binomial_interval(0, 1)[1])
 
 
 def test_closers_by_the_brackets_that_are_open(report: ModuleType) -> None:

@@ -135,10 +135,9 @@ def test_tables_without_results(report: ModuleType) -> None:
 
 
 def test_lines(report: ModuleType) -> None:
-    line = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
-    assert (line.label, line.x) == ("stack, ALM", [41, 42])
-    assert (line.low, line.high) == ([50, 50], [70, 70])
-    assert line.y == pytest.approx([60, 60])
+    rows = report.line_by_length("rs", "causal", "stack-none", {"1": scores(0.5), "2": scores(0.7)})
+    ends = {"y": pytest.approx(60), "low": 50, "high": 70}
+    assert list(rows) == [{"series": "stack, ALM", "x": length, **ends} for length in (41, 42)]
     assert report.parse_name("rs-causal-stack-none-released-12") == (
         "rs",
         "causal",

@@ -13,7 +13,7 @@ from shell import Shell, script
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.circuits import CIRCUITS
+from pdtools.evaluation.sg.record import CIRCUITS
 from pdtools.shards import ShardSet
 
 STUDY = Path(__file__).resolve().parents[2] / "studies" / "ptb" / "study.sh"
@@ -100,7 +100,7 @@ def test_scores_of_suites_are_beside_their_circuits(tmp_path: Path, report: Modu
 
 
 def test_figure_4_is_of_all_draws(tmp_path: Path, report: ModuleType) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     for draw, (loss, perplexity, sg) in enumerate([(5.0, 90.0, 0.3), (4.5, 75.0, 0.2), (4.7, 70.0, 0.1)]):
         assert not (tmp_path / "ptb-restarts.svg").exists()
         add_run(tmp_path, f"lstm-{draw}", [loss], "steps")

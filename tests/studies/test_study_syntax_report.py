@@ -186,7 +186,7 @@ def test_attention(found: dict[str, Any], report: ModuleType) -> None:
 def test_the_page_and_figures_are_made_of_the_results_file(
     study: Path, report: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     report.table(str(study))
     table = (study / "table.md").read_text()
     assert capsys.readouterr().out == table

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pdtools.errors import InputError, PdtoolsError
 from pdtools.evaluation.bootstrap import FEW_ITEMS, are_few, interval, of_sums
-from pdtools.evaluation.comparison.comparability import comparability
-from pdtools.evaluation.comparison.groups import Group, ModelResults
-from pdtools.evaluation.comparison.items import (
-    ItemMismatchError,
+from pdtools.evaluation.comparison.comparability import (
     RunItems,
     check_same,
+    comparability,
     groups_of,
     in_all,
     means,
@@ -25,6 +23,7 @@ from pdtools.evaluation.comparison.items import (
     shares,
     which_count,
 )
+from pdtools.evaluation.comparison.groups import Group, ModelResults
 from pdtools.evaluation.comparison.statistics import (
     Resampled,
     Spread,
@@ -192,7 +191,7 @@ class ComparedRuns:
                 if name in model.evaluations:
                     try:
                         self.runs.append(self._read(group.name, model))
-                    except (InputError, ItemMismatchError) as error:
+                    except PdtoolsError as error:
                         self.refused.append(error)
         self._all = "both" if len(self.runs) == 2 else "all"
         self.notes = self._differing(lambda setting: setting not in self.runs[0].record.concerned)
@@ -218,17 +217,17 @@ class ComparedRuns:
         """The run, with its differences from the first.
 
         Raises:
-            InputError, ItemMismatchError: if the two cannot be compared.
+            PdtoolsError: if the two cannot be compared.
         """
         first = self.runs[0]
-        compared = comparability(first.document, run.document)
+        refused, differs = comparability(first.document, run.document)
         try:  # the items name the difference, if they know it
             _check_items(first, run)
-        except ItemMismatchError as error:
-            raise ItemMismatchError("; ".join([str(error), *compared.notes])) from None
-        if compared.refused is not None:
-            raise InputError(f"results of {compared.refused} than {first.folder}", file=run.folder)
-        return replace(run, differs=compared.differs)
+        except PdtoolsError as error:
+            raise PdtoolsError("; ".join([str(error), *differs.values()])) from None
+        if refused is not None:
+            raise InputError(f"results of {refused} than {first.folder}", file=run.folder)
+        return replace(run, differs=differs)
 
     def _differing(self, is_wanted: Callable[[str], bool]) -> list[str]:
         """Settings in which runs differ from the first, in words; of more than two also which runs."""
@@ -492,7 +491,7 @@ def _check_items(first: ComparedRun, run: ComparedRun) -> None:
     """Refuse a run over other items, as far as the items of an evaluation have to be the same.
 
     Raises:
-        ItemMismatchError: naming the first that differs.
+        PdtoolsError: naming the first that differs.
     """
     record = first.record
     if record.outcomes is not None and first.items is not None and run.items is not None:

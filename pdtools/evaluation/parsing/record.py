@@ -62,7 +62,7 @@ EVALUATIONS = (
         title="Parsing",
         in_text="parsing",
         printer="pdtools.report.evaluations:print_parse",
-        drawing="pdtools.report.view.items:PARSES",
+        drawing="pdtools.report.view.drawing:PARSES",
         read={
             "settings.labeled": FLAG,
             "settings.binarize": STRING,

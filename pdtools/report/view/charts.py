@@ -1,6 +1,7 @@
-"""Charts as Vega-Lite specifications: plain dictionaries, drawn by the pages and by ``--figures`` alike.
+"""Charts as Vega-Lite specifications: plain dictionaries, drawn by the pages and into files alike.
 
-A chart is a template: the page gives it other rows (``data.values``), another order, the width of the window.
+A page's chart is a template: the page gives it other rows (``data.values``), another order, the width of the
+window.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ Spec = dict[str, Any]
 
 # Okabe and Ito's colours, without yellow, too light for lines on white; never without a shape or a dash.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# One fewer than colours: the eighth series differs from the first.
+# Shapes and dashes are one fewer than colours: the eighth series differs from the first.
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _STAR = "M0,-1L.23,-.32L.95,-.31L.36,.12L.59,.81L0,.38L-.59,.81L-.36,.12L-.95,-.31L-.23,-.32Z"
-DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3], [10, 3])
+DASHES = ([1, 0], [6, 2], [2, 2], [8, 2, 2, 2], [4, 4], [1, 3])
 
 _CONFIG = {
     "background": "white",
@@ -30,6 +31,9 @@ _CONFIG = {
 }
 _SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 WIDTH = 480
+FRAME = {"stroke": "#bbbbbb", "strokeWidth": 2}  # half of it is outside of the marks
+_LEAST_SHARE = 0.002  # less is white
+_MOST_NAMES = 45  # places that are named on an axis
 
 
 def with_rows(spec: Spec, rows: Sequence[Mapping[str, Any]]) -> Spec:
@@ -70,7 +74,7 @@ def dots(
     x = {"field": "score", "type": "quantitative", "title": title, "scale": scale, "axis": axis}
     layers: list[Spec] = [
         {
-            "mark": {"type": "rule", "strokeWidth": 1.5},
+            "mark": {"type": "rule", "strokeWidth": 1.5, "clip": True},
             "encoding": {**y, "x": {**x, "field": "low"}, "x2": {"field": "high"}},
         },
         {
@@ -182,6 +186,52 @@ def lines(*, series: Sequence[str], x: str, y: str, log: bool = False) -> Spec:
     }
 
 
+def curves(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    x: str,
+    y: str,
+    percent: bool = False,
+    log_x: bool = False,
+    log_y: bool = False,
+    joined: bool = True,
+) -> Spec:
+    """A figure of a line for each series, with a band between the ends of intervals.
+
+    Args:
+        rows: ``series``, ``x`` and ``y``, and ``low`` and ``high`` if the point has an interval.
+        x, y: the axes' titles, with their units.
+        percent: whether the y axis goes from 0 to 100.
+        log_x, log_y: whether an axis is logarithmic.
+        joined: whether points are joined; if not, they have shapes.
+    """
+    series = list(dict.fromkeys(row["series"] for row in rows))
+    line = lines(series=series, x=x, y=y, log=log_y)
+    encoding = line.pop("encoding")
+    if percent:
+        encoding["y"]["scale"] = {"domain": [0, 100]}
+    if log_x:
+        encoding["x"]["scale"] = {"type": "log", "nice": False}
+    mark = line.pop("mark")
+    legend = {"orient": "top", "columns": 3, "labelLimit": 300}
+    if joined:
+        legend |= {"symbolType": "stroke", "symbolSize": 400}
+        encoding["strokeDash"]["legend"] = legend
+    else:
+        mark = {"type": "point", "filled": True, "size": 55, "opacity": 1}
+        del encoding["strokeDash"]
+        encoding["shape"] = {**_scale(series, SHAPES), "legend": legend}
+    encoding["color"]["legend"] = legend
+    layers: list[Spec] = [{"mark": mark, "encoding": encoding}]
+    if any("low" in row for row in rows):
+        ends = {"y": {**encoding["y"], "field": "low"}, "y2": {"field": "high"}}
+        area = {"x": encoding["x"], **ends, "color": encoding["color"]}
+        mark = {"type": "area", "opacity": 0.2}
+        # As the second layer it leaves the legend to the first.
+        layers.append({"transform": [{"filter": "isValid(datum.low)"}], "mark": mark, "encoding": area})
+    return with_rows({**line, "height": 260, "layer": layers}, rows)
+
+
 def bars(rows: Sequence[Mapping[str, Any]], *, series: Sequence[str]) -> Spec:
     """Surprisals: a bar for each token and model; rows have ``series``, ``position``, ``token`` and ``bits``.
 
@@ -248,6 +298,67 @@ def heat_map(rows: Sequence[Sequence[int]], tokens: Sequence[str]) -> Spec:
             },
         ],
     }
+
+
+def map_of_shares(
+    rows: Sequence[Sequence[float]],
+    *,
+    across: Sequence[str],
+    down: Sequence[str],
+    width: float,
+    height: float,
+    titles: tuple[str | None, str | None] = (None, None),
+    title: str | None = None,
+) -> Spec:
+    """A part of a figure: shares of 1 as shades of grey, rows from top to bottom.
+
+    Args:
+        rows: the shares.
+        across, down: names of columns and rows, of which at most 45 are written; columns may have none.
+        width, height: pixels.
+        titles: titles of the axes across and down.
+        title: above it.
+    """
+    cells = [
+        {"x": i, "y": k, "share": round(share, 3)}
+        for k, row in enumerate(rows)
+        for i, share in enumerate(row)
+        if share >= _LEAST_SHARE
+    ]
+    encoding = {
+        "x": axis_of_names("x", len(rows[0]), across, titles[0]),
+        "y": axis_of_names("y", len(rows), down, titles[1]),
+        "color": {
+            "field": "share",
+            "type": "quantitative",
+            "scale": {"domain": [0, 1], "range": ["white", "black"], "interpolate": "rgb"},
+            "legend": None,
+        },
+    }
+    size = {"width": width, "height": height, "view": FRAME, "data": {"values": cells}}
+    named = {} if title is None else {"title": {"text": title, "fontSize": 12}}
+    return {**named, **size, "mark": {"type": "rect", "aria": False}, "encoding": encoding}
+
+
+def axis_of_names(field: str, length: int, names: Sequence[str], title: str | None = None) -> Spec:
+    """An axis of places, 0 to length − 1, some of which are named; without names it has no labels."""
+    shown = list(range(0, length, -(-length // _MOST_NAMES))) if names else []
+    expression = f"{json.dumps([visible(name) for name in names])}[datum.value]"
+    axis = {"values": shown, "labelExpr": expression, "labelOverlap": False, "ticks": False, "domain": False}
+    if field == "x":
+        axis |= {"labelAngle": -90, "labelBaseline": "middle"}
+    return {
+        "field": field,
+        "type": "ordinal",
+        "scale": {"domain": list(range(length))},
+        "title": title,
+        "axis": axis,
+    }
+
+
+def in_columns(parts: Sequence[Spec], columns: int = 1) -> Spec:
+    """Charts as one figure, in rows of so many."""
+    return {"$schema": _SCHEMA, "config": _CONFIG, "columns": columns, "concat": list(parts)}
 
 
 def _panels(panel: Spec, field: str, names: Sequence[str]) -> Spec:

@@ -57,9 +57,9 @@ def write_figures(
     pictures = draw(figures.charts, figures.drawings)
     stems = file_names([*pictures, *figures.tables, *figures.sources])
     with atomic_directory(folder, kind="figures", overwrite=overwrite) as temporary:
-        for name, (svg, pdf) in pictures.items():
-            (temporary / f"{stems[name]}.svg").write_text(svg, "utf-8")
-            (temporary / f"{stems[name]}.pdf").write_bytes(pdf)
+        for name, picture in pictures.items():
+            for kind, content in picture.items():
+                (temporary / f"{stems[name]}.{kind}").write_bytes(content)
         for name, (columns, rows) in figures.tables.items():
             latex = latex_table(columns, _with_p(columns, rows), digits=figures.digits.get(name, 2))
             (temporary / f"{stems[name]}.tex").write_text(latex, "utf-8")

@@ -13,26 +13,48 @@ from pdtools.report.view.loaded import Loaded
 def methods(loaded: Sequence[Loaded]) -> str:
     """Beam, seed, versions and hashes of all results, to be copied into a paper."""
     made = [each.document["provenance"] for each in loaded]
-    by_scorer: dict[str, list[str]] = {}
+    searches = [
+        (f"{model} ({_in_text(each)})", scorer) for each in loaded for model, scorer in _scorers(each)
+    ]
+    hashes, data = {}, {}
     for each in loaded:
-        for model, scorer in _scorers(each):
-            by_scorer.setdefault(_search(scorer), []).append(f"{model} ({_in_text(each)})")
-    searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_scorer.items())
-    hashes = {
-        role.removeprefix("model ") if role != "model" else each.model: found
-        for each in loaded
-        for role in each.document["provenance"].get("inputs", {})
-        if role.partition(" ")[0] == "model"
-        if (found := model_hash(each.document["provenance"], role))
-    }
-    data = {
-        _in_text(each): found
-        for each in loaded
-        for role, read in each.document["provenance"].get("inputs", {}).items()
-        if role.partition(" ")[0] != "model" and isinstance(found := read.get("sha256"), str)
-    }
-    first = f"Scores were computed with {versions(made)}"
-    return _sentences([first, searched, _hashes("model weights", hashes), _hashes("data", data)])
+        for role, read in each.document["provenance"].get("inputs", {}).items():
+            if role.partition(" ")[0] != "model":
+                if isinstance(found := read.get("sha256"), str):
+                    data[_in_text(each)] = found
+            elif found := model_hash(each.document["provenance"], role):
+                hashes[role.removeprefix("model ") if role != "model" else each.model] = found
+    return _paragraph(f"Scores were computed with {versions(made)}", searches, hashes, data)
+
+
+def methods_of_traces(
+    models: Sequence[str], searches: Sequence[Mapping[str, Any]], made: Mapping[str, Any]
+) -> str:
+    """The methods section for inspected sentences.
+
+    Args:
+        models: their names.
+        searches: settings of each model's scorer.
+        made: provenance, with the models among its inputs by name.
+    """
+    hashes = {name: found for name in models if (found := model_hash(made, name))}
+    first = f"Sentences were read by {versions([made])}"
+    return _paragraph(first, list(zip(models, searches, strict=True)), hashes, {})
+
+
+def _paragraph(
+    first: str,
+    searches: Sequence[tuple[str, Mapping[str, Any]]],
+    hashes: Mapping[str, str],
+    data: Mapping[str, str],
+) -> str:
+    """Sentences: the first, how each model was searched, and hashes of models and data."""
+    by_search: dict[str, list[str]] = {}
+    for name, scorer in searches:
+        by_search.setdefault(_search(scorer), []).append(name)
+    searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_search.items())
+    parts = [first, searched, _hashes("model weights", hashes), _hashes("data", data)]
+    return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
 
 
 def _in_text(each: Loaded) -> str:
@@ -51,36 +73,12 @@ def _scorers(each: Loaded) -> list[tuple[str, dict[str, Any]]]:
     return [(name, about.get("scorer", {})) for name, about in several.items()]
 
 
-def _sentences(parts: Sequence[str]) -> str:
-    return ". ".join(part[:1].upper() + part[1:] for part in parts if part) + "."
-
-
 def _hashes(what: str, found: Mapping[str, str]) -> str:
     """The first digits of each, if there are any."""
     return (
         f"{what} (SHA-256): {', '.join(f'{name} {value[:12]}' for name, value in found.items())}"
         if found
         else ""
-    )
-
-
-def methods_of_traces(
-    models: Sequence[str], searches: Sequence[Mapping[str, Any]], made: Mapping[str, Any]
-) -> str:
-    """The methods section for inspected sentences.
-
-    Args:
-        models: their names.
-        searches: settings of each model's scorer.
-        made: provenance, with the models among its inputs by name.
-    """
-    by_search: dict[str, list[str]] = {}
-    for name, search in zip(models, searches, strict=True):
-        by_search.setdefault(_search(search), []).append(name)
-    searched = "; ".join(f"{how}: {listed(who)}" for how, who in by_search.items())
-    hashes = {name: found for name in models if (found := model_hash(made, name))}
-    return _sentences(
-        [f"Sentences were read by {versions([made])}", searched, _hashes("model weights", hashes)]
     )
 
 

@@ -9,20 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pdtools.errors import InputError
-from pdtools.evaluation.comparison.items import read_items
+from pdtools.evaluation.comparison.comparability import read_items
 from pdtools.evaluation.comparison.statistics import mean_of_runs
 from pdtools.evaluation.intervals import of_mean
 from pdtools.evaluation.record import Evaluation, Outcomes, evaluation_of, evaluations
 from pdtools.report.tables import decimals, scores_table
 from pdtools.report.view.charts import Spec, dots, with_rows
-from pdtools.report.view.drawing import Drawing, rounded
+from pdtools.report.view.drawing import Drawing, column_of, drawing_of, rounded
 from pdtools.report.view.figures import Figures
 from pdtools.report.view.learning import figures_of, learning_curves, without_earlier
 from pdtools.report.view.loaded import Loaded, load
 from pdtools.report.view.methods import methods
 from pdtools.report.view.page import Page
 from pdtools.report.view.pairwise import pairwise, seed_groups
-from pdtools.report.view.strings import drawing_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,9 +187,10 @@ def _scores(outcomes: Outcomes, items: pd.DataFrame, models: Sequence[str]) -> d
             column = f"correct@{i}"
             known = counted[counted[column].notna()]
             units: dict[str, dict[str, tuple[int, int]]] = {}
-            names = known[unit] if unit in known else known[f"{unit}@0"]
-            groups = "" if level == "overall" else known[level] if level in known else known[f"{level}@0"]
-            table = known.assign(_unit=names, _group=groups).groupby(["_group", "_unit"], sort=False)[column]
+            groups = "" if level == "overall" else column_of(known, level)
+            table = known.assign(_unit=column_of(known, unit), _group=groups).groupby(
+                ["_group", "_unit"], sort=False
+            )[column]
             for (group, name), answers in table:
                 if level == unit or name not in outcomes.outside:
                     units.setdefault(group, {})[name] = int(answers.sum()), len(answers)
@@ -247,8 +247,7 @@ def _unique(items: pd.DataFrame, unit: str, group: str) -> dict[str, str]:
     """The group of each unit."""
     if group not in items:
         return {}
-    units = items[unit] if unit in items else items[f"{unit}@0"]
-    return {str(name): str(of) for name, of in zip(units, items[group], strict=True)}
+    return {str(name): str(of) for name, of in zip(column_of(items, unit), items[group], strict=True)}
 
 
 def _kept(
@@ -274,92 +273,66 @@ def _kept(
 
 
 def figures(page: Page) -> Figures:
-    """The page's charts, with all their rows, and its tables."""
-    return Figures(charts=_charts(page), tables=_tables(page), digits=_digits(page))
+    """The page's charts, with all their rows, and its tables, with the decimals of their rows."""
+    document = page.document
+    charts, tables = figures_of(document["curves"])
+    models = list(document["models"])
+    overview = document["overview"]
+    tables["overview"] = (["score", *models], [[row["score"], *row["values"]] for row in overview])
+    tables["scores"] = scores_table(
+        {row["score"]: row["means"] for row in overview},
+        {name: len(members) for name, members in document["groups"].items()},
+    )
+    digits = {"overview": [row["digits"] for row in overview]}
+    for benchmark in document["benchmarks"]:
+        task = benchmark["task"]
+        for name, shown in _of_groups_and_runs(benchmark).items():
+            for level, rows in shown["levels"].items():
+                charts[f"{name}-{level}"] = with_rows(shown["chart"], rows)
+                cells = [
+                    [row["name"], row["series"], *(100 * row[end] for end in _ENDS), row["n"]] for row in rows
+                ]
+                tables[f"{name}-{level}"] = ([level, "model", *_ENDS, "items"], cells)
+            charts |= _by_region(page, benchmark, name)
+        drawn = {f"{task}-{each['name']}": each for each in benchmark.get("drawn", [])}
+        drawn |= {f"{task}-runs-{each['name']}": each for each in benchmark.get("runs", [])}
+        for name, each in drawn.items():
+            charts[name] = with_rows(each["chart"], each["rows"])
+            keys, headings = zip(*each["columns"], strict=True)
+            tables[name] = (list(headings), [[row[key] for key in keys] for row in each["rows"]])
+            digits[name] = [row["digits"] for row in each["rows"]]
+            if beside := each.get("beside"):
+                tables[f"{name}-beside"] = (beside["columns"], beside["rows"])
+        if pairs := benchmark["pairs"]["rows"]:
+            columns = ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
+            tables[f"{task}-differences"] = (columns, [[row[name] for name in columns] for row in pairs])
+            digits[f"{task}-differences"] = [row["digits"] for row in pairs]
+    return Figures(charts=charts, tables=tables, digits=digits)
 
 
-def _digits(page: Page) -> dict[str, list[int]]:
-    """Decimals of the rows of tables, if these have them."""
-    listed = {"overview": page.document["overview"]}
-    for benchmark in page.document["benchmarks"]:
-        listed |= {name: each["rows"] for name, each in _drawn(benchmark).items()}
-        listed[f"{benchmark['task']}-differences"] = benchmark["pairs"]["rows"]
-    return {name: [row["digits"] for row in rows] for name, rows in listed.items()}
+_ENDS = ("score", "low", "high")
 
 
-def _shown(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+def _of_groups_and_runs(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Charts of items that are right or wrong, by the beginnings of file names: of groups and of runs."""
     task = benchmark["task"]
     if "levels" not in benchmark:
         return {}
-    of_seeds = {task: benchmark["grouped"]} if "grouped" in benchmark else {}
-    return {**of_seeds, f"{task}-runs" if of_seeds else task: benchmark}
+    if "grouped" not in benchmark:
+        return {task: benchmark}
+    return {task: benchmark["grouped"], f"{task}-runs": benchmark}
 
 
-def _drawn(benchmark: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """This evaluation's own charts, by file names: for groups of seeds, and for single runs."""
-    task = benchmark["task"]
-    found = {f"{task}-{each['name']}": each for each in benchmark.get("drawn", [])}
-    return found | {f"{task}-runs-{each['name']}": each for each in benchmark.get("runs", [])}
-
-
-def _tables(page: Page) -> dict[str, tuple[list[str], list[list[Any]]]]:
-    document = page.document
-    models = list(document["models"])
-    found: dict[str, tuple[list[str], list[list[Any]]]] = {
-        "overview": (["score", *models], [[row["score"], *row["values"]] for row in document["overview"]]),
-        "scores": scores_table(
-            {row["score"]: row["means"] for row in document["overview"]},
-            {name: len(members) for name, members in document["groups"].items()},
-        ),
-        **figures_of(document["curves"])[1],
-    }
-    for benchmark in document["benchmarks"]:
-        for name, shown in _shown(benchmark).items():
-            for level, rows in shown["levels"].items():
-                listed = [
-                    [
-                        row["name"],
-                        row["series"],
-                        100 * row["score"],
-                        100 * row["low"],
-                        100 * row["high"],
-                        row["n"],
-                    ]
-                    for row in rows
-                ]
-                found[f"{name}-{level}"] = ([level, "model", "score", "low", "high", "items"], listed)
-        for name, each in _drawn(benchmark).items():
-            cells = [[row[key] for key, _ in each["columns"]] for row in each["rows"]]
-            found[name] = ([heading for _, heading in each["columns"]], cells)
-            if beside := each.get("beside"):
-                found[f"{name}-beside"] = (beside["columns"], beside["rows"])
-        if (pairs := benchmark.get("pairs")) and pairs["rows"]:
-            columns = ["group", "a", "b", "difference", "low", "high", "test", "p", "p_holm"]
-            found[f"{benchmark['task']}-differences"] = (
-                columns,
-                [[row[name] for name in columns] for row in pairs["rows"]],
-            )
-    return found
-
-
-def _charts(page: Page) -> dict[str, Spec]:
-    found = figures_of(page.document["curves"])[0]
-    for benchmark in page.document["benchmarks"]:
-        for name, shown in _shown(benchmark).items():
-            for level, rows in shown["levels"].items():
-                found[f"{name}-{level}"] = with_rows(shown["chart"], rows)
-        for name, each in _drawn(benchmark).items():
-            found[name] = with_rows(each["chart"], each["rows"])
-        for name in _shown(benchmark) if benchmark.get("suites") else ():
-            grouped = "grouped" in benchmark and name == benchmark["task"]
-            rows = page.packed["regions"]["grouped" if grouped else "rows"]
-            for suite, about in benchmark["suites"].items():
-                of_suite = (
-                    dict(zip(page.packed["regions"]["columns"], row, strict=True))
-                    for row in rows.get(suite, [])
-                )
-                labelled = [{**row, "label": about["labels"][row["region"]]} for row in of_suite]
-                chart = about["grouped" if grouped else "chart"]
-                found[f"{name}-suite-{suite}"] = with_rows(chart, labelled)
+def _by_region(page: Page, benchmark: Mapping[str, Any], name: str) -> dict[str, Spec]:
+    """The charts of regions of each suite, of groups or of runs."""
+    if not benchmark.get("suites"):
+        return {}
+    is_grouped = "grouped" in benchmark and name == benchmark["task"]
+    regions = page.packed["regions"]
+    found = {}
+    for suite, about in benchmark["suites"].items():
+        rows = regions["grouped" if is_grouped else "rows"].get(suite, [])
+        named = [dict(zip(regions["columns"], row, strict=True)) for row in rows]
+        labelled = [{**row, "label": about["labels"][row["region"]]} for row in named]
+        found[f"{name}-suite-{suite}"] = with_rows(about["grouped" if is_grouped else "chart"], labelled)
     return found

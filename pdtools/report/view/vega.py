@@ -11,13 +11,15 @@ import math
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from pdtools.errors import MissingDependencyError, PdtoolsError
+from pdtools.files import atomic_path
 from pdtools.files.kept import digest, keep, kept_file
 from pdtools.report.visible import visible
 
@@ -31,7 +33,12 @@ try:
         done = vl_convert.javascript_bundle()
     else:
         svgs = [*map(vl_convert.vegalite_to_svg, job["charts"]), *job["drawings"]]
-        done = [[svg, base64.b64encode(vl_convert.svg_to_pdf(svg)).decode()] for svg in svgs]
+        make = {
+            "svg": str.encode,
+            "pdf": vl_convert.svg_to_pdf,
+            "png": lambda svg: vl_convert.svg_to_png(svg, scale=2),
+        }
+        done = [[base64.b64encode(make[kind](svg)).decode() for kind in job["kinds"]] for svg in svgs]
 except Exception as error:
     sys.exit(str(error).strip().split("\\n")[0])
 json.dump(done, sys.stdout)
@@ -55,16 +62,39 @@ def javascript() -> str:
 
 
 def draw(
-    charts: Mapping[str, Mapping[str, Any]], drawings: Mapping[str, str]
-) -> dict[str, tuple[str, bytes]]:
-    """Draw each chart (of Vega-Lite) and drawing (SVG) as SVG and as PDF, by name.
+    charts: Mapping[str, Mapping[str, Any]],
+    drawings: Mapping[str, str] | None = None,
+    *,
+    kinds: Sequence[str] = ("svg", "pdf"),
+) -> dict[str, dict[str, bytes]]:
+    """Draw each chart (of Vega-Lite) and drawing (SVG), by name, as a file's content of each kind.
+
+    Args:
+        charts: specifications by name.
+        drawings: SVG by name.
+        kinds: kinds of files, from ``svg``, ``pdf`` and ``png``.
 
     Raises:
         PdtoolsError: without vl-convert-python, or if it fails.
     """
-    done = _run({"charts": _drawable(list(charts.values())), "drawings": list(drawings.values())})
-    names = (*charts, *drawings)
-    return {name: (svg, base64.b64decode(pdf)) for name, (svg, pdf) in zip(names, done, strict=True)}
+    drawings = drawings or {}
+    job = {"charts": _drawable(list(charts.values())), "drawings": list(drawings.values()), "kinds": kinds}
+    return {
+        name: {kind: base64.b64decode(content) for kind, content in zip(kinds, contents, strict=True)}
+        for name, contents in zip((*charts, *drawings), _run(job), strict=True)
+    }
+
+
+def save_chart(path: str | Path, chart: Mapping[str, Any]) -> None:
+    """Draw a chart into a file, whole or not at all; its suffix (``.svg``, ``.pdf``, ``.png``) is its kind.
+
+    Raises:
+        PdtoolsError: without vl-convert-python, or if it fails.
+    """
+    kind = Path(path).suffix[1:].lower()
+    content = draw({"chart": chart}, kinds=[kind])["chart"][kind]
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _check_that_it_is_there() -> None:

@@ -77,8 +77,6 @@ def test_two_models_side_by_side(tmp_path: Path, capsys: pytest.CaptureFixture[s
         path.write_text(json.dumps({**older, "settings": {"task": "none of ours"}}))
     assert run(["compare", *folders]) == 1
     assert "results of an evaluation that is not known here: none of ours" in capsys.readouterr().err
-    assert run(["compare", folders[0], str(tmp_path)]) == 1
-    assert "not a folder of results, and none in it" in capsys.readouterr().err
 
 
 def write_scores(folder: Path, scores: dict[str, Any], settings: dict[str, Any]) -> None:
@@ -193,18 +191,6 @@ def test_perplexities_with_and_without_end_of_sentence(
     assert row["score"] == "perplexity per word, marginal"
 
 
-def test_a_masked_model_has_no_score_in_common(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ppl(tmp_path / "a" / "ppl", eos=True)
-    results = Results(
-        scores={"ppl_token_masked": 2.0},
-        counts={"sentences": 2},
-        settings={"task": "ppl"},
-        tables={ITEMS: pa.table({"id": [0, 1]})},
-    )
-    write_results(tmp_path / "b" / "ppl", results, {})
-    assert "no score that" in compared(tmp_path, capsys, status=1)[1]
-
-
 def test_what_differs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     blimp(tmp_path / "a" / "blimp", 4, beam=10)
     blimp(tmp_path / "b" / "blimp", 4, beam=300, eos=False)
@@ -231,34 +217,6 @@ def test_one_benchmark_that_cannot_be_compared_leaves_the_others(
     assert refused.endswith("only one has one 10 1; most pairs or prefixes: all and 10")
     assert (good["score"], good["a"]) == ("perplexity per word, marginal", pytest.approx(20))
     assert "only one has one 10" in " ".join(table.split())
-
-
-def test_other_excluded_sentences_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name, ids in (("a", [0, 1]), ("b", [1, 2])):
-        ppl(tmp_path / name / "ppl", eos=True)
-        items = pa.table({"id": ids, "marginal": [-9.0] * len(ids), "words": [4] * len(ids)})
-        pq.write_table(items, tmp_path / name / "ppl" / "items.parquet")
-    (row,), _ = compared(tmp_path, capsys)
-    assert "only the 1 of 2 sentences that both could score" in row["notes"]
-
-
-def parsed(folder: Path, scored: set[int]) -> None:
-    brackets = dict.fromkeys(("matched", "gold", "predicted"), 1)
-    rows = [
-        {"line": line, "status": "scored" if line in scored else "skipped", **brackets}
-        for line in range(1, 4)
-    ]
-    settings = {"task": "parse", "labeled": True, "binarize": "none"}
-    tables = {ITEMS: pa.Table.from_pylist(rows)}
-    results = Results(scores={"f1": 50.0}, counts={"scored": len(scored)}, settings=settings, tables=tables)
-    write_results(folder, results, {})
-
-
-def test_other_excluded_lines_of_trees_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    parsed(tmp_path / "a" / "parse", {1, 2})
-    parsed(tmp_path / "b" / "parse", {2, 3})
-    (row,), _ = compared(tmp_path, capsys)
-    assert "only the 1 of 2 sentences that both could score" in row["notes"]
 
 
 def test_rows_of_other_layouts_are_not_taken_for_excluded_sentences(
@@ -302,26 +260,6 @@ def test_items_of_other_types_are_one_line(
     (line,) = capsys.readouterr().err.splitlines()
     assert f"{tmp_path / 'b'}: items: " in line
     assert reason in line
-
-
-def test_ids_of_other_types_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in "ab":
-        ppl(tmp_path / name / "ppl", eos=True)
-        items = pa.table({"id": [[0], [1]], "marginal": [-9.0, -6.0], "words": [4, 3]})
-        pq.write_table(items, tmp_path / name / "ppl" / "items.parquet")
-    assert "column id holds list<" in compared(tmp_path, capsys, status=1)[1]
-
-
-def test_scores_without_end_of_sentence_that_are_no_numbers_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in "ab":
-        ppl(tmp_path / name / "ppl", eos=name == "a")
-    file = tmp_path / "b" / "ppl" / "results.json"
-    document = json.loads(file.read_text())
-    document["scores"]["ppl_word_without_eos_marginal"] = "31"
-    file.write_text(json.dumps(document))
-    assert "has to be a number or null" in compared(tmp_path, capsys, status=1)[1]
 
 
 def test_notes_and_reasons_hide_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,41 +195,6 @@ def test_scores_after_contexts_in_chunks_resumed_and_as_widely_as_needed(
         assert found["beam"] is not None
 
 
-def test_what_it_prints(
-    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [*mine, "--model", str(models["base"])]
-    assert run([*given, "-o", str(tmp_path / "a")]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("Three of a kind (percent)")
-    assert [line.split()[0] for line in printed.splitlines() if line] == [
-        *("Three", "overall", "mean", "overall,", "overall,", "mean", "kind", "x", "y")
-    ]
-    assert run([*given, "-o", str(tmp_path / "b"), "--latex"]) == 0
-    assert r"\toprule" in capsys.readouterr().out
-    assert run([*given, "-o", str(tmp_path / "c"), "--json", "--limit", "1"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"]["items"] == 2
-
-
-def test_surprisals_of_other_programs(
-    tmp_path: Path, models: dict[str, Path], mine: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine.csv").write_text(ROWS.replace("zebra|c|y\n", ""))
-    written, surprisals = str(tmp_path / "strings.txt"), str(tmp_path / "surprisals.tsv")
-    assert run([*mine, "--write-sentences", str(tmp_path / "strings.tsv")]) == 0
-    assert (tmp_path / "strings.tsv").read_text().splitlines()[:3] == [
-        *("kind\titem\tstring\ttext", "x\t1\tlow\ta b c", "x\t1\tmiddle\ta b")
-    ]
-    assert run([*mine, "--write-sentences", written, "--text-only"]) == 0
-    model = ["--model", str(models["base"])]
-    assert run(["surprisal", written, *model, "-o", surprisals, "--quiet"]) == 0
-    assert run([*mine, "--surprisals", surprisals, "-o", str(tmp_path / "a")]) == 0
-    assert run([*mine, *model, "-o", str(tmp_path / "b")]) == 0
-    a, b = (document(tmp_path / name)["scores"] for name in "ab")
-    assert a.pop("margin_bits")["overall"] == pytest.approx(b.pop("margin_bits")["overall"], abs=1e-5)
-    assert a == b
-
-
 def test_benchmarks_are_listed_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["benchmarks", "list"]) == 0
     assert "\nzorro" in capsys.readouterr().out

@@ -95,7 +95,6 @@ def condition(name: str, *contents: str) -> dict[str, object]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What commands read, and what each of them has written once."""
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     folder = tmp_path_factory.mktemp("own")
     save_checkpoints(folder / "models")
     save_models(folder / "reading_models")

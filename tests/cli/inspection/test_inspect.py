@@ -16,7 +16,7 @@ import torch
 from pdtools.cli.main import run
 from pdtools.inspection.stack_attention import Inspection, LayerStacks, inspect_stacks, replay
 from pdtools.models import load_checkpoint
-from pdtools.report.stack_maps import draw_stacks, print_stacks
+from pdtools.report.stacks import print_stacks
 from pdtools.report.tables import shade
 
 SMALL = [
@@ -98,14 +98,14 @@ def test_replaying_is_a_stack() -> None:
 
 
 def test_pictures_and_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     model = train_task(tmp_path / "run")
     capsys.readouterr()
     assert run(["inspect", "a b b a", "--model", str(model), "--threads", "1"]) == 0
     out = capsys.readouterr().out
     assert "layer 1" in out
     assert out.count("<out>") >= 8
-    for name in ("maps.svg", "maps.png"):
+    for name in ("maps.svg", "maps.png", "maps.pdf"):
         given = ["inspect", "a b b a", "--model", str(model), "-o", str(tmp_path / name), "--threads", "1"]
         assert run(given) == 0
         assert (tmp_path / name).stat().st_size > 1000
@@ -116,8 +116,8 @@ def test_pictures_and_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def written(svg: Path) -> list[str]:
-    """The texts in a figure, which matplotlib draws as paths, and names in comments."""
-    return [unescape(text) for text in re.findall(r"<!-- (.*?) -->", svg.read_text())]
+    """The texts in a figure."""
+    return [unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg.read_text())]
 
 
 STACKS = LayerStacks(
@@ -140,48 +140,6 @@ def test_lines_of_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[3].rstrip() == "  2 elephantine   │    ██    │▓▓▒▒  │ push  60%  an elephantine"
     assert lines[4].rstrip() == "  3 c             │      ██  │    ██│ -    100%  an elephantine"
     assert lines[5].rstrip() == "  4 d           e │        ██│  ██░░│ pop   90%  an"
-
-
-def test_the_replayed_stack_is_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    draw_stacks(tmp_path / "stack.svg", LOOKED_AT)
-    drawn = written(tmp_path / "stack.svg")
-    assert drawn.count("elep…") == 2
-    assert drawn.count("an") == 2 + 4  # on both axes, and in the stack after four positions
-    assert drawn.count("d") == 2
-
-
-def test_long_strings_and_many_layers_are_drawn_small(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    n = 91
-    stacks = [list(range(1, 1 + min(i, n - 1 - i))) for i in range(n)]
-    layers = [
-        LayerStacks(layer=k, actions=[[1.0, 0.0, 0.0]] * n, attention=torch.eye(n).tolist(), replayed=stacks)
-        for k in range(1, 9)
-    ]
-    names = [f"w{i}" for i in range(n)]
-    draw_stacks(tmp_path / "long.svg", Inspection(tokens=names, predicted=[None] * n, layers=layers))
-    drawn = written(tmp_path / "long.svg")
-    assert drawn.count("w3") == 2 * len(layers)  # every third is named, on both axes; none in the stacks
-    assert "w4" not in drawn
-    assert [name for name in drawn if name.startswith("layer")] == [f"layer {k}" for k in range(1, 9)]
-    size = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', (tmp_path / "long.svg").read_text())
-    assert size is not None
-    assert max(map(float, size.groups())) < 50 * 72  # points
-
-
-def test_stacks_are_written_where_there_is_room(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-    for n, times in ((30, 2 + 29), (31, 2)):  # on both axes, and in the stack after 29 positions
-        layer = LayerStacks(
-            layer=1,
-            actions=[[1.0, 0.0, 0.0]] * n,
-            attention=torch.eye(n).tolist(),
-            replayed=[list(range(1, i + 1)) for i in range(n)],
-        )
-        names = [f"w{i}" for i in range(n)]
-        draw_stacks(tmp_path / f"{n}.svg", Inspection(tokens=names, predicted=[None] * n, layers=[layer]))
-        assert written(tmp_path / f"{n}.svg").count("w1") == times
 
 
 def test_some_of_the_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,6 @@ from stopping import StopAfter
 from pdtools.cli.main import run
 from pdtools.inspection.history import action_history, shares_of
 from pdtools.inspection.recurrent import StackRunView, inspect_run
-from pdtools.inspection.stack_attention import Inspection, LayerStacks
 from pdtools.models import (
     LoadedModel,
     build_model,
@@ -23,8 +22,7 @@ from pdtools.models import (
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stack_maps import draw_stacks
-from pdtools.report.stack_runs import draw_history, draw_run, run_lines
+from pdtools.report.stacks import draw_history, draw_run, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
 from pdtools.training import Recipe, TrainConfig, train
 
@@ -104,14 +102,11 @@ def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -
 
 
 def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c")
     tokens = ["$$", "$x_$", "\\frac"]
     draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
     assert "$x_$" in (tmp_path / "run.svg").read_text()
-    layer = LayerStacks(layer=1, actions=[[0.2, 0.3, 0.5]] * 3, attention=[[1.0] * 3] * 3, replayed=[[]] * 3)
-    draw_stacks(tmp_path / "stack.svg", Inspection(tokens=tokens, predicted=[None] * 3, layers=[layer]))
-    assert "$x_$" in (tmp_path / "stack.svg").read_text()
 
 
 def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:
@@ -128,7 +123,7 @@ def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> Non
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     model = str(saved(tmp_path / "model"))
     assert run(["inspect", "a b c", "--model", model]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -225,7 +220,7 @@ def toy_shards(tmp_path: Path) -> str:
 
 
 def test_a_history_of_actions(tmp_path: Path, toy_shards: str) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     config = TrainConfig(steps=5, eval_every=5, warmup_steps=0, batch_sentences=2)
     recipe = Recipe(model="rnn", train=config)
     history = action_history(toy_shards, tmp_path / "run", recipe, "a b", every=2)

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 from search_oracle import save_checkpoints
 from toy_gpt2 import save_gpt2
-from view_pages import write_blimp, write_run, write_sg
+from view_pages import write_blimp, write_sg
 
 from pdtools.cli.main import run
-from pdtools.evaluation.comparison.statistics import holm, mcnemar
 from pdtools.evaluation.intervals import of_mean, wilson
-from pdtools.report.view.loaded import short_names
 
 pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
 
@@ -101,22 +99,6 @@ def test_results_of_three_models(
     assert re.fullmatch(said, capsys.readouterr().err)
     found = document(page)
     assert (found["title"], found["models"]) == ("T", ["a", "b", "c"])
-    blimp = next(each for each in found["benchmarks"] if each["task"] == "blimp")
-    for m, name in enumerate("abc"):
-        rows = {row["name"]: row for row in blimp["levels"]["paradigm"] if row["series"] == name}
-        expected = [wilson(int(right.sum()), 10) for right in RIGHT[m]]
-        assert [(row["low"], row["high"]) for _, row in sorted(rows.items())] == [
-            (pytest.approx(low, rel=2e-6, abs=1e-4), pytest.approx(high, rel=2e-6, abs=1e-4))
-            for low, high in expected
-        ]
-    overall = [row for row in blimp["pairs"]["rows"] if row["level"] == "overall"]
-    ps = [
-        mcnemar(int((RIGHT[a] & ~RIGHT[b]).sum()), int((RIGHT[b] & ~RIGHT[a]).sum()))
-        for a, b in ((0, 1), (0, 2), (1, 2))
-    ]
-    assert [row["p"] for row in overall] == pytest.approx(ps)
-    assert [row["p_holm"] for row in overall] == pytest.approx(holm(ps))
-    assert blimp["pairs"]["about_p"] == ["one run each: p is over items, not over seeds"]
     root = ElementTree.parse(figures / "blimp-paradigm.svg").getroot()
     assert root.tag.endswith("svg")
     assert (figures / "sg-suite-suite_0.pdf").read_bytes().startswith(b"%PDF")
@@ -139,27 +121,6 @@ def test_seeds_of_a_model_are_one(tmp_path: Path) -> None:
     whole = document(tmp_path / "whole.html")
     assert (whole["groups"], whole["models"]) == (found["groups"], sorted(found["models"]))
     assert found["groups"] == {"base": ["base-1", "base-2"], "other": ["other"]}
-    pairs = found["benchmarks"][0]["pairs"]
-    base, other = (row for row in pairs["means"] if row["level"] == "overall")
-    scores = 100 * RIGHT.mean((1, 2))[[0, 2]]
-    assert (base["mean"], base["deviation"]) == pytest.approx((scores.mean(), scores.std(ddof=1)))
-    assert (other["mean"], other["deviation"]) == (pytest.approx(100 * RIGHT[1].mean()), None)
-    overall = [row for row in pairs["rows"] if row["level"] == "overall"]
-    assert [(row["a"], row["b"], row["only_a"]) for row in overall] == [("base", "other", None)]
-    assert overall[0]["test"] == "Student's t over the seeds of one group, items by bootstrap"
-    assert pairs["about_p"] == ["one run against several: it is taken to vary over seeds as these do"]
-
-
-def test_runs(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        write_run(tmp_path / f"run{seed}", 2400, seed)
-    page = tmp_path / "runs.html"
-    assert run(["view", str(tmp_path / "run1"), str(tmp_path / "run2"), "-o", str(page), "--quiet"]) == 0
-    found = document(page)
-    assert found["settings"] == [["train.seed", 1, 2]]
-    losses = next(each for each in found["charts"] if each["id"] == "train-loss")["rows"]
-    assert len(losses) == 2000  # each run's 2,400 records averaged into 1,000
-    assert any("neighbouring records averaged" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(
@@ -203,8 +164,3 @@ def test_means_of_shares() -> None:
     mean, low, high = of_mean([(10, 10), (0, 10)])
     assert (mean, low + high) == (0.5, pytest.approx(1))
     assert 0 < low < 0.5
-
-
-def test_short_names() -> None:
-    assert list(short_names([Path("runs/a"), Path("old/b")]).values()) == ["a", "b"]
-    assert list(short_names([Path("r/a/best"), Path("r/b/2/best")]).values()) == ["a", "b/2"]

@@ -12,7 +12,7 @@ import pytest
 
 from pdtools import data
 from pdtools.cli.main import run
-from pdtools.evaluation.sg.suites import read_suites
+from pdtools.evaluation.sg.suites import SuiteFiles
 from pdtools.trees import Tree
 
 TREES = (
@@ -105,7 +105,7 @@ def search(trained: Path) -> list[str]:
 def test_suites(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     searches = ["--beam", "3"] if search(trained) else []
     found = results(capsys, "eval-sg", data.sg(), "--model", trained, "-o", tmp_path / "sg", *searches, *CPU)
-    suites = read_suites(data.sg())
+    suites = list(SuiteFiles(data.sg()))
     assert found["counts"]["items"] == sum(len(suite.items) for suite in suites)
     assert found["scores"]["by_suite"].keys() == {suite.name for suite in suites}
     # The regions of a condition are those of a sentence by itself, without its end.

@@ -18,7 +18,7 @@ from pdtools.evaluation.benchmark.evaluate import evaluate_items
 from pdtools.evaluation.benchmark.from_toml import benchmark_from, read_benchmark
 from pdtools.evaluation.benchmark.graded import best_threshold, matthews, roc_auc
 from pdtools.evaluation.benchmark.items import Items
-from pdtools.report.benchmarks import print_benchmark
+from pdtools.report.evaluations import print_benchmark
 
 SCORED = st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
 
@@ -223,7 +223,7 @@ def test_jcola_as_published(test_data: Path) -> None:
         pytest.skip("no published benchmarks there")
     items = Items(source, read_benchmark("jcola"))
     found = {
-        file.rpartition("/")[2].partition("-")[0]: counts.items for file, counts in items.by_file.items()
+        file.rpartition("/")[2].partition("-")[0]: counts["items"] for file, counts in items.by_file.items()
     }
     assert found == {"in_domain_train": 6919, "in_domain_valid": 865, "out_of_domain_valid": 685}
     of_valid = [item for item in items if not item.trains]

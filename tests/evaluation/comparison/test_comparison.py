@@ -93,63 +93,6 @@ def test_mcnemar_of_many_items() -> None:
     assert mcnemar(0, 5000) == 0.0 or math.isfinite(mcnemar(0, 5000))
 
 
-def test_differences(tmp_path: Path) -> None:
-    a = blimp(tmp_path / "a", {"one": [True, True, False, False], "two": [True, False]})
-    b = blimp(tmp_path / "b", {"one": [True, False, True, True], "two": [None, True]})
-    found = two(a, b)
-    overall, *groups = found.scores
-    (pair,) = overall.pairs
-    assert found.notes == {"blimp": ("only the 5 of 6 items that both could score",)}
-    assert (overall.level, overall.items, pair.only_a, pair.only_b) == ("overall", 5, 1, 3)
-    assert shares(overall) == pytest.approx([(2 / 4 + 0 / 1) / 2, (3 / 4 + 1 / 1) / 2])
-    assert pair.p == mcnemar(1, 3)
-    assert [(g.level, g.name) for g in groups] == [
-        ("field", "syntax"),
-        ("phenomenon", "agreement"),
-        ("paradigm", "one"),
-        ("paradigm", "two"),
-    ]
-    assert {ends(each) for each in found.scores} == {None}  # five items
-    assert two(a, b) == found
-
-
-def test_the_interval_covers_what_theory_says(tmp_path: Path) -> None:
-    n = 400
-    a = blimp(tmp_path / "a", {"one": [i % 4 < 1 for i in range(n)]})
-    b = blimp(tmp_path / "b", {"one": [i % 4 < 2 for i in range(n)]})
-    deviation = 1.96 * math.sqrt(0.25 * 0.75 / n)
-    assert ends(two(a, b).scores[0]) == pytest.approx([0.25 - deviation, 0.25 + deviation], abs=0.006)
-
-
-@pytest.mark.parametrize("sizes", [(400, 400, 400), (100, 900, 400, 225)])
-def test_the_interval_of_several_units_is_as_wide_as_theory_says(
-    sizes: tuple[int, ...], tmp_path: Path
-) -> None:
-    # Of unit u every fourth item is won by b; the mean of U units has the variance Σ σ_u² / n_u / U².
-    a = blimp(tmp_path / "a", {f"p{u}": [False] * n for u, n in enumerate(sizes)})
-    wins = range(2, 2 + len(sizes))
-    b = blimp(
-        tmp_path / "b",
-        {
-            f"p{u}": [i % every == 0 for i in range(n)]
-            for u, (n, every) in enumerate(zip(sizes, wins, strict=True))
-        },
-    )
-    samples = 10_000
-    overall, *groups = two(a, b, samples).scores
-    wins_of = [len(range(0, n, every)) / n for n, every in zip(sizes, wins, strict=True)]
-    variances = [p * (1 - p) / n for p, n in zip(wins_of, sizes, strict=True)]
-    assert overall.pairs[0].difference / 100 == pytest.approx(sum(wins_of) / len(sizes))
-    whole = math.sqrt(sum(variances)) / len(sizes)
-    by_unit = [(group, p, math.sqrt(v)) for group, p, v in zip(groups[2:], wins_of, variances, strict=True)]
-    for group, mean, deviation in [(overall, sum(wins_of) / len(sizes), whole), *by_unit]:
-        # The error of a quantile of so many samples is √(q (1 − q) / samples) / density; and means are steps.
-        error = math.sqrt(0.025 * 0.975 / samples) / 0.0584 * deviation
-        tolerance = 4 * error + 1 / min(group.items, max(sizes)) / (1 if group is not overall else len(sizes))
-        expected = [mean - 1.96 * deviation, mean + 1.96 * deviation]
-        assert ends(group) == pytest.approx(expected, abs=tolerance)
-
-
 @pytest.mark.parametrize("n", [9, 10, 13])
 @pytest.mark.parametrize("differences", [(1, 0), (1, 1, 0), (1, 0, -1, 1), (0, 0, -1, -1, -1)])
 def test_the_interval_of_few_items_is_that_of_all_samples(

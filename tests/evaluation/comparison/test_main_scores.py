@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from statistics import fmean, stdev
@@ -164,16 +163,6 @@ def test_single_runs_have_no_deviation(folder: Path, capsys: pytest.CaptureFixtu
     assert "$\\pm$" not in out
     assert "% one run of every model" in out
     assert run(["compare", str(folder / "base-1"), "--overview"]) == 0  # a table of one model
-
-
-def test_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["compare", *named(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [len(group["folders"]) for group in found["groups"]] == [3, 1]
-    (base, big) = found["scores"][1]["groups"]
-    assert [base["values"], big["values"]] == [pytest.approx([31.5, 30.25]), pytest.approx([28.0])]
-    assert (big["deviation"], found["scores"][1]["pairs"]) == (None, [])
-    assert found["provenance"]
 
 
 def test_there_is_no_baseline(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,21 +1,32 @@
-"""SG scores of many runs at once, from external results per item."""
+"""SG scores of many runs at once, from external results per item: ``model,suite,item,correct`` tables."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pdtools.errors import InputError
+from pdtools.evaluation.benchmark.outcomes import Tallies, Tally, scores_of
 from pdtools.evaluation.results import ITEMS, Results, mean
-from pdtools.evaluation.sg.circuits import circuit_of
-from pdtools.evaluation.sg.evaluate import CONVENTIONS, sg_scores
-from pdtools.evaluation.sg.items import Correct, majority, read_item_results, tallies_of
+from pdtools.evaluation.sg.record import CONVENTIONS, circuit_of
+from pdtools.evaluation.sg.suites import SuiteItems
+from pdtools.files import read_table
+from pdtools.files.names import has_ending
+from pdtools.files.source import ZipMember
+from pdtools.files.tables import by_column
 
 # Hu et al. (2020) count the n-gram models of all seeds as one, by majority.
 MAJORITY_MODEL = "ngram"
+
+_COLUMNS = ("model", "suite", "item", "correct")
+_MOST_DIGITS = 9
+_TRUTH = {"true": True, "false": False, "1": True, "0": False}
+
+Correct = dict[tuple[str, int], bool]
+"""Outcomes: whether an item is right, by suite and item."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -38,11 +49,11 @@ def aggregate_items(sources: Iterable[str | Path]) -> Results:
 
     The seeds of an n-gram model (named ``ngram``) are first merged into one run, in which an item is right
     iff it is in more than half of them. Every run is scored by
-    :func:`pdtools.evaluation.sg.evaluate.sg_scores`. For a model and corpus with several seeds, the mean of
+    :func:`sg_scores`. For a model and corpus with several seeds, the mean of
     each score is added, as a run with the seed ``mean``.
 
     Args:
-        sources: CSV files or zips, see :func:`pdtools.evaluation.sg.items.read_item_results`.
+        sources: CSV files or zips, see :func:`read_item_results`.
 
     Returns:
         ``scores["runs"]``: a list of objects with ``model``, ``corpus``, ``seed`` and the scores of that run.
@@ -147,3 +158,60 @@ def _scores_table(listed: list[tuple[Run, dict[str, Any]]]) -> Any:
     return pa.Table.from_pylist(
         rows, schema=pa.schema({**dict.fromkeys(names, pa.string()), "score": pa.float64()})
     )
+
+
+# --- files to outcomes ------------------------------------------------------------------------
+
+
+def read_item_results(sources: Iterable[str | Path]) -> dict[str, Correct]:
+    """Read results per item: for each model, whether the items of its suites are right.
+
+    Args:
+        sources: CSV files with the columns model, suite, item, correct (others are ignored), or zips of
+            such files. A model is one run: name, corpus and seed as the files spell them.
+
+    Raises:
+        InputError: for a missing column, an unknown truth value, or an item that occurs twice in one model.
+    """
+    models: dict[str, Correct] = defaultdict(dict)
+    for source in sources:
+        is_zip = has_ending(source, ".zip")
+        for file in ZipMember.within(str(source), (".csv",)) if is_zip else [str(source)]:
+            for line, row in by_column(read_table(file), _COLUMNS, file):
+                model, suite, item, correct = (row[name] for name in _COLUMNS)
+                if correct.lower() not in _TRUTH:
+                    reason = "a row without a truth value in its column correct"
+                    raise InputError(reason, file=file, line=line)
+                if not item.isdecimal() or len(item) > _MOST_DIGITS:
+                    raise InputError(f"item {item[:40]!r} is no number", file=file, line=line)
+                key = (suite, int(item))
+                if key in models[model]:
+                    reason = f"{model}: a second result of {suite} {int(item)}"
+                    raise InputError(reason, file=file, line=line)
+                models[model][key] = _TRUTH[correct.lower()]
+    return dict(models)
+
+
+def majority(models: Sequence[Mapping[tuple[str, int], bool]]) -> Correct:
+    """Combine many models into one: an item is right iff more than half of them have it right.
+
+    Hu et al. (2020) count their n-gram models in this way.
+    """
+    votes: dict[tuple[str, int], list[bool]] = defaultdict(list)
+    for model in models:
+        for key, correct in model.items():
+            votes[key].append(correct)
+    return {key: 2 * sum(found) > len(found) for key, found in votes.items()}
+
+
+def tallies_of(correct: Mapping[tuple[str, int], bool]) -> dict[str, Tallies]:
+    """The counts of one model's items by circuit and suite, ready for :func:`sg_scores`."""
+    found: dict[tuple[str | None, ...], Tally] = {}
+    for (suite, _), is_right in correct.items():
+        found.setdefault((circuit_of(suite), suite), Tally()).add("right" if is_right else "wrong")
+    return {"1": found}
+
+
+def sg_scores(tallies: Mapping[str, Tallies]) -> dict[str, Any]:
+    """The scores of test suites from counts: by prediction, then by circuit and suite."""
+    return scores_of(tallies, SuiteItems(()))

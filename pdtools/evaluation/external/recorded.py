@@ -1,17 +1,18 @@
-"""External surprisals, read from a table by a scorer."""
+"""Surprisals of another program's model, read from a table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pdtools.errors import InputError
-from pdtools.evaluation.external.word_alignment import align_tokens, is_edge
-from pdtools.files import is_csv, read_table
+from pdtools.files import read_table
+from pdtools.files.tables import by_column
 from pdtools.search.family import Family
 from pdtools.search.scores import SentenceScore, Unscorable, is_unknown
 
@@ -24,6 +25,13 @@ _NATS_PER = {"bits": math.log(2), "nats": 1.0}
 _ROUNDING = 1e-3
 MAX_ROWS = 1 << 17
 """Limit on the rows of one sentence."""
+# Tokens for the edges of a sentence.
+_EDGE = re.compile(
+    r"(?i)</?s>|<\|?(bos|eos|sos|root|(start|begin|end)_?of_?(text|sentence))\|?>|\[(bos|eos|cls|sep)\]"
+)
+
+# How treebanks spell a double quote, whole or in two subwords.
+_QUOTES = ("``", "''", "`", "'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +49,14 @@ class _Unusable(Exception):
     """The reason why the rows of a sentence give it no score."""
 
 
-class ExternalScorer(Family):
+class RecordedSurprisals(Family):
     """The family (:class:`pdtools.search.family.Family`) of recorded scores, which are read from a table.
 
     The table (:func:`pdtools.files.read_table`) has a header, with the rows of a sentence together and
     sentences in order. Columns: ``sentence_id`` (from 1), ``token`` or ``word``, ``surprisal``, and, if it
     has them, ``start`` and ``end``, the characters of the sentence; others are ignored. ``pdtools
     surprisal`` writes such tables, and LM-Zoo similar ones without offsets. Without them, tokens are found in
-    the words of the sentence, see :func:`.word_alignment.align_tokens`. A row for the beginning of the
+    the words of the sentence, see :func:`align_tokens`. A row for the beginning of the
     sentence (with offsets: without characters) is ignored, a row for its end is counted.
     """
 
@@ -154,52 +162,37 @@ class ExternalScorer(Family):
         return _score(sentence.text, rows, words, spans, logprobs, eos)
 
     def _rows(self) -> Iterator[_Row]:
-        lines = read_table(self._source)
-        number, columns = next(lines, (1, [""]))
-        wanted = ["sentence_id", "word" if "word" in columns else "token", "surprisal"]
-        if missing := [name for name in wanted if name not in columns]:
-            raise InputError(
-                f"no column {', '.join(missing)} in the header",
-                file=self._source,
-                line=number,
-                hint="commas" if is_csv(self._source) else "tabs",
-            )
-        has_offsets = "start" in columns and "end" in columns
-        wanted += ["start", "end"] if has_offsets else []
-        at = [columns.index(name) for name in wanted]
-        self.settings["alignment"] = "characters" if has_offsets else "words"
         previous = 0
-        for number, cells in lines:
-            if cells == [""]:
-                continue
-            if len(cells) != len(columns):
-                raise InputError(
-                    f"{len(cells)} columns, the header has {len(columns)}", file=self._source, line=number
-                )
-            row = self._row(number, wanted, [cells[i].strip() for i in at])
-            if row.sentence < max(1, previous):
+        wanted = ("sentence_id", "surprisal")
+        for line, cells in by_column(read_table(self._source), wanted, self._source):
+            name = "word" if "word" in cells else "token"
+            if name not in cells:
+                raise InputError("no column token or word in the header", file=self._source)
+            number = self._number(int, "sentence_id", cells, line)
+            span = None
+            if has_offsets := "start" in cells and "end" in cells:
+                span = (self._number(int, "start", cells, line), self._number(int, "end", cells, line))
+            self.settings["alignment"] = "characters" if has_offsets else "words"
+            row = _Row(line, number, cells[name].strip(), span, self._number(float, "surprisal", cells, line))
+            if number < max(1, previous):
                 reason = f"after sentence {previous}" if previous else "numbers are from 1"
                 raise InputError(
-                    f"sentence {row.sentence}: {reason}: they must be in the order they were written in",
+                    f"sentence {number}: {reason}: they must be in the order they were written in",
                     file=self._source,
-                    line=number,
+                    line=line,
                 )
-            previous = row.sentence
+            previous = number
             yield row
 
-    def _row(self, line: int, columns: Sequence[str], cells: Sequence[str]) -> _Row:
-        def number(kind: Callable[[str], N], index: int) -> N:
-            try:
-                return kind(cells[index])
-            except ValueError:
-                reason = f"{columns[index]} {cells[index][:40]!r} is no number"
-                raise InputError(reason, file=self._source, line=line) from None
-
-        surprisal = number(float, 2)
-        if math.isnan(surprisal):
-            raise InputError(f"surprisal {cells[2]!r} is no number", file=self._source, line=line)
-        span = (number(int, 3), number(int, 4)) if len(cells) > 3 else None
-        return _Row(line, number(int, 0), cells[1], span, surprisal)
+    def _number(self, kind: Callable[[str], N], column: str, cells: Mapping[str, str], line: int) -> N:
+        try:
+            number = kind(cells[column])
+        except ValueError:
+            number = None
+        if number is None or number != number:  # NaN
+            reason = f"{column} {cells[column].strip()[:40]!r} is no number"
+            raise InputError(reason, file=self._source, line=line)
+        return number
 
 
 _Placed = tuple[Sequence[_Row], list[tuple[int, int]], bool]
@@ -267,3 +260,89 @@ def _score(
         n_unknown=sum(is_unknown(row.token) for row in rows),
         eos=eos,
     )
+
+
+# --- tokens without offsets, such as LM-Zoo's -------------------------------------------------
+
+
+def is_edge(token: str) -> bool:
+    """Return whether a token marks the beginning or the end of a sentence."""
+    return _EDGE.fullmatch(token) is not None
+
+
+def align_tokens(text: str, tokens: Sequence[str]) -> list[tuple[int, int]] | int:
+    """Find tokens in a text, each inside one text word, together covering all of the text.
+
+    Capitals are ignored, as are the marks of word boundaries in subwords (``Ġthe``, ``▁the``, ``##ing``,
+    ``th@@``, ``the</w>``). ``-LRB-`` is a bracket, two backquotes or apostrophes are a double quote. An
+    unknown word is the rest of its word, or the part of it that the next tokens leave.
+
+    Args:
+        text: the sentence.
+        tokens: the sentence's tokens, without its edges'.
+
+    Returns:
+        Start and end of each token in ``text``; or, if they cannot be placed, the index of the
+        first token that does not fit the text, ``len(tokens)`` if the text goes on after the last.
+    """
+    folded = text.lower() if len(text.lower()) == len(text) else text
+    # For each possible end of the tokens so far: the beginning of the last one, and the place before.
+    steps: list[dict[int, tuple[int, int]]] = []
+    places = [0]
+    for number, token in enumerate(tokens):
+        reached: dict[int, tuple[int, int]] = {}
+        starts = [_skip_spaces(text, place) for place in places]
+        for place, start, following in zip(places, starts, [*starts[1:], len(text)], strict=True):
+            for end in _ends(token, text, folded, start, following):
+                reached[end] = (start, place)  # the latest start wins: unknown words are as long as possible
+        if not reached:
+            return number
+        steps.append(reached)
+        places = sorted(reached)
+    covering = [place for place in places if _skip_spaces(text, place) == len(text)]
+    if not covering:
+        return len(tokens)
+    place = covering[-1]
+    spans = []
+    for reached in reversed(steps):
+        start, before = reached[place]
+        spans.append((start, place))
+        place = before
+    return spans[::-1]
+
+
+def _skip_spaces(text: str, place: int) -> int:
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def _ends(token: str, text: str, folded: str, start: int, following: int) -> Iterator[int]:
+    """Possible ends of a token that begins at ``start``; after ``following`` an unknown one begins there."""
+    for form in () if any(map(str.isspace, token)) else _forms(token):  # inside one word
+        if folded.startswith((form, form.lower()), start):
+            yield start + len(form)
+            break
+    if token in _QUOTES and text[start : start + 1] == '"':
+        yield start + 1
+        if len(token) == 1:  # half of one
+            yield start
+    if is_unknown(token):
+        end = start
+        while end < max(start + 1, following) and end < len(text) and not text[end].isspace():
+            end += 1
+            yield end
+
+
+def _forms(token: str) -> Iterator[str]:
+    """Possible forms of a token in the text: itself, then without marks and escapes. A lone mark is empty."""
+    from pdtools.trees import unescape
+
+    yield token
+    yield unescape(token)
+    yield token.lstrip("Ġ▁")
+    if len(token) > 2:
+        yield token.removeprefix("##")
+        yield token.removesuffix("@@")
+    if token.endswith("</w>"):
+        yield token.removesuffix("</w>")
