@@ -225,18 +225,6 @@ def test_predictors_that_a_model_lacks_are_excluded_and_said() -> None:
         )
 
 
-def test_what_cannot_be_regressed_is_said() -> None:
-    every = texts()
-    same = np.ones((N_TEXTS, N_WORDS))
-    times = times_of(every, 300 * same)
-    with pytest.raises(PdtoolsError, match="predictor surprisal_m is constant"):
-        evaluate_reading(times, [model("m", same)], frequency=None, regression=Regression(**SMALL))
-    with pytest.raises(PdtoolsError, match=r"no word is left to regress: no reading time: 720"):
-        evaluate_reading(
-            times, [model("m", same)], frequency=None, regression=Regression(least=2000, **SMALL)
-        )
-
-
 def test_a_spill_over_from_before_the_first_word() -> None:
     """From further back than there are words, too."""
     every, values = (TimedText("a", 1, tuple("abcdefgh"), np.zeros(8, np.int64)),), np.arange(8.0)[None]
