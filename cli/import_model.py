@@ -60,20 +60,21 @@ def import_model(
       pdtools import hf:smurty/pushdown-bllip --tokenizer hf:gpt2 -o bllip-lg
       pdtools import downloads/ --tokenizer gpt2/ -o bllip-lg --set config.normalize=allowed
     """
-    from pdtools.provenance.hub import PREFIX
+    from pdtools.provenance.hub import IMPORTED, PREFIX, snapshot
 
     check_target(output, folder=True, overwrite=overwrite, inputs=[tokenizer], quiet=quiet)
-    from pdtools.models.formats import downloaded, import_model
+    from pdtools.models.registry import model_name
+    from pdtools.models.released_pushdown import import_model, notes
     from pdtools.provenance import provenance
     from pdtools.training.recipe import config_settings
 
     folder = source
     if source.startswith(PREFIX):
-        folder = str(downloaded(source, bars=not quiet))
+        folder = str(snapshot(source, files=IMPORTED, bars=not quiet))
         message(f"{source}: commit {Path(folder).name}", quiet=quiet)
     check_target(output, folder=True, overwrite=overwrite, inputs=[folder], quiet=True)
     about = provenance({"source": folder, **({} if tokenizer is None else {"tokenizer": tokenizer})})
-    found = import_model(
+    config = import_model(
         folder,
         output,
         tokenizer=tokenizer,
@@ -82,10 +83,11 @@ def import_model(
         provenance=about,
         overwrite=overwrite,
     )
-    for note in found.notes:
+    for note in notes(config):
         message(note, quiet=quiet)
-    shape = {name: getattr(found.config, name) for name in ("layers", "d_model", "vocab_size")}
+    kind = model_name(config)
+    shape = {name: getattr(config, name) for name in ("layers", "d_model", "vocab_size")}
     if as_json:
-        print_json({"output": output, "model": found.kind, **shape, "provenance": about})
+        print_json({"output": output, "model": kind, **shape, "provenance": about})
     sizes = ", ".join(f"{name} {value}" for name, value in shape.items())
-    message(f"{output}: {found.kind}, {sizes}", quiet=quiet)
+    message(f"{output}: {kind}, {sizes}", quiet=quiet)

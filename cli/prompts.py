@@ -72,7 +72,7 @@ def prompts(
       pdtools prompts rte.parquet --task rte --label-names entailment,not_entailment -o rte.jsonl
       pdtools prompts sst/dev.txt --task sst5 -o sst5.dev.jsonl
     """
-    from pdtools.parsers.sentences import sentence_splitter
+    from pdtools.parsers.splitting import SentenceSplitter
     from pdtools.prompts.items import columns_of, is_held_out, make_items, write_items
     from pdtools.prompts.readers import data_file, label_names_of, read_records
     from pdtools.prompts.tasks import read_task
@@ -91,7 +91,7 @@ def prompts(
         read_records(file, wanted, rejects, columns=columns_of(asked)),
         asked,
         rejects,
-        split=sentence_splitter() if split_sentences else lambda part: [part],
+        split=SentenceSplitter().strings if split_sentences else lambda part: [part],
         label_names=names,
     )
     counted: Counter[str] = Counter()
