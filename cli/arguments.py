@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from pdtools.errors import InputError
 from pdtools.files import GivenText, Kind, Rejects, Source, expand_inputs
-
-from .options import SEARCH_OPTIONS
 
 if TYPE_CHECKING:
     from pdtools.stimuli.frequency import Frequency
@@ -104,44 +102,6 @@ def read_frequencies(frequencies: str | None, wordfreq: str | None) -> Frequency
     if frequencies is not None:
         return frequencies_of_file(frequencies)
     return None if wordfreq is None else frequencies_of_wordfreq(wordfreq)
-
-
-_WITH_MODEL = dict.fromkeys(
-    (
-        *(*SEARCH_OPTIONS, "trees", "bos", "max_batch", "dtype", "device", "threads"),
-        *("workers", "shard", "scheduler", "resume"),
-    ),
-    ("--model",),
-)
-_WITH_FILES = {
-    "text_only": ("--write-sentences",),
-    "nats": ("--surprisals",),
-    "lower_is_better": ("--scores",),
-    "on_error": ("--surprisals",),
-    "text_style": ("--write-sentences", "--surprisals"),
-    "output": ("--model", "--surprisals", "--scores", "--from-items"),
-}
-
-
-def pick_source(context: typer.Context, sources: Mapping[str, object]) -> str:
-    """The option, one of several of which one is required, from which an evaluation takes its scores.
-
-    Args:
-        context: the command's context.
-        sources: the options and their values; None or False if not given.
-
-    Raises:
-        typer.BadParameter: unless it is exactly one, and for another option that cannot be combined with it.
-    """
-    chosen = [name for name, value in sources.items() if value not in (None, False)]
-    if len(chosen) != 1:
-        raise typer.BadParameter(f"give exactly one of {', '.join(sources)}")
-    for parameter in context.command.params:
-        goes_with = {**_WITH_MODEL, **_WITH_FILES}.get(str(parameter.name), sources)
-        given = context.get_parameter_source(str(parameter.name))
-        if chosen[0] not in goes_with and given is not None and given.name == "COMMANDLINE":
-            raise typer.BadParameter(f"{parameter.opts[0]} does not go with {chosen[0]}")
-    return chosen[0]
 
 
 def one_tree(text: str) -> Tree:

@@ -16,16 +16,19 @@ from typing import Annotated, Any
 import typer
 
 from .console import print_json
-from .options import JsonOption, PanelledCommand, complete_recipes
+from .options import command, complete_recipes
+from .signatures import group
 
 _ENTRY = re.compile(r"    (\w+(?:, \w+)*): (.*)")
-app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="List recipes and settings of pdtools train."
+app = group(
+    "config",
+    "List recipes and settings of pdtools train.",
+    "List the bundled recipes, print one, or list every key.",
 )
 
 
-@app.command("list", cls=PanelledCommand, short_help="List the recipes that come with pdtools.")
-def list_recipes(as_json: JsonOption = False) -> None:
+@command("List the recipes that come with pdtools.", app=app, name="list")
+def list_recipes(as_json: bool = False) -> None:
     """List the bundled recipes, and what each is for.
 
     \b
@@ -50,14 +53,9 @@ def _first_sentence(recipe: str) -> str:
     return re.split(r"(?<!et al)\.(?: |$)", text)[0]
 
 
-@app.command("show", cls=PanelledCommand, short_help="Print a recipe.")
+@command("Print a recipe.", app=app, name="show")
 def show(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", autocompletion=complete_recipes, help="One of pdtools config list, or a file."
-        ),
-    ],
+    name: Annotated[str, typer.Argument(autocompletion=complete_recipes)],
 ) -> None:
     """Print a recipe, after a comment that says where it is.
 
@@ -65,6 +63,9 @@ def show(
     Example:
       pdtools config show tiny > mine.toml
       pdtools train shards/train -o runs/mine --config mine.toml
+
+    Arguments:
+        name (NAME): One of pdtools config list, or a file.
     """
     from pdtools.training.recipe import recipe_text
 
@@ -72,12 +73,10 @@ def show(
     typer.echo(f"# {place}\n{text}", nl=False)
 
 
-@app.command("keys", cls=PanelledCommand, short_help="List every key with its type, default and meaning.")
+@command("List every key with its type, default and meaning.", app=app, name="keys")
 def keys(
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="NAME", help="Only keys of this kind of model.")
-    ] = None,
-    as_json: JsonOption = False,
+    model: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """List every key of a recipe: config.* for each kind of model, and train.*.
 
@@ -86,6 +85,9 @@ def keys(
     \b
     Example:
       pdtools config keys --model rnn
+
+    Options:
+        model (NAME): Only keys of this kind of model.
     """
     from pdtools.models import model_kind
 

@@ -244,7 +244,7 @@ class PandasModel:
         """Score a benchmark, as ``pdtools eval-benchmark`` does.
 
         Args:
-            benchmark: one of ``pdtools benchmarks list``, or a TOML file.
+            benchmark: one of ``pdtools eval-benchmark --list``, or a TOML file.
             data: its folder, a zip of it, or one of its files.
             limit: only the first ``limit`` items of each finest group.
 

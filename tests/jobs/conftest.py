@@ -115,7 +115,7 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
 
     def make(name: str) -> Case:
         model = ("--model", str(inputs / "models" / "pushdown"), "--device", "cpu", "--beam", "4")
-        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--word-beam", "3")
+        grammar = ("--model", str(inputs / "models" / "tg"), *model[2:], "--search", "word_beam=3")
         lines, trees = str(inputs / "lines.txt"), str(inputs / "wsj")
         shards = ("eval-ppl", str(inputs / "shards"), "--device", "cpu", "--on-error", "skip", "--model")
         out = tmp_path / "out" / name
@@ -133,7 +133,8 @@ def case(inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             "treebank": ("parse", trees, "--from", "treebank", "--on-error", "skip"),
             "split": ("parse", trees, "--from", "treebank", "--on-error", "skip", "--split", "0.5,0.5"),
             "eval-dyck": (
-                "eval-dyck",
+                "eval-formal",
+                "dyck",
                 *(str(inputs / name) for name in ("far.tsv", "deep.tsv")),
                 *("--strings", str(inputs / "strings"), "--margin", "9"),
                 *("--model", str(inputs / "models" / "brackets"), *model[2:]),

@@ -126,9 +126,6 @@ DRAWN = {"--particles": 3, "--seed": 1}
         ("ppl-given-trees", DRAWN, ["--particles", 2], "particles was 3, now 2"),
         ("ppl-given-trees", DRAWN, ["--seed", 2], "particles_seed was 1, now 2"),
         ("eval-ppl", {}, ["--no-marginal"], "marginal was True, now False"),
-        ("ppl-masked", {}, ["--mask-share", 0.3], "mask_share was None, now 0.3"),
-        ("ppl-masked", {"--masking": "mask"}, ["--masking", "bert"], "masking was 'mask', now None"),
-        ("ppl-masked", {"--mask-draws": 2}, ["--mask-draws", 3], "mask_draws was 2, now 3"),
     ],
 )
 def test_other_options_are_refused(

@@ -374,7 +374,7 @@ def test_blanks_around_names_of_sentences_are_none(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text(
         "Type,item,region,text,model,surprisal\na ,1,1,x,m,2\na,2,1,x,m,4\n".replace("Type", "condition")
     )
-    assert stimuli_page([str(tmp_path / "t.csv")], title=None).document["conditions"] == ["a"]
+    assert stimuli_page([str(tmp_path / "t.csv")]).document["conditions"] == ["a"]
 
 
 def test_lists_tell_sentences_apart(tmp_path: Path) -> None:

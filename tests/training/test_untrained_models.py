@@ -96,7 +96,8 @@ def test_answers_of_no_training_are_marked(tmp_path: Path, capsys: pytest.Captur
     train(data, tmp_path / "run", recipe, stop=lambda: True)
     pairs = str(tmp_path / "rs.tsv")
     assert run(["generate", "task", "rs", "--lengths", "2-3", "-n", "2", "-o", pairs, "--quiet"]) == 0
-    assert run(["eval-task", pairs, "--model", str(tmp_path / "run/last"), "--json", "--quiet"]) == 0
+    model = ["--model", str(tmp_path / "run/last")]
+    assert run(["eval-formal", "task", pairs, *model, "--json", "--quiet"]) == 0
     printed, error = capsys.readouterr()
     assert WARNING in json.loads(printed)["settings"]["warning"]
     assert WARNING in error

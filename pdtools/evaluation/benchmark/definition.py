@@ -170,14 +170,6 @@ class Benchmark:
         """The name of this evaluation in results."""
         return "benchmark-" + re.sub(r"[^\w.-]+", "-", self.name)
 
-    def guessing(self, prediction: str) -> str | None:
-        """The score of guessing, in words; None: not known."""
-        if prediction in self.chance:
-            return f"chance {100 * self.chance[prediction]:g}%"
-        if self.options is not None and self.predictions[prediction] == RIGHT_IS_HIGHEST:
-            return "chance one in as many as there are options"
-        return None
-
     def formulas(self, right: int | None = None, options: int = 0) -> dict[str, Formula]:
         """The predictions for items with this number of options, of which ``right``, from 0, is right."""
         strings, number = tuple(self.strings), self.label is not None or self.value is not None

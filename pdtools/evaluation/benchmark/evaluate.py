@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -75,22 +75,21 @@ def evaluate_items(items: ItemSet, model: Model, progress: Progress = no_progres
     return rows.results(model.settings)
 
 
-def evaluate_published(items: ItemSet, source: str | Path, *, lower_is_better: bool = False) -> Results:
+def evaluate_published(items: ItemSet, source: str | Path) -> Results:
     """Judge items by published scores, one for each string.
 
     Predictions about numbers of tokens are excluded.
 
     Args:
         source: a table (:func:`pdtools.files.read_table`) with the columns ``item`` (its number, from 1),
-            ``string`` (its name), ``score``; others are ignored.
-        lower_is_better: for surprisals, cross entropies and the like.
+            ``string`` (its name), and ``score`` or ``surprisal``, of which the lower is better.
 
     Raises:
         InputError: for a table that lacks a column or a string's score, has a string twice, or a score that
             is no number.
     """
     rows = judged_items(items, tokens=False)
-    given, sign = _published_scores(source), -1.0 if lower_is_better else 1.0
+    column, given = _published_scores(source)
     used: set[tuple[int, str]] = set()
 
     def part(item: Item, name: str) -> Part:
@@ -99,22 +98,25 @@ def evaluate_published(items: ItemSet, source: str | Path, *, lower_is_better: b
             hint = "--write-sentences writes all items and strings"
             raise InputError(f"no score of {name} of item {item.name}", file=source, hint=hint)
         used.add(key)
-        return Part(sign * given[key], None)
+        return Part(given[key], None)
 
     for block in _blocks(items):
         rows.add(block, [{name: part(item, name) for name in item.strings} for item in block])
-    results = rows.results({"kind": "scores", "lower_is_better": lower_is_better})
+    results = rows.results({"kind": "scores", "column": column})
     if unused := len(given) - len(used):
         notes = [*items.notes, f"{unused} scores are of no string of these items"]
         results = replace(results, settings={**results.settings, "notes": notes})
     return results
 
 
-def _published_scores(source: str | Path) -> dict[tuple[int, str], float]:
-    """Scores by item and string."""
+def _published_scores(source: str | Path) -> tuple[str, dict[tuple[int, str], float]]:
+    """The column of scores, and these by item and string, the higher the better."""
     found: dict[tuple[int, str], float] = {}
-    wanted = ("item", "string", "score")
-    for number, row in by_column(read_table(source), wanted, source):
+    lines = read_table(source)
+    header = next(lines, (1, [""]))
+    column = "surprisal" if "surprisal" in header[1] and "score" not in header[1] else "score"
+    wanted, sign = ("item", "string", column), -1.0 if column == "surprisal" else 1.0
+    for number, row in by_column(chain([header], lines), wanted, source):
         item, string, text = (row[name].strip() for name in wanted)
         try:
             key, score = (int(item), string), float(text)
@@ -125,8 +127,8 @@ def _published_scores(source: str | Path) -> dict[tuple[int, str], float]:
             raise InputError(reason, file=source, line=number)
         if key in found:
             raise InputError(f"a second score of {string} of item {item}", file=source, line=number)
-        found[key] = score
-    return found
+        found[key] = sign * score
+    return column, found
 
 
 def judged_items(items: ItemSet, *, tokens: bool = True) -> JudgedItems:

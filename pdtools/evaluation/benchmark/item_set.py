@@ -33,15 +33,6 @@ class Score:
     alpha: float = 1.0
 
     @property
-    def described(self) -> str:
-        """The score in words."""
-        if self.kind == "sum":
-            return "log-probability"
-        if self.kind == "slln":
-            return f"log-probability over tokens to the power of {self.alpha:g}"
-        return f"log-probability {self.kind.replace('_', ' ')}"
-
-    @property
     def bits(self) -> float:
         """Bits in the unit of this score."""
         return 1.0 if self.kind == "surprisal" else 1 / math.log(2)

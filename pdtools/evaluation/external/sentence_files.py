@@ -9,6 +9,7 @@ from pathlib import Path
 from pdtools.errors import InputError
 from pdtools.evaluation.benchmark.item_set import ItemSet
 from pdtools.files import atomic_table, atomic_text
+from pdtools.files.names import ending
 
 
 def placed_strings(items: ItemSet) -> Iterator[tuple[tuple[str, str, str], str]]:
@@ -28,15 +29,14 @@ def write_sentences(
     items: ItemSet,
     output: str | Path,
     *,
-    text_only: bool = False,
     overwrite: bool = True,
 ) -> int:
     """Write sentences, one a line: line n after the header is the sentence of ``sentence_id`` n.
 
     Args:
         items: the header has the parts of the strings' places, and ``text``.
-        output: a table, see :func:`pdtools.files.atomic_table` (``-``: TSV to standard output).
-        text_only: only the sentences, without a header, as ``pdtools surprisal`` reads them.
+        output: a table, see :func:`pdtools.files.atomic_table` (``-``: TSV to standard output); or ``.txt``
+            (also compressed): only the sentences, without a header, as ``pdtools surprisal`` reads them.
         overwrite: see :func:`pdtools.files.atomic_path`.
 
     Returns:
@@ -45,7 +45,7 @@ def write_sentences(
     Raises:
         InputError: for a sentence or name with a tab or line break in it, which such a file cannot hold.
     """
-    written = 0
+    written, text_only = 0, ending(str(output)) == ".txt"
     with contextlib.ExitStack() as stack:
         if text_only:
             lines = stack.enter_context(atomic_text(output, overwrite=overwrite))

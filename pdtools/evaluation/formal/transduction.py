@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pdtools.errors import PdtoolsError, explained_memory_errors
+from pdtools.errors import PdtoolsError
 from pdtools.evaluation.results import ITEMS, Progress, Results, mean, no_progress
 from pdtools.formal.transduction_data import RowLayout
 from pdtools.formal.transductions import StringPairs, Task, make_task
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from pdtools.models import Batch, LanguageModel, LoadedModel
 
-Decoding = Literal["greedy", "teacher-forced"]
 DEFAULT_BATCH = 64
 
 
@@ -41,7 +40,6 @@ def evaluate_task(
     pairs: Mapping[int, StringPairs],
     loaded: LoadedModel,
     *,
-    decoding: Decoding = "greedy",
     dropout: bool = False,
     seed: int = 0,
     max_batch: int = DEFAULT_BATCH,
@@ -49,14 +47,12 @@ def evaluate_task(
 ) -> Results:
     """Predict y from x, and count the symbols that are right.
 
-    A masked model predicts all of y at once. A causal model continues its own predictions (``greedy``),
-    or is told the right symbol after each of them (``teacher-forced``, which is easier). The likeliest
+    A masked model predicts all of y at once. A causal model continues its own predictions. The likeliest
     symbol is taken among the possible symbols of y.
 
     Args:
         pairs: by the length of x.
         loaded: a model that was trained on the task.
-        decoding: for a causal model.
         dropout: leave it on, as the released code does.
         seed: for dropout.
         max_batch: pairs computed together.
@@ -71,27 +67,24 @@ def evaluate_task(
         that count), ``right`` (of these), ``y`` and ``predicted`` (symbols between single spaces).
 
     Raises:
-        PdtoolsError: if the model was not trained on a task, is masked and to be teacher-forced, a row is too
-            long for it, or there is not enough memory.
+        PdtoolsError: if the model was not trained on a task, or a row is too long for it.
     """
     import torch
 
     task, trained = task_of(loaded)
     model = loaded.model
-    if decoding == "teacher-forced" and model.objective != "causal":
-        raise PdtoolsError("teacher forcing is for causal models: a masked one predicts all of y at once")
     layout = RowLayout(task=task, tokenizer=loaded.tokenizer, objective=model.objective)
     answers: list[dict[str, Any]] = []
     torch.manual_seed(seed)
     was_training = model.training
     model.train(dropout)
     try:
-        with torch.inference_mode(), explained_memory_errors("try a smaller --max-batch"):
+        with torch.inference_mode():
             for length in progress(iter(pairs), len(pairs)):
-                answers += _answers(pairs[length], length, layout, model, decoding, max_batch)
+                answers += _answers(pairs[length], length, layout, model, max_batch)
     finally:
         model.train(was_training)
-    return _results(answers, trained, loaded, layout, decoding, dropout)
+    return _results(answers, trained, loaded, layout, dropout)
 
 
 def _answers(
@@ -99,10 +92,9 @@ def _answers(
     length: int,
     layout: RowLayout,
     model: LanguageModel,
-    decoding: Decoding,
     max_batch: int,
 ) -> Iterator[dict[str, Any]]:
-    predict = predict_greedily if model.objective == "causal" and decoding == "greedy" else predict_at_once
+    predict = predict_greedily if model.objective == "causal" else predict_at_once
     for first in range(0, len(pairs), max_batch):
         some = pairs.take(slice(first, first + max_batch))
         predicted = predict(layout.batch(some), layout.first_position(length), layout, model)  # (B, m)
@@ -194,7 +186,6 @@ def _results(
     trained: range,
     loaded: LoadedModel,
     layout: RowLayout,
-    decoding: Decoding,
     dropout: bool,
 ) -> Results:
     import pyarrow as pa
@@ -230,7 +221,7 @@ def _results(
             "trained_lengths": [trained[0], trained[-1]],
             **loaded.described,
             "objective": loaded.model.objective,
-            "decoding": decoding if loaded.model.objective == "causal" else "at once",
+            "decoding": "greedy" if loaded.model.objective == "causal" else "at once",
             "dropout": dropout,
             "chosen_among": "symbols of y",
             "dtype": loaded.model.dtype_name,

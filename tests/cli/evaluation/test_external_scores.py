@@ -135,7 +135,7 @@ def test_surprisals_of_the_written_sentences_give_the_scores_of_the_model(
     nats = ["--nats"] if unit == "nats" else []
     # A model of raw text: words as eval-sg hands them over, joined as people write them.
     source = "tokens" if style == "raw" else "text"
-    assert command("eval-sg", suites, "--write-sentences", text, "--text-only") == 0
+    assert command("eval-sg", suites, "--write-sentences", text) == 0
     assert command("surprisal", text, *search, "-o", values, *nats, "--from", source) == 0
     assert command("eval-sg", suites, *search, "-o", tmp_path / "model") == 0
     written = ["--text-style", "raw"] if style == "raw" else []
@@ -166,7 +166,7 @@ def test_raw_sentences_can_be_written_too(suites: Path, model: tuple[str, Path],
     if style != "raw":
         pytest.skip("only for models of raw text")
     text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
-    assert command("eval-sg", suites, "--write-sentences", text, "--text-style", "raw", "--text-only") == 0
+    assert command("eval-sg", suites, "--write-sentences", text, "--text-style", "raw") == 0
     assert text.read_text().split("\n")[0] == "The dogs didn't bark at all."
     search = ("--model", folder, "--beam", 3, "--device", "cpu")
     assert command("surprisal", text, *search, "-o", values) == 0
@@ -185,7 +185,7 @@ def test_minimal_pairs_score_as_with_the_model(
     _, folder = model
     text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
     search = ("--model", folder, "--beam", 3, "--device", "cpu")
-    assert command("eval-blimp", pairs, "--write-sentences", text, "--text-only") == 0
+    assert command("eval-blimp", pairs, "--write-sentences", text) == 0
     assert command("surprisal", text, *search, "-o", values) == 0
     assert command("eval-blimp", pairs, *search, "-o", tmp_path / "model") == 0
     if columns == "lm-zoo":
@@ -215,7 +215,7 @@ def test_sentences_that_a_model_cannot_score(
     data.write_text("".join(json.dumps(line) + "\n" for line in lines))
     text, values = tmp_path / "sentences.txt", tmp_path / "surprisals.tsv"
     search = ("--model", models["base"], "--device", "cpu")
-    assert command("eval-blimp", data, "--write-sentences", text, "--text-only") == 0
+    assert command("eval-blimp", data, "--write-sentences", text) == 0
     assert command("surprisal", text, *search, "-o", values, "--on-error", "skip") == 0
     capsys.readouterr()
     assert command("eval-blimp", data, "--surprisals", values, "-o", tmp_path / "file") == 1
@@ -261,7 +261,6 @@ def test_written_sentences(
         (["--surprisals", "f"], "-o"),
         (["--model", "m"], "-o"),
         (["--surprisals", "f", "-o", "r", "--beam", "3"], "--beam does not go with --surprisals"),
-        (["--surprisals", "f", "-o", "r", "--text-only"], "--text-only does not go with"),
         (["--write-sentences", "f", "-o", "r"], "--output does not go with"),
         (["--write-sentences", "-", "--json"], "--json"),
         (["--model", "m", "-o", "r", "--nats"], "--nats does not go with --model"),

@@ -368,7 +368,7 @@ def test_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
         pytest.skip("this file system has no such names")
     shards, results = (os.fsdecode(folder + name) for name in (b"/shards", b"/results"))
     assert run(["generate", "cfl", "dyck", "--number", "5", "--shards", "-q", "-o", shards]) == 0
-    assert run(["eval-cfl", shards, "-q", "-o", results]) == 0
+    assert run(["eval-formal", "cfl", shards, "-q", "-o", results]) == 0
     assert len(read_results(results)[1]) == 5
     trees = tmp_path / "x.trees"
     trees.write_text("(S (A a) (B (C b) (D c)))\n")

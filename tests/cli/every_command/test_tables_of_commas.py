@@ -76,7 +76,7 @@ def test_what_is_written_is_read_back(model: Path, tmp_path: Path) -> None:
     command("eval-blimp", data, "--write-sentences", sentences)
     assert pandas.read_csv(sentences).text.tolist() == [text for pair in pairs for text in pair]
     text = tmp_path / "in.txt"
-    command("eval-blimp", data, "--write-sentences", text, "--text-only")
+    command("eval-blimp", data, "--write-sentences", text)
     search = ["--model", model, "--beam", 2, "--device", "cpu"]
     command("surprisal", text, *search, "-o", tmp_path / "out.csv")
     command("eval-blimp", data, "--surprisals", tmp_path / "out.csv", "-o", tmp_path / "file")

@@ -35,7 +35,7 @@ def test_strings_one_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_same_number_of_every_length(capsys: pytest.CaptureFixture[str]) -> None:
     drawn = lines(capsys, "dyck", "--per-length", "3", "--lengths", "7-12")
     assert Counter(len(line.split(" ")) for line in drawn) == {8: 3, 10: 3, 12: 3}
-    for other in ("--number", "--batch"):
+    for other in ("--number",):
         assert run([*CFL, "dyck", "--per-length", "3", other, "3"]) == 2
         assert "exclude each other" in capsys.readouterr().err
 

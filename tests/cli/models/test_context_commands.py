@@ -197,7 +197,7 @@ def test_what_does_not_go_together(
     pairs = ["eval-blimp", folders["pairs"], "--model", folders["pushdown"], "-o", tmp_path / "r"]
     assert "name a file of sentences" in refused(capsys, *pairs, "--context", "document")
     text = ["eval-ppl", folders["story"], "--model", folders["base"]]
-    for options in (["--stream"], ["--no-marginal"], ["--mask-share", "0.5"]):
+    for options in (["--stream"], ["--no-marginal"]):
         assert "are for shards, not for text" in refused(capsys, *text, *options)
 
 

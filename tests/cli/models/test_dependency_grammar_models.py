@@ -114,7 +114,7 @@ def test_sums_over_given_trees(model: Path, tmp_path: Path, capsys: pytest.Captu
         parts = loaded.model.eval().forward_parts(loaded.model.pack(rows))
     joints = (parts.token_logprobs + parts.attach_logprobs).sum(1)
     assert given == pytest.approx(float(joints.logsumexp(0)), rel=2e-6, abs=1e-4)
-    assert run([*command, "--action-beam", "1000", "--word-beam", "1000"]) == 0
+    assert run([*command, "--beam", "1000", "--search", "word_beam=1000"]) == 0
     assert totals(capsys.readouterr().out)["1"] > given + 0.01
 
 
@@ -144,7 +144,7 @@ def test_perplexities_and_parses(
     assert (tmp_path / "gap.conllu").read_bytes() == Path(graphs_file).read_bytes()
     table = tmp_path / "best.tsv"
     best = ["-o", str(tmp_path / "best.conllu"), "--scores", str(table), "--k-best", "30"]
-    beam = ["--beam", "600", "--word-beam", "600"]
+    beam = ["--beam", "600", "--search", "word_beam=600"]
     assert run(["decode", "--text", "the dog barks", *common, *beam, *best]) == 0
     rows = [line.split("\t")[4:6] for line in table.read_text().splitlines()[1:]]
     assert len(rows) == len({arcs for _, arcs in rows}) == 7  # projective trees of three words

@@ -162,7 +162,7 @@ def test_minimal_pairs(tg: Path, tmp_path: Path) -> None:
         json.dumps({"sentence_good": "the dog barks", "sentence_bad": "dog the barks", "UID": "order"}) + "\n"
     )
     command = ["eval-blimp", str(pairs), "--model", str(tg), "--device", "cpu", "-q"]
-    widths = ["--action-beam", "40", "--word-beam", "4", "--fast-track", "0"]
+    widths = ["--beam", "40", "--search", "word_beam=4", "--search", "fast_track=0"]
     assert run([*command, "-o", str(tmp_path / "blimp"), *widths]) == 0
     results = json.loads((tmp_path / "blimp" / "results.json").read_text())
     assert results["counts"]["items_scored"] == 1
@@ -200,7 +200,10 @@ def test_rows_are_shown_as_actions(shards: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--word-beam", "20", "--beam", "10"], "a word beam of 20 is more than the action beam of 10"),
+        (
+            ["--search", "word_beam=20", "--beam", "10"],
+            "a word beam of 20 is more than the action beam of 10",
+        ),
         (["--beam", "auto"], "--beam auto"),
     ],
 )
@@ -229,11 +232,11 @@ def test_widths_for_models_without_actions(
         assert run([*command, "-o", str(tmp_path / "run")]) == 0
     surprisal, ppl = ["surprisal", "--text", "the dog"], ["eval-ppl", str(shards)]
     for command in (ppl,) if kind == "masked" else (ppl, surprisal):
-        for widths in (["--word-beam", "5"], ["--fast-track", "0"]):
+        for widths in (["--search", "word_beam=5"], ["--search", "fast_track=0"]):
             capsys.readouterr()
             assert run([*command, "--model", str(tmp_path / "run"), *widths, "--device", "cpu", "-q"]) == 1
             error = capsys.readouterr().err
-            assert "--word-beam and --fast-track are for action models: leave them out" in error
+            assert "--search word_beam=… and fast_track=… are for action models: leave them out" in error
             assert error.count("\n") == 1
 
 
@@ -362,5 +365,5 @@ def test_what_reads_token_by_token_says_so(
 ) -> None:
     sets = tmp_path / "sets.tsv"
     sets.write_text("the\tdog\n")
-    assert run(["eval-dyck", str(sets), "-o", str(tmp_path / "out"), "--model", str(tg)]) == 1
+    assert run(["eval-formal", "dyck", str(sets), "-o", str(tmp_path / "out"), "--model", str(tg)]) == 1
     assert capsys.readouterr().err.count("\n") == 1

@@ -36,7 +36,7 @@ def test_roberta_on_zorro(tmp_path: Path, test_data: Path) -> None:
     source, known = known_of(test_data, "pairs/zorro.zip")
     table = tmp_path / "scores.tsv"
     with zipfile.ZipFile(source) as archive, table.open("w") as out:
-        out.write("item\tstring\tscore\n")
+        out.write("item\tstring\tsurprisal\n")
         names = sorted(name for name in archive.namelist() if name.startswith("sentences/"))
         references = sorted(name for name in archive.namelist() if "/probing_" in name)
         for number, name in enumerate(references):
@@ -45,7 +45,7 @@ def test_roberta_on_zorro(tmp_path: Path, test_data: Path) -> None:
                 item = number * 2000 + i // 2 + 1
                 out.write(f"{item}\t{('bad', 'good')[i % 2]}\t{line.rpartition(' ')[2]}\n")
     results = tmp_path / "results"
-    given = ["--as", "zorro", "--scores", str(table), "--lower-is-better", "-o", str(results), "--quiet"]
+    given = ["--as", "zorro", "--scores", str(table), "-o", str(results), "--quiet"]
     assert run(["eval-benchmark", str(source), *given]) == 0
     document = json.loads((results / "results.json").read_text())
     of_reference: dict[str, dict[str, float]] = {quantity: {} for _, quantity in known}

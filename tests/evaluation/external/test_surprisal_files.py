@@ -318,7 +318,7 @@ def test_sentences_of_suites_are_spaced_as_there_or_as_people_write(tmp_path: Pa
     header, first, _ = out.read_text().splitlines()
     assert header == "suite\titem\tstring\ttext"
     assert first == "toy\t4\ta\tShe can't don't, he said."
-    assert write_sentences(items, out, text_only=True) == 2
-    assert out.read_text() == "She can't don't, he said.\nShe can't don't (so)\n"
+    assert write_sentences(items, tmp_path / "out.txt") == 2
+    assert (tmp_path / "out.txt").read_text() == "She can't don't, he said.\nShe can't don't (so)\n"
     with pytest.raises(PdtoolsError, match="exists"):
         write_sentences(items, out, overwrite=False)

@@ -148,24 +148,6 @@ def test_symbol_by_symbol_is_as_in_the_whole_row(positions: str, as_released: bo
         assert [found.tokenizer.token_text(token) for token in best.tolist()] == item["predicted"].split()
 
 
-def test_teacher_forcing_tells_the_right_symbols() -> None:
-    task = make_task("rs")
-    found = loaded(task)
-    pairs = drawn(task, (6,))
-    results = [evaluate_task(pairs, found, decoding=each) for each in ("teacher-forced", "greedy")]
-    assert [each.settings["decoding"] for each in results] == ["teacher-forced", "greedy"]
-    forced, greedy = (each.tables["items"].to_pylist() for each in results)
-    layout = RowLayout(task=task, tokenizer=found.tokenizer, objective="causal")
-    tokens = layout.batch(pairs[6]).tokens
-    for i, item in enumerate(forced):
-        by_hand = [
-            greedy_by_hand(found, layout, tokens[i, :k].tolist(), 1)[0]
-            for k in range(layout.first_position(6), tokens.shape[1])
-        ]
-        assert item["predicted"].split() == [found.tokenizer.token_text(token) for token in by_hand]
-    assert [item["predicted"] for item in forced] != [item["predicted"] for item in greedy]
-
-
 def says(found: LoadedModel, symbol: str) -> LoadedModel:
     """The same, but for a model that is sure of one symbol everywhere."""
     (wanted,) = found.tokenizer.word_tokens(symbol)

@@ -138,7 +138,7 @@ def test_drawn_subjects_and_items_give_the_spread(tmp_path: Path) -> None:
         (("--fit", "kind=filler"), "no column kind"),
         ((*PREDICT, "--column", "roi=list+gpt"), "has to be 0 at the critical word"),
         ((*PREDICT, "--column", "roi=word"), "no column word"),
-        (("--group", "nothing"), "no column nothing"),
+        (("--column", "group=nothing"), "no column nothing"),
     ],
 )
 def test_what_is_refused(
