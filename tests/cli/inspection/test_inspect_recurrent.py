@@ -12,7 +12,6 @@ import torch
 
 from pdtools.cli.main import run
 from pdtools.inspection.recurrent import inspect_run, shares_of
-from pdtools.inspection.stack_attention import Inspection, LayerStacks
 from pdtools.models import (
     build_model,
     collate,
@@ -20,7 +19,7 @@ from pdtools.models import (
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stacks import draw_run, draw_stacks, run_lines
+from pdtools.report.stacks import draw_run, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
 
 
@@ -99,14 +98,11 @@ def test_shares_where_an_unreached_configuration_outweighs_all(tmp_path: Path) -
 
 
 def test_tokens_that_look_like_formulas_are_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     view = inspect_run(load_checkpoint(saved(tmp_path / "model")), "a b c")
     tokens = ["$$", "$x_$", "\\frac"]
     draw_run(tmp_path / "run.svg", replace(view, tokens=tokens))
     assert "$x_$" in (tmp_path / "run.svg").read_text()
-    layer = LayerStacks(layer=1, actions=[[0.2, 0.3, 0.5]] * 3, attention=[[1.0] * 3] * 3, replayed=[[]] * 3)
-    draw_stacks(tmp_path / "stack.svg", Inspection(tokens=tokens, predicted=[None] * 3, layers=[layer]))
-    assert "$x_$" in (tmp_path / "stack.svg").read_text()
 
 
 def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> None:
@@ -123,7 +119,7 @@ def test_the_share_of_the_heaviest_run_is_its_probability(tmp_path: Path) -> Non
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("vl_convert", reason="vl-convert-python is not installed")
     model = str(saved(tmp_path / "model"))
     assert run(["inspect", "a b c", "--model", model]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -137,8 +133,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     for suffix in (".svg", ".png"):
         assert run(["inspect", "a b c", "--model", model, "-o", str(tmp_path / f"run{suffix}")]) == 0
         assert (tmp_path / f"run{suffix}").stat().st_size > 1000
-    assert run(["inspect", "a b c", "--model", model, "--layers", "1"]) == 1
-    assert "--layers is for stack attention, which" in capsys.readouterr().err
     plain = str(saved(tmp_path / "plain", stack="none"))
     assert run(["inspect", "a b", "--model", plain]) == 0
     assert "<eos>" in capsys.readouterr().out  # surprisals
