@@ -114,7 +114,7 @@ def _write_revisions(
     run: str, output: str, results: list[str], dtype: str, about: str | None, write: Callable[..., None]
 ) -> list[str]:
     """Write the missing revisions; return the names of all."""
-    from pdtools.models.revisions import MAIN, revisions_of, revisions_to_write
+    from pdtools.models.export import MAIN, revisions_of, revisions_to_write
     from pdtools.provenance import fingerprint
 
     found = revisions_of(run)

@@ -44,20 +44,21 @@ def import_model(
         text_style: How words become text: as in Penn's treebank, as in its training, or as people write.
         settings (--set KEY=VALUE): config.normalize=allowed, or a dropout of the configuration (repeatable).
     """
-    from pdtools.provenance.hub import PREFIX
+    from pdtools.provenance.hub import IMPORTED, PREFIX, snapshot
 
     check_target(output, folder=True, overwrite=options.overwrite, inputs=[tokenizer])
-    from pdtools.models.formats import downloaded, import_model
+    from pdtools.models.registry import model_name
+    from pdtools.models.released_pushdown import import_model, notes
     from pdtools.provenance import provenance
     from pdtools.training.recipe import config_settings
 
     folder = source
     if source.startswith(PREFIX):
-        folder = str(downloaded(source, bars=not is_quiet()))
+        folder = str(snapshot(source, files=IMPORTED, bars=not is_quiet()))
         message(f"{source}: commit {Path(folder).name}")
     check_target(output, folder=True, overwrite=options.overwrite, inputs=[folder], says=False)
     about = provenance({"source": folder, **({} if tokenizer is None else {"tokenizer": tokenizer})})
-    found = import_model(
+    config = import_model(
         folder,
         output,
         tokenizer=tokenizer,
@@ -66,10 +67,11 @@ def import_model(
         provenance=about,
         overwrite=options.overwrite,
     )
-    for note in found.notes:
+    for note in notes(config):
         message(note)
-    shape = {name: getattr(found.config, name) for name in ("layers", "d_model", "vocab_size")}
+    kind = model_name(config)
+    shape = {name: getattr(config, name) for name in ("layers", "d_model", "vocab_size")}
     if options.as_json:
-        print_json({"output": output, "model": found.kind, **shape, "provenance": about})
+        print_json({"output": output, "model": kind, **shape, "provenance": about})
     sizes = ", ".join(f"{name} {value}" for name, value in shape.items())
-    message(f"{output}: {found.kind}, {sizes}")
+    message(f"{output}: {kind}, {sizes}")

@@ -23,7 +23,7 @@ from .running import Output, model_settings, threads_of_each
 if TYPE_CHECKING:
     from pdtools.jobs import Plan
     from pdtools.parsers.in_chunks import ParserSettings
-    from pdtools.parsers.pipeline import Bracketed, ParseCounts
+    from pdtools.parsers.pipeline import ParseCounts, TreeLine
 
 
 BENEPAR = "benepar"
@@ -166,12 +166,13 @@ def parse(
     from dataclasses import asdict
 
     from pdtools.jobs.devices import prepare_torch
-    from pdtools.parsers import pipeline, read_sentences
-    from pdtools.parsers.base import backends_with_splitter, load_splitter, model_note, splitter_files
+    from pdtools.parsers import pipeline
+    from pdtools.parsers.backends import backends_with_splitter, load_splitter, model_note, splitter_files
     from pdtools.parsers.in_chunks import convert_in_chunks, parse_in_chunks, read_in_chunks
+    from pdtools.parsers.splitting import read_sentences
     from pdtools.provenance import identify
     from pdtools.search.inputs import count_inputs
-    from pdtools.trees import arcs_path, texts_path
+    from pdtools.trees import path_beside
     from pdtools.trees.forms import FORMS, ReadOptions
 
     if enhanced := source == "conllu-enhanced":
@@ -213,8 +214,8 @@ def parse(
         raise typer.BadParameter("--lemmas needs --from penn-historical")
     beside = [str(rejects_path(output) or STDIO)] if fractions is None else []
     for path, what, sources in (
-        (texts_path(output), "sentences", ("text", "conllu")),
-        (arcs_path(output), "arcs", ("conllu", "sdp")),
+        (path_beside(output, "text"), "sentences", ("text", "conllu")),
+        (path_beside(output, "arcs"), "arcs", ("conllu", "sdp")),
     ):
         if fractions is None and source in sources:
             beside.append(str(path or STDIO))
@@ -259,7 +260,7 @@ def parse(
         prepare_torch("cpu", threads_of_each(run.threads, plan.workers))
         splitter = load_splitter(parser, model, sentences=split_sentences)
     with checked.chunks("trees", **settings) as job:
-        trees: Iterator[Bracketed]
+        trees: Iterator[TreeLine]
         if used_form is not None:
             trees = read_in_chunks(files, used_form, options, form, plan, job, rejects=rejects, counts=counts)
         elif not parses:
@@ -344,7 +345,7 @@ def _fractions(split: str) -> list[float]:
 
 
 def _is_checkpoint(parser: str) -> bool:
-    from pdtools.parsers.base import BACKENDS
+    from pdtools.parsers.backends import BACKENDS
 
     return parser not in BACKENDS and Path(parser).is_dir()
 

@@ -60,7 +60,7 @@ def prompts(
         output (-o): A file (.jsonl; .gz, .zst), or -.
         hold_out (FILE): Write a tenth of the items there instead, always the same ones.
     """
-    from pdtools.parsers.sentences import sentence_splitter
+    from pdtools.parsers.splitting import SentenceSplitter
     from pdtools.prompts.items import columns_of, is_held_out, make_items, write_items
     from pdtools.prompts.readers import data_file, label_names_of, read_records
     from pdtools.prompts.tasks import read_task
@@ -79,7 +79,7 @@ def prompts(
         read_records(file, wanted, rejects, columns=columns_of(asked)),
         asked,
         rejects,
-        split=sentence_splitter() if split_sentences else lambda part: [part],
+        split=SentenceSplitter().strings if split_sentences else lambda part: [part],
         label_names=names,
     )
     counted: Counter[str] = Counter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -119,7 +120,7 @@ def tapes(
     from pdtools.prompts.rows import prompt_shards
     from pdtools.provenance import identify
     from pdtools.shards import ShardSettings, TokenizerSettings, shards_from_files
-    from pdtools.trees import arcs_beside, count_trees, texts_beside
+    from pdtools.trees import count_trees, files_beside
     from pdtools.trees.forms import refuse_for
 
     if is_stream(output):
@@ -131,7 +132,7 @@ def tapes(
     shards = Output.check(output, run, folder=True, inputs=read)
     rejects = Rejects(on_error)
     used = chosen_tokenizer(tokenizer, vocab_size, min_count, unk, text_style, lower_case=lower_case)
-    arcs = arcs_beside(files) if layout == "sentence" else []
+    arcs = files_beside(files, "arcs") if layout == "sentence" else []
     if without := [file for file in files if arcs and f"{file}.arcs" not in arcs]:
         message(f"no arcs are stored: no file {without[0]}.arcs")
         arcs = []
@@ -167,12 +168,12 @@ def tapes(
             print_json(manifest)
         _tell(manifest, output)
         return
-    texts = texts_beside(files) if used.text_style == "raw" else []
+    texts = files_beside(files, "text") if used.text_style == "raw" else []
     described = {
         **({"texts": [identify(text) for text in texts]} if texts else {}),
         **({"arc_files": [identify(file) for file in arcs]} if arcs else {}),
         **settings.record(),
-        "tokenizer": used.record() if isinstance(used, TokenizerSettings) else used.fingerprint,
+        "tokenizer": asdict(used) if isinstance(used, TokenizerSettings) else used.fingerprint,
     }
     with shards.chunks("tapes", **described) as job:
         manifest = shards_from_files(

@@ -228,7 +228,7 @@ def summary(*names: str) -> str:
 
 def keys(model: str = "", beyond: str = "") -> str:
     """Every key of a kind of model (without one: of training), less those that another kind has alike."""
-    from pdtools.training.settings import all_settings
+    from pdtools.cli.config import all_settings
 
     settings = [each for each in all_settings() if not each.required]
     others = [replace(each, model=model) for each in settings if each.model == beyond]

@@ -14,8 +14,7 @@ from pdtools.files.names import ending
 from pdtools.search.inputs import SourcedLine
 from pdtools.search.scores import Unscorable
 from pdtools.trees import BLANK_LINE, Tree, placeholder
-from pdtools.trees.graph_trees import conllu
-from pdtools.trees.graphs import Graph
+from pdtools.trees.graphs import Graph, conllu
 
 if TYPE_CHECKING:
     from pdtools.search.model import Model

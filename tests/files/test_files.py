@@ -44,7 +44,7 @@ from pdtools.provenance import provenance
 from pdtools.search.decoding import is_conllu
 from pdtools.shards import ShardFolder
 from pdtools.tokenization import Tokenizer
-from pdtools.trees.forms.registry import may_be_brackets
+from pdtools.trees.forms import may_be_brackets
 
 
 def test_expand_inputs_folder_is_recursive_sorted_and_filtered(tmp_path: Path) -> None:

@@ -163,4 +163,4 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         return cut_chunks(files, size)
 
     monkeypatch.setattr("pdtools.parsers.in_chunks.cut_chunks", cut)
-    monkeypatch.setattr("pdtools.shards.in_chunks.cut_chunks", cut)
+    monkeypatch.setattr("pdtools.shards.encode.cut_chunks", cut)

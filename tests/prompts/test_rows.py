@@ -159,7 +159,7 @@ def test_numbers_have_no_answer_part(tmp_path: Path) -> None:
 
 
 def test_damaged_settings_are_refused(tmp_path: Path) -> None:
-    from pdtools.training.data.prompts import form_of
+    from pdtools.training.prompts import form_of
 
     folder = toy_prompts(tmp_path / "x", 3, 1)
     manifest = json.loads((folder / "manifest.json").read_text())

@@ -20,7 +20,7 @@ from pdtools.errors import InputError, PdtoolsError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
 from pdtools.models.grammar.derivations import read_actions
-from pdtools.parsers import ParseFailure
+from pdtools.parsers.backends import ParseFailure
 from pdtools.search import (
     AttachmentScorer,
     CheckpointParser,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from test_train_loop import NO_DROPOUT, TINY, StopAfter, assert_same_run, metrics
+from stopping import StopAfter, assert_same_run, metrics
+from test_train_loop import NO_DROPOUT, TINY
 from toy_pairs import pairs_of
 
 from pdtools.errors import InputError, PdtoolsError
@@ -184,10 +185,10 @@ def test_what_memory_has_no_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyP
         def fail(*arguments: Any, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("pdtools.training.parallel.ParallelModel.loss", fail)
+        monkeypatch.setattr("pdtools.training.distributed.ParallelModel.loss", fail)
         with pytest.raises(PdtoolsError, match=r"^not enough memory: lower train\.batch_tokens or") as caught:
             train(data, tmp_path / "other", recipe(), overwrite=True)
         assert caught.value.__cause__ is error
-    monkeypatch.setattr("pdtools.training.parallel.ParallelModel.loss", lambda *_: 1 / 0)
+    monkeypatch.setattr("pdtools.training.distributed.ParallelModel.loss", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         train(data, tmp_path / "other", recipe(), overwrite=True)

@@ -34,9 +34,13 @@ def test_a_checkpoint_knows_its_step(folders: dict[str, Path]) -> None:
     assert steps == {"untrained": 0, "trained": 1}
 
 
-@pytest.mark.parametrize("name", ["untrained", "trained"])
 @pytest.mark.parametrize(
-    "command", ["surprisal", "parses", "decode", "parse", "sample", "eval-blimp", "eval-sg", "eval-ppl"]
+    ("command", "name"),
+    [
+        *((each, "untrained") for each in ("surprisal", "parses", "decode", "parse", "sample")),
+        *((each, "untrained") for each in ("eval-blimp", "eval-sg", "eval-ppl")),
+        ("surprisal", "trained"),
+    ],
 )
 def test_scores_of_no_training_are_marked(
     command: str,

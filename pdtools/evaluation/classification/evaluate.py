@@ -70,7 +70,7 @@ def evaluate_prompts(
     Raises:
         InputError: if the shards are no prompts, or not for this model.
     """
-    from pdtools.training.data.prompts import form_of
+    from pdtools.training.prompts import form_of
 
     check_shards(shards, loaded)
     form = form_of(shards)
@@ -167,8 +167,8 @@ def intervals(
 def _answer(
     loaded: LoadedModel, rows: Sequence[RowToScore], *, form: PromptForm, max_batch: int | None
 ) -> list[tuple[float, ...]]:
-    from pdtools.training.data.batches import BatchLimits
-    from pdtools.training.data.prompts import answer_prompts
+    from pdtools.training.batches import BatchLimits
+    from pdtools.training.prompts import answer_prompts
 
     limits = BatchLimits(sentences=max_batch) if max_batch else BatchLimits(tokens=_POSITIONS)
     model = loaded.model

@@ -23,8 +23,8 @@ from pdtools.evaluation.parsing.evalb import harmonic_mean, percent
 from pdtools.evaluation.results import ITEMS, Progress, Results, no_progress
 from pdtools.trees import Graph, unescape
 from pdtools.trees.forms import FORMS, ReadOptions, ReadTree
-from pdtools.trees.forms.base import Counts, TreeText, graph_of
 from pdtools.trees.forms.conllu import read_sentence
+from pdtools.trees.forms.form import Counts, TreeText, graph_of
 from pdtools.trees.projection import bottom_up
 
 ROOT, NOWHERE = -1, -2

@@ -46,7 +46,7 @@ def evaluate_stream_perplexity(
     """
     import torch
 
-    from pdtools.training.data.streams import Stream
+    from pdtools.training.streams import Stream
 
     model = loaded.model
     if not model.reads_streams:

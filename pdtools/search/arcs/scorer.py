@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import cast
 
 from pdtools.models import LanguageModel, LoadedModel
-from pdtools.models.dependency.batch import OTHER_WORDS
 from pdtools.models.dependency.derivations import ArcDerivation, graph_of_history
 from pdtools.models.dependency.model import GiltLM
+from pdtools.models.derivations import OTHER_WORDS
 from pdtools.search.attachments.scorer import AttachmentScorer, AttachmentSearch, Searched
 from pdtools.search.contexts import NO_CONTEXT, Context
 from pdtools.search.derivation_search import DerivationSearch, ParticleStrings

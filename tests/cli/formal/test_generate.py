@@ -12,7 +12,7 @@ from pdtools.formal.dyck import dyck_attachments
 from pdtools.formal.transduction_data import read_pairs
 from pdtools.formal.transductions import make_task
 from pdtools.shards import ShardSet
-from pdtools.training.data.shard_input import check_same_tokenizer
+from pdtools.training.shard_input import check_same_tokenizer
 from pdtools.trees import sentence_layout
 
 DYCK = ["generate", "dyck", "--quiet"]

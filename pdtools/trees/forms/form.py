@@ -6,27 +6,23 @@ slow, and any process can do it. A form is a record of the two, and of how it is
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.files import ExcludedInput, decode_utf8, read_line_parts
+from pdtools.files import ExcludedInput, Rejects, decode_utf8, read_line_parts
 from pdtools.trees.graphs import Graph
-from pdtools.trees.lines import MAX_TREE_CHARS
-from pdtools.trees.placeholders import word_problem
-from pdtools.trees.tree import Tree, escape
+from pdtools.trees.reader import MAX_TREE_CHARS
+from pdtools.trees.tree import Tree
 
 TOO_LONG = f"a sentence of more than {MAX_TREE_CHARS:,} bytes, or one that never ends"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PART_BYTES = 1 << 20
-_BLANK = re.compile(r"[ \t\n\r\f\v]+")  # other spaces are parts of words
 EMPTY_LEAVES = "empty leaves left out: "
 Discontinuous = Literal["raise", "split", "skip"]
 Counts = Counter[str]
@@ -95,10 +91,11 @@ class ReadTree:
 class ExcludedByRule:
     """A sentence that is excluded by rule, and is no error."""
 
-    reason: str
+    excluded: ExcludedInput
 
 
-Read = Callable[[TreeText, ReadOptions, Counts], Sequence[ReadTree | ExcludedByRule]]
+# Why a sentence is excluded by rule is a string.
+Read = Callable[[TreeText, ReadOptions, Counts], Sequence[ReadTree | str]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +140,28 @@ def read_block(
             own = Counts()
             found = form.read(block, options, own)
             counts.update(own)
-            return list(found)
+            return [
+                ExcludedByRule(ExcludedInput(each, block.file, block.line, block.text))
+                if isinstance(each, str)
+                else each
+                for each in found
+            ]
         except InputError as error:
             reason = error.reason
             line = None if error.line is None else block.line + error.line - 1
     return [ExcludedInput(reason, block.file, line or block.line, block.text)]
+
+
+def record_excluded(found: ExcludedInput | ExcludedByRule, rejects: Rejects) -> None:
+    """Record what has no tree.
+
+    Raises:
+        InputError: see :meth:`Rejects.add`.
+    """
+    if isinstance(found, ExcludedByRule):
+        rejects.exclude(**asdict(found.excluded))
+    else:
+        rejects.add(**asdict(found))
 
 
 # --- what readers share -------------------------------------------------------------------------
@@ -166,27 +180,6 @@ def graph_of(n_words: int, arcs: Sequence[tuple[int, int]], counts: Counts) -> G
     counts["graphs with cycles"] += graph.has_cycle
     counts["graphs with crossing arcs"] += graph.n_crossings > 0
     return graph
-
-
-def leaf(word: str, line: int | None = None) -> str:
-    """A word as a leaf: brackets escaped, blanks as no-break spaces.
-
-    Raises:
-        InputError: if it cannot be a word of a tree.
-    """
-    if " " in word or not word.isprintable() or not word:
-        word = _BLANK.sub("\u00a0", word)
-        problem = word_problem(word)  # also for an empty one
-        if problem is not None:
-            raise InputError(problem, line=line)
-    return escape(word) if "(" in word or ")" in word or "{" in word or "}" in word else word
-
-
-@lru_cache(maxsize=4096)
-def leaf_label(label: str) -> str:
-    """A tag or label with brackets and blanks replaced, so that bracket text can hold it."""
-    label = label.replace("(", "*LRB*").replace(")", "*RRB*")  # "$-LRB-" would have a function tag
-    return _BLANK.sub("_", label) if label else "X"
 
 
 def lines_of(file: str) -> Iterator[tuple[int, bytes]]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import PdtoolsError
-from pdtools.files import Rejects
-from pdtools.models import Batch, LanguageModel
+from pdtools.models import Batch
 from pdtools.shards import ShardSet
-from pdtools.training.data.batches import BatchLimits
-from pdtools.training.data.shard_input import ShardInput
+from pdtools.training.batches import BatchLimits, BatchSource
 from pdtools.training.distributed import ALONE, Ranks
 from pdtools.training.recipe import TrainConfig
 
@@ -66,12 +62,20 @@ class Stream:
             for first in range(0, each, length)
         ]
 
-    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> StreamSource:
-        """See :meth:`~pdtools.training.data.protocols.TrainingData.source`."""
-        return StreamSource(self.cut(*_shape(config.batch_sentences, config.batch_tokens)), epoch, taken)
+    def source(self, config: TrainConfig, *, epoch: int = 0, taken: int = 0) -> BatchSource:
+        """See :meth:`~pdtools.training.batches.TrainingData.source`: the same batches in every epoch."""
+        batches = self.cut(*_shape(config.batch_sentences, config.batch_tokens))
+
+        def make(batch: Batch, epoch: int, ranks: Ranks) -> Batch:
+            _check_alone(ranks)
+            return batch
+
+        return BatchSource(
+            plan=lambda epoch: batches, make=make, padding=_padding_share, epoch=epoch, taken=taken
+        )
 
     def in_order(self, limits: BatchLimits, ranks: Ranks = ALONE) -> Iterator[Batch]:
-        """See :meth:`~pdtools.training.data.protocols.ValidationData.in_order`."""
+        """See :meth:`~pdtools.training.batches.ValidationData.in_order`."""
         _check_alone(ranks)
         yield from self.cut(*_shape(limits.sentences, limits.tokens))
 
@@ -97,51 +101,6 @@ def _check_alone(ranks: Ranks) -> None:
         raise PdtoolsError("training on streams takes one process: a stream's state is on one device")
 
 
-@dataclass
-class StreamSource:
-    """Batches in their order, epoch after epoch: a :class:`~pdtools.training.data.protocols.BatchSource`.
-
-    Args:
-        batches: the batches of one epoch.
-        epoch, taken: the position.
-    """
-
-    batches: list[Batch]
-    epoch: int = 0
-    taken: int = 0
-
-    def take(self, ranks: Ranks) -> Batch:
-        """The next batch."""
-        _check_alone(ranks)
-        if self.taken == len(self.batches):
-            self.epoch, self.taken = self.epoch + 1, 0
-        self.taken += 1
-        return self.batches[self.taken - 1]
-
-    def padding_share(self) -> float:
-        """The share of padding in an epoch's batches."""
-        scored = sum(int(batch.predicted().sum()) for batch in self.batches)
-        return 1 - scored / sum(batch.tokens.numel() for batch in self.batches)
-
-
-class StreamInput(ShardInput):
-    """Shards whose rows are read as streams: a :class:`~pdtools.training.data.protocols.TrainingInput`."""
-
-    @cached_property
-    def _streams(self) -> dict[str, Stream]:
-        return {role: Stream(shards) for role, shards in self._sets.items()}
-
-    def open(  # type: ignore[override]
-        self, model: LanguageModel, config: TrainConfig, rejects: Rejects
-    ) -> tuple[Stream, Stream | None]:
-        """Open the streams.
-
-        Raises:
-            PdtoolsError: if the model keeps no state from one batch to the next.
-        """
-        if not model.reads_streams:
-            raise PdtoolsError(
-                "train.batches stream needs model rnn with a limited stack (config.stack_window if the stack"
-                " is nondeterministic, else config.stack_depth)"
-            )
-        return self._streams["train"], self._streams.get("valid")
+def _padding_share(batches: Sequence[Batch]) -> float:
+    scored = sum(int(batch.predicted().sum()) for batch in batches)
+    return 1 - scored / sum(batch.tokens.numel() for batch in batches)

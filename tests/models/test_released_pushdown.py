@@ -31,9 +31,8 @@ from toy_hub import running_hub, use_hub
 
 from pdtools.cli.main import run
 from pdtools.models import LoadedModel, load_checkpoint
-from pdtools.models.formats import import_model
-from pdtools.models.formats.released_pushdown import read_vocabulary
 from pdtools.models.kernels.dropout import Dropout
+from pdtools.models.released_pushdown import import_model, read_vocabulary
 from pdtools.search.attachments.beam import beam_search
 from pdtools.search.model import load_model
 from pdtools.search.options import AttachmentBeam, SearchOptions, TreesFile
@@ -507,7 +506,7 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         ),
         "not GPT-2's tokenizer|not a tokenizer",
     ),
-    "none of ours": (lambda source: (source / "vocab.pkl").unlink(), "no model of a known format here"),
+    "none of ours": (lambda source: (source / "vocab.pkl").unlink(), "not a released Pushdown LM"),
 }
 
 

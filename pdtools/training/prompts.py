@@ -1,4 +1,4 @@
-"""Prompts as training data, and checkpoint selection by a model's answers."""
+"""Prompts in batches, and a model's answers to them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from pdtools.errors import InputError
-from pdtools.files import Rejects
 from pdtools.models import Batch, LanguageModel, LossParts
-from pdtools.prompts.metrics import main_score, predict
 from pdtools.prompts.rows import NO_ANSWER, PromptForm
 from pdtools.shards import ShardSet
-from pdtools.training.data.batches import BatchLimits, plan_in_order
-from pdtools.training.data.masking import EVALUATION
-from pdtools.training.data.sentences import Sentences
+from pdtools.training.batches import BatchLimits, plan_in_order
 
 Int32 = NDArray[np.int32]
 Float64 = NDArray[np.float64]
@@ -53,68 +49,6 @@ def prompt_batch(
         scored=answers if answers_only else None,
         numbers=None if numbers is None else torch.tensor(numbers, dtype=torch.float32),
     )
-
-
-class PromptRows(Sentences):
-    """The prompts of a shard folder that a model can take; see :class:`Sentences`.
-
-    Args:
-        shards: prompts, windows with a column of answers.
-        model, rejects, longest: see there.
-        answers_only: whether the loss is the answers' loss alone.
-
-    Raises:
-        InputError: also if some have no answers, or have answers that the task does not know.
-    """
-
-    def __init__(
-        self,
-        shards: ShardSet,
-        model: LanguageModel,
-        *,
-        rejects: Rejects,
-        longest: int | None = None,
-        answers_only: bool = False,
-    ) -> None:
-        super().__init__(shards, model, rejects=rejects, longest=longest)
-        self.form = form_of(shards)
-        self._answers_only = answers_only
-        known = shards.answers >= 0 if self.form.answers else ~np.isnan(shards.targets)
-        if not known[self.rows].all():
-            row = int(self.rows[~known[self.rows]][0])
-            reason = f"the prompt with id {int(shards.ids[row])} has no label"
-            raise InputError(reason, file=shards.folder, hint="pdtools eval-classify predicts labels")
-        if self.form.answers:
-            # By length with its answer, batches of one length would have only one label.
-            of_answers = np.array([len(answer) for answer in self.form.answers])
-            self.lengths += of_answers.max() - of_answers[shards.answers[self.rows]]
-
-    def batch(self, numbers: NDArray[np.int64], draw: Sequence[int] = EVALUATION) -> Batch:
-        """See :meth:`Sentences.batch`."""
-        rows = self.rows[numbers].tolist()
-        if not rows:
-            empty = self._model.pack([])
-            nothing = torch.zeros_like(empty.tokens, dtype=torch.bool)
-            unknown = None if self.form.answers else torch.full((1,), torch.nan)
-            return dataclasses.replace(empty, answers=nothing, numbers=unknown)
-        pairs = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
-        wanted = None if self.form.answers else self._shards.targets[rows].tolist()
-        return prompt_batch(self._model, self.form, pairs, wanted, answers_only=self._answers_only)
-
-    def main_score(self, loss: Loss, device: str, limits: BatchLimits) -> tuple[str, float]:
-        """The task's score that chooses checkpoints, its name and value.
-
-        Args:
-            loss: calls the model; every rank calls it, with all prompts.
-            device: the model's device.
-            limits: limits of batches.
-        """
-        rows = self.rows.tolist()
-        pairs = [(self._shards.tokens(row), self._shards.attach(row)) for row in rows]
-        found = answer_prompts(loss, self._model, self.form, pairs, device=device, limits=limits)
-        gold = self._shards.answers[rows] if self.form.answers else self._shards.targets[rows]
-        task = self.form.task
-        return task.metric, main_score(task, gold, predict(task, found))
 
 
 def form_of(shards: ShardSet) -> PromptForm:

@@ -1,4 +1,4 @@
-"""The Pushdown LM as Murty et al. (2023) released it: ``model.pt``, a state dict, and ``vocab.pkl``.
+"""Import of the Pushdown LM that Murty et al. (2023) released: ``model.pt``, a state dict, and ``vocab.pkl``.
 
 The vocabulary is a pickle of one class; of both files nothing is executed. It numbers V tokens: GPT-2's,
 as far as they occurred, ``<pad>`` and ``<eos>``. The model has two more: V is ``</s>``, which follows
@@ -18,15 +18,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from pdtools.errors import InputError
-from pdtools.files import read_json
-from pdtools.models.formats.base import Foreign, Format
+from pdtools.errors import InputError, PdtoolsError
+from pdtools.files import atomic_directory, read_json, write_json
+from pdtools.files.source import sha256_file
+from pdtools.models.checkpoint import check_shapes, write_checkpoint
+from pdtools.models.export import TRAINING_FILE
+from pdtools.models.registry import empty_model, make_config
 from pdtools.models.transformer.config import TransformerConfig
+from pdtools.provenance.hub import IMPORTED, name_of_snapshot
+from pdtools.provenance.model_names import check_no_hub_name
 from pdtools.tokenization import Tokenizer
 from pdtools.tokenization.description import EOS, PAD, ROOT, check_numbers, splits_bytes, vocabulary_of
 from pdtools.tokenization.tokenizer import TOKENIZER_FILE
 
-WEIGHTS, VOCABULARY = "model.pt", "vocab.pkl"
+WEIGHTS, VOCABULARY = IMPORTED
 FINAL = "</s>"
 _CLASS = ("vocabulary", "WordVocabulary")
 # The number of heads in every released model: its option n_heads multiplies the feed-forward width.
@@ -51,21 +56,79 @@ _OPTIONS = {
     "normalize": "all",
     "initialization": "released",
 }
+# Keys of the configuration that a user decides; the source decides the others.
+_FREE = re.compile(r"normalize|.*dropout")
 _NORMALIZED = (
     "attachments are normalised over all tokens before, as released (normalize = {}): what illegal ones"
     " would have is lost, and p(x) does not sum to 1 (--set config.normalize=allowed: over legal ones)"
 )
 
 
-def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
-    """Read a folder with the two files.
+def import_model(
+    source: str | Path,
+    output: str | Path,
+    *,
+    tokenizer: str | Path | None = None,
+    text_style: str = "ptb",
+    options: Mapping[str, Any] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> TransformerConfig:
+    """Write the model as a checkpoint, and return its configuration.
+
+    Args:
+        source: its folder, one of the hub's cache included.
+        output: the checkpoint's folder.
+        tokenizer: the folder of its tokenizer; by default the source.
+        text_style: how words become text for it.
+        options: keys of its configuration that are to differ: ``normalize``, and dropouts.
+        provenance: a description of this run; ``training.json`` holds it, and the source's digests.
+        overwrite: replace an existing folder.
 
     Raises:
-        InputError: if they are damaged, hold anything else, or do not fit each other or the tokenizer.
+        InputError: for a source or tokenizer that cannot be read, or that do not fit each other.
+        PdtoolsError: for other options, or other values of them.
     """
-    words = read_vocabulary(folder / VOCABULARY)
-    found = read_state(folder / WEIGHTS)
-    n_words, file = len(words), folder / WEIGHTS
+    check_no_hub_name(source)
+    folder = Path(source)
+    files = {name: folder / name for name in IMPORTED}
+    if not all(file.is_file() for file in files.values()):
+        if not folder.is_dir():
+            raise InputError("not a folder" if folder.exists() else "no such folder", file=source)
+        raise InputError(f"not a released Pushdown LM: {' and '.join(files)} are not here", file=source)
+    words = read_vocabulary(files[VOCABULARY])
+    found = read_state(files[WEIGHTS])
+    made = {**_options(words, found, files[WEIGHTS]), **(options or {})}
+    kind = "pushdown" if "depths" in made else "transformer"
+    config: TransformerConfig = make_config(kind, made)
+    if fixed := [name for name in options or () if not _FREE.fullmatch(name)]:
+        raise PdtoolsError(f"config.{fixed[0]} is read off the source: set only normalize and dropouts")
+    weights = _converted(found, config.layers, files[WEIGHTS])
+    if lacking := [name for name, values in weights.items() if not bool(values.isfinite().all())]:
+        raise InputError(f"{lacking[0]} holds values that are not numbers", file=files[WEIGHTS])
+    own = gpt2_tokenizer(Path(tokenizer or source), words, text_style, files[VOCABULARY])
+    check_shapes(kind, config, weights, files[WEIGHTS])
+    record = {
+        "format": "released-pushdown",
+        "source": name_of_snapshot(source) or str(source),
+        "sha256": {name: sha256_file(file) for name, file in files.items()},
+    }
+    with atomic_directory(output, kind="checkpoint", overwrite=overwrite) as place:
+        model = empty_model(kind, config)
+        shards = {"layout": "sentence", "factor": "right", "text_style": text_style}
+        write_checkpoint(place, model, own, shards=shards, trained={}, weights=weights, stub=True)
+        write_json(place / TRAINING_FILE, {"imported": record, "provenance": dict(provenance or {})})
+    return config
+
+
+def notes(config: TransformerConfig) -> tuple[str, ...]:
+    """Lines for the user on an imported model: what it computes otherwise than models trained here."""
+    return () if config.normalize == "allowed" else (_NORMALIZED.format(config.normalize),)
+
+
+def _options(words: Mapping[str, int], found: Mapping[str, Tensor], file: Path) -> dict[str, Any]:
+    """The configuration, with ``depths`` if the model has a tape."""
+    n_words = len(words)
     embedding = _get(found, "input_embedding.weight", file)
     if len(embedding) != n_words + 2:
         raise InputError(
@@ -73,7 +136,7 @@ def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
             f" {n_words + 2} (</s> and the start besides)",
             file=file,
         )
-    options = {
+    return {
         **_OPTIONS,
         **_shape(found, file),
         "vocab_size": n_words + 2,
@@ -82,22 +145,6 @@ def read(folder: Path, tokenizer: Path, text_style: str) -> Foreign:
         "final_id": n_words,
         "root_id": n_words + 1,
     }
-    has_tape = "depths" in options
-    weights = _converted(found, options["layers"], file)
-    lacking = [name for name, values in weights.items() if not bool(values.isfinite().all())]
-    if lacking:
-        raise InputError(f"{lacking[0]} holds values that are not numbers", file=file)
-    kind = "pushdown" if has_tape else "transformer"
-    made = gpt2_tokenizer(tokenizer, words, text_style, folder / VOCABULARY)
-    return Foreign(kind, options, weights, made)
-
-
-def notes(config: TransformerConfig) -> tuple[str, ...]:
-    """See :class:`Format`."""
-    return () if config.normalize == "allowed" else (_NORMALIZED.format(config.normalize),)
-
-
-FORMAT = Format("released-pushdown", "a released Pushdown LM", (WEIGHTS, VOCABULARY), read, notes)
 
 
 # --- weights ----------------------------------------------------------------------------------
