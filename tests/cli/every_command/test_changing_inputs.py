@@ -140,7 +140,7 @@ def test_commands_notice(
     for module in ("parse", "decode", "surprisal", "console"):
         monkeypatch.setattr(f"pdtools.cli.{module}.progress", progress)
     if name == "tapes":  # which counts instead
-        monkeypatch.setattr("pdtools.shards.build._describe_source", lambda file: append(Path(file)) or {})
+        monkeypatch.setattr("pdtools.shards.writer._describe_source", lambda file: append(Path(file)) or {})
     if name == "eval-parse":
         shutil.copy(inputs / "x.trees", inputs / "lines.txt")
     filled = [a.replace("{", f"{inputs}/").replace("}", "") for a in arguments]
