@@ -14,7 +14,6 @@ from search_oracle import all_attachments, logsumexp, parts, row, save_checkpoin
 from toy_grammar_lm import enumerate_derivations
 from toy_models import loaded as in_memory
 
-from pdtools import search
 from pdtools.errors import InputError
 from pdtools.files import Rejects
 from pdtools.models import load_checkpoint, save_checkpoint
@@ -79,11 +78,6 @@ def test_totals_are_marginals_over_all_derivations(folders: dict[str, Path], nam
     """For the base model with a head the scorer does no search at all: attachments sum out to one."""
     for text, score in zip(SENTENCES, scores(folders[name], SENTENCES), strict=True):
         assert score.total == pytest.approx(exact(folders[name], text)[0], rel=2e-6, abs=1e-5)
-
-
-def test_every_public_name_is_found() -> None:
-    for name in search.__all__:
-        assert callable(getattr(search, name))
 
 
 def test_which_models_are_searched(folders: dict[str, Path]) -> None:
