@@ -20,8 +20,7 @@ from pdtools.models import (
     make_config,
     save_checkpoint,
 )
-from pdtools.report.stack_maps import draw_stacks
-from pdtools.report.stack_runs import draw_run, run_lines
+from pdtools.report.stacks import draw_run, draw_stacks, run_lines
 from pdtools.tokenization import split_spaces, train_word_tokenizer
 
 
