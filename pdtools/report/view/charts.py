@@ -213,7 +213,7 @@ def curves(
     if log_x:
         encoding["x"]["scale"] = {"type": "log", "nice": False}
     mark = line.pop("mark")
-    legend = {"orient": "top", "columns": 3, "labelLimit": 300}
+    legend = {"orient": "top", "columns": 3, "labelLimit": 300, "symbolOpacity": 1}
     if joined:
         legend |= {"symbolType": "stroke", "symbolSize": 400}
         encoding["strokeDash"]["legend"] = legend
@@ -227,8 +227,7 @@ def curves(
         ends = {"y": {**encoding["y"], "field": "low"}, "y2": {"field": "high"}}
         area = {"x": encoding["x"], **ends, "color": encoding["color"]}
         mark = {"type": "area", "opacity": 0.2}
-        # As the second layer it leaves the legend to the first.
-        layers.append({"transform": [{"filter": "isValid(datum.low)"}], "mark": mark, "encoding": area})
+        layers.insert(0, {"transform": [{"filter": "isValid(datum.low)"}], "mark": mark, "encoding": area})
     return with_rows({**line, "height": 260, "layer": layers}, rows)
 
 
