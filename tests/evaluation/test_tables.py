@@ -30,9 +30,9 @@ from pdtools.report.evaluations import (
     print_closing,
     print_parse,
     print_perplexity,
+    print_reading,
     print_sg_runs,
 )
-from pdtools.report.reading import print_reading
 from pdtools.report.tables import (
     decimal,
     decimals,

@@ -17,8 +17,7 @@ from pdtools.evaluation.results import Results
 from pdtools.evaluation.sg.evaluate import CONVENTIONS
 from pdtools.report import comparisons
 from pdtools.report import evaluations as printers
-from pdtools.report.evaluations import print_benchmark, print_closing
-from pdtools.report.reading import print_effects, print_reading
+from pdtools.report.evaluations import print_benchmark, print_closing, print_effects, print_reading
 from pdtools.report.tables import latex_tables
 from pdtools.report.view.charts import curves
 
